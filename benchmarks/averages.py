@@ -2,12 +2,13 @@
 
     python -m benchmarks.averages --data-dir DIR [--table flights] [--seeds 3] [--share 0.05]
 
-prints one JSON line per table, seed, method, attribute and group-by. Methods:
+prints one JSON line per table, seed, method, attribute and group-by; ``--reserve 0`` keeps none. Methods:
 
 * ``today``: the same schema without ``resolution``, so that no sums are measured; nothing is asked for;
 * ``opened``: what a session knows before any question, sums of values at opening included;
 * ``measured``: after ``measure_sum`` of this attribute and group-by alone, at ``--share`` of the budget;
 * ``dialogue``: after ``--questions`` of them in one session, which part the budget that opening left evenly;
+* ``asked``: after the same statements were asked, one after the other: the reserve pays for wide bars;
 * ``peer``: one noisy clipped sum and count of each group, at ``--share`` of the budget;
 * ``peer whole``: the same with the whole budget for the one question, as OpenDP would have it;
 * ``peer split``: the same with an equal part of the budget for each of ``--questions``.
@@ -30,7 +31,7 @@ import argparse
 import dataclasses
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -125,6 +126,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--share", type=Fraction, default=Fraction(5, 100), help="of the budget, a question")
     made.add_argument("--questions", type=int, default=20, help="of a dialogue")
+    made.add_argument("--reserve", type=Fraction, help="of the budget; unless told, that of a session")
     made.add_argument("--least", type=int, default=500, help="records of a group that counts")
     made.add_argument("--opening", choices=[one.value for one in pmw.Opening], default="pairs")
     return made.parse_args()
@@ -151,24 +153,35 @@ class _Work:
         ]
 
     def _opened(self, domain: Domain, *, today: bool = False) -> tuple[MemorySource, PublicState]:
-        arguments = self._arguments
-        options = pmw.Options(
-            seed=self._seed,
-            opening=pmw.Opening(arguments.opening),
-            records_per_person=self._table.records_per_person,
-        )
         key = None if domain.person is None else person_key(self._seed)
         source = MemorySource.from_frame(self._table.frame, domain, key)
         states: list[PublicState] = []
 
         def opened() -> None:
-            with pmw.open_session(
-                source, domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
-            ) as session:
+            with self._session(source) as session:
                 states.append(session.state)
 
         self.opening_cpu[today] = round(cpu_seconds(opened), 3)
         return source, states[0]
+
+    def _session(self, source: MemorySource) -> pmw.Session:
+        arguments = self._arguments
+        options = pmw.Options(
+            seed=self._seed,
+            opening=pmw.Opening(arguments.opening),
+            records_per_person=self._table.records_per_person,
+            reserve=arguments.reserve,
+        )
+        return pmw.open_session(
+            source, source.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
+        )
+
+    def _after(self, asked: Sequence[Question]) -> PublicState:
+        """Return the state of a session after some statements were asked in it."""
+        with self._session(self._source) as session:
+            for question in asked:
+                session.sql(question.statement(session.domain))
+            return session.state
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield a line for each question and method."""
@@ -177,6 +190,7 @@ class _Work:
         left = affordable_price(self._state) / self._state.ledger.cap / many
         for question in asked:
             later = self._measured(later, question, left)
+        plainly = self._after(asked)
         for place, question in enumerate(self._questions):
             truth = self.truth(question)
             states = {
@@ -185,7 +199,7 @@ class _Work:
                 "measured": self._measured(self._state, question, share),
             }
             if place < many:
-                states["dialogue"] = later
+                states |= {"dialogue": later, "asked": plainly}
             for method, state in states.items():
                 yield self._line(method, question, self._ours(state, question, truth))
             for method, part in {
@@ -232,6 +246,7 @@ class _Work:
             "relative": _rounded(np.median(errors / means)),
             "bar": _rounded(np.median(bars / means)),
             "unclipped": _rounded(np.median(np.abs(values - unclipped) / np.abs(unclipped))),
+            "spent": _rounded(float(state.ledger.share)),
             "bars": len(held),
             "held": int(sum(held)),
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -124,6 +124,12 @@ class Domain:
         if len(attributes) == len(self.attributes):
             return self
         return Domain(attributes, self.name, self.person, self.lookups)
+
+    @property
+    def counted(self) -> Domain:
+        """The domain with no values that are summed: what counts are of, whatever its resolutions."""
+        attributes = (replace(one, resolution=None) if isinstance(one, NumberCells) else one for one in self)
+        return Domain(tuple(attributes), self.name, lookups=self.lookups)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field
+from fractions import Fraction
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -17,6 +18,7 @@ from queries.frozen import dataclass
 _MOST_ATOMS = 1000
 _GRID = "\0"  # before the name of an attribute, the name of its grid: none is declared so
 MOST_STEPS = 2**20  # of a grid of values
+_USUAL_STEPS = 1000  # of a grid of values, at least, where the schema tells no resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,22 @@ class NumberCells(OrderedCells):
             raise self.wrong(
                 f"at most {MOST_STEPS:,} steps of resolution fit between the ends; choose {least:.6g} or more"
             )
+
+    @property
+    def usual_resolution(self) -> float | None:
+        """The resolution where a schema tells none: the coarsest round step of 1,000 between the ends.
+
+        Round is 1, 2 or 5 times a power of ten; of whole numbers it is at least 1. It follows from the ends
+        alone. None where they are too near each other.
+        """
+        width = Fraction(self.last) - Fraction(self.ends[0])
+        if not width:
+            return None
+        wanted = max(width / _USUAL_STEPS, Fraction(self.is_whole))
+        digits = math.floor(math.log10(wanted.numerator) - math.log10(wanted.denominator)) + 2
+        steps = (Fraction(10) ** digits / part for part in (1, 2, 5, 10, 20, 50, 100, 200, 500))
+        step = next(step for step in steps if step <= wanted)
+        return (int(step) if 1 <= step <= LARGEST_INTEGER else float(step)) or None
 
     def grid(self, clip: float | None = None) -> ValueGrid | None:
         """Return the grid on which its values are summed, or None where they are not.

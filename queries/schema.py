@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup
-from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute
 from queries.person import Person
 
 LARGEST_SCHEMA = 16 * 2**20  # bytes
@@ -68,13 +69,22 @@ def parse_schema(text: str, folder: Path | None = None) -> Domain:
     """Return the domain that a TOML text declares.
 
     Args:
-        text: TOML.
+        text: TOML. Numbers whose section tells no resolution have their usual one.
         folder: where files lie that the text names; None refuses such a text.
 
     Raises:
         SchemaError: the text is too long, is not TOML or does not describe a domain.
     """
     return _domain(_table(text), folder)
+
+
+def parse_stored(text: str) -> Domain:
+    """Return the domain of a text that ``stored_schema`` wrote: where it tells no resolution, there is none.
+
+    Raises:
+        SchemaError: the text is too long, is not TOML or does not describe a domain.
+    """
+    return _domain(_table(text), None, is_stored=True)
 
 
 def _table(text: str) -> dict[str, Any]:
@@ -137,7 +147,7 @@ def _not_toml(text: str, reason: str) -> SchemaError:
     return SchemaError(f"expected TOML: {reason}", line=text.count("\n") + 1 if ends else None)
 
 
-def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
+def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = False) -> Domain:
     _refuse_unknown(table, ("name", "person", "lookups", "attributes", _DRAFTED_FROM), "the schema")
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -148,7 +158,10 @@ def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
         name = entry.get("name")
         called = f"attribute {name!r}" if isinstance(name, str) and name else f"attribute {number}"
         try:
-            attributes.append(_attribute(entry, called, folder))
+            attribute = _attribute(entry, called, folder)
+            if not is_stored and "resolution" not in entry and isinstance(attribute, NumberCells):
+                attribute = replace(attribute, resolution=attribute.usual_resolution)
+            attributes.append(attribute)
         except DomainError as error:
             told = str(error).startswith("attribute ")
             raise SchemaError(str(error) if told else f"{called}: {error}") from None
@@ -225,7 +238,8 @@ def _attribute(entry: Mapping[str, Any], called: str, folder: Path | None) -> At
 
 
 def _given(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: entry[key] for key in (*keys, "missing", "other") if key in entry}
+    given = {key: entry[key] for key in (*keys, "missing", "other") if key in entry}
+    return {key: None if key == "resolution" and value is False else value for key, value in given.items()}
 
 
 def _integer(entry: Mapping[str, Any]) -> Attribute:
@@ -478,6 +492,15 @@ def save_schema(domain: Domain, path: str | Path) -> None:
 
 def format_schema(domain: Domain) -> str:
     """Return the TOML text that declares a domain; ``parse_schema`` gives the domain back."""
+    return _text(domain, is_stored=False)
+
+
+def stored_schema(domain: Domain) -> str:
+    """Return the text by which sessions keep a domain, and know it again; ``parse_stored`` gives it back."""
+    return _text(domain, is_stored=True)
+
+
+def _text(domain: Domain, *, is_stored: bool) -> str:
     lines = [f"name = {_toml(domain.name)}"]
     if domain.person is not None:
         lines += [
@@ -489,6 +512,8 @@ def format_schema(domain: Domain) -> str:
         kind, keys = _WRITTEN[type(attribute)]
         lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]
         lines += _lines(attribute, (*keys, "missing", "other"))
+        if not is_stored and isinstance(attribute, NumberCells) and attribute.resolution is None:
+            lines += ["resolution = false"] if attribute.usual_resolution is not None else []
     for lookup in domain.lookups:
         lines += ["", f"[lookups.{_toml(lookup.name)}]", *_lines(lookup, ("attribute", "key", "values"))]
     return "\n".join(lines) + "\n"

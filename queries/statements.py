@@ -274,14 +274,19 @@ class Statement:
     def clip_notes(self) -> tuple[str, ...]:
         """What has to be known of sums of values of which one person's count only up to a number."""
         clips = {} if self.domain.person is None else self.domain.person.clip
-        forms = [form for leaf in self.leaves for form in (leaf, getattr(leaf, "numerator", None))]
-        summed = [form.summed.line.attribute for form in forms if isinstance(form, Linear) and form.summed]
         return tuple(
             f"values of {name} of one person count {clips[name]:g} together at most, over all of the "
             "person's records, and are scaled down beyond"
-            for name in dict.fromkeys(summed)
+            for name in self.summed
             if name in clips
         )
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The attributes whose values its means and sums take, each once."""
+        forms = [form for leaf in self.leaves for form in (leaf, getattr(leaf, "numerator", None))]
+        found = [form.summed.line.attribute for form in forms if isinstance(form, Linear) and form.summed]
+        return tuple(dict.fromkeys(found))
 
     @property
     def size(self) -> int:

@@ -36,14 +36,13 @@ from queries.errors import DomainError
 from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import UNREADABLE, Plain, plain_value
-from queries.schema import format_schema
+from queries.schema import stored_schema
 
 _WHOLE_TYPES = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _NUMBER_TYPES = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
 _POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]\n])")
 _NOTES = {
     "atoms": "each in more than 5 % of the rows of the public table",
-    "resolution": "values are summed in steps of it, for part of the budget; leave it out to count alone",
     "width": "or another of hour (of times), day, week, month, quarter, year",
 }
 
@@ -73,7 +72,8 @@ _HEAD = """\
 #
 #   kind = "integer"        whole numbers: min = 0, max = 99; those outside are set to the nearer end
 #   kind = "numeric"        numbers in cells: edges = [0, 10000, 25000, 50000]
-#   resolution = 1          of numbers: values are summed in steps of 1, for totals and averages
+#   resolution = 1          of numbers: values are summed in steps of 1, for totals and averages; without it
+#                           in about 1,000 steps, and with false not at all
 #   kind = "categorical"    values = ["north", "south"]
 #   kind = "date"           min = 2020-01-01, max = 2025-12-31, width = "month"; "datetime" has a zone besides
 #   missing = true          one more cell, for empty values; without it their record is dropped
@@ -125,7 +125,6 @@ _MOST_CELLS = 200  # of whole numbers, one cell each; above that, numeric cells
 _NUMERIC_CELLS = 16
 _ATOM = Fraction(5, 100)  # of the rows; a number that more of them share has a cell of its own
 _MOST_PERIODS = 100  # of time: days of three months, months of eight years, quarters of 25 years; then years
-_LEAST_STEPS = 10_000  # between the ends of numbers that are summed
 _BLOCK = 2**20  # bytes read at a time
 _STEPS = (Fraction(5), Fraction(5, 2), Fraction(2), Fraction(1))  # times a power of ten, the coarsest first
 _LAST_DAY = datetime.date.max.toordinal()
@@ -252,31 +251,11 @@ def _number(value: Plain, decimal: str) -> float | None:
 
 
 def _numeric(name: str, counts: Mapping[float, int], rows: int, missing: bool) -> Attribute:
-    """Return numeric cells: frequent numbers as atoms, and round edges near the quantiles of the others.
-
-    The cells are wide, so values are summed.
-    """
+    """Return numeric cells: frequent numbers as atoms, and round edges near the quantiles of the others."""
     atoms = tuple(number for number, count in counts.items() if count > 1 and count > _ATOM * rows)
     others = {number: count for number, count in counts.items() if number not in atoms}
     edges = _round_edges(others or counts, min(counts), max(counts))
-    resolution = _resolution(edges[0], edges[-1])
-    return NumericAttribute(name, edges, atoms=atoms, resolution=resolution, missing=missing)
-
-
-def _resolution(low: float, high: float) -> float | None:
-    """Return the coarsest round step of which at least 10,000 lie between two ends, or None.
-
-    Whole numbers have such a step too. Those of the other table may have fractions; and in steps of 1 a value
-    stands for the middle between it and the next. There is none where ends are too near for float64.
-    """
-    width = Fraction(high) - Fraction(low)
-    exponent = math.ceil(math.log10(float(width)))
-    while True:
-        for factor in _STEPS:
-            step = factor * Fraction(10) ** exponent
-            if step * _LEAST_STEPS <= width:
-                return float(step) or None
-        exponent -= 1
+    return NumericAttribute(name, edges, atoms=atoms, missing=missing)
 
 
 def _round_edges(counts: Mapping[float, int], low: float, high: float) -> tuple[float, ...]:
@@ -414,9 +393,9 @@ def _drafted_from(public: PublicTable | None) -> str:
 def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
     """Return the section of one attribute."""
     if filled is not None:
-        text = format_schema(Domain((filled,)))
+        text = stored_schema(Domain((filled,)))
         return "".join(map(_shown, text[text.index("[[attributes]]") :].splitlines(keepends=True)))
-    head, _, _ = format_schema(Domain((CategoricalAttribute(name, ("a",)),))).partition("kind =")
+    head, _, _ = stored_schema(Domain((CategoricalAttribute(name, ("a",)),))).partition("kind =")
     stored = "" if kind is None else f"# stored as {kind}\n"
     return head[head.index("[[attributes]]") :] + stored + _body(kind)
 
@@ -424,7 +403,7 @@ def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
 def _shown(line: str) -> str:
     """Return a line of a filled section with whole numbers as such, and what there is to know of it."""
     key, _, value = line.partition(" = ")
-    if key in ("edges", "atoms", "resolution"):
+    if key in ("edges", "atoms"):
         value = _POINT_ZERO.sub("", value)
     note = _NOTES.get(key)
     if not value:

@@ -43,7 +43,7 @@ from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute, ValueGrid
 from queries.records import Columns
-from queries.schema import format_schema
+from queries.schema import stored_schema
 from queries.values import values_of
 
 _MOST_COMPARED = 1000  # edges, or values, of one attribute
@@ -433,7 +433,7 @@ class EngineSource(CountSource):
         Raises:
             DataError: the engine fails.
         """
-        digest = hmac.new(key, format_schema(self.domain).encode() + b" counted inside", hashlib.sha256)
+        digest = hmac.new(key, stored_schema(self.domain).encode() + b" counted inside", hashlib.sha256)
         names = self.domain.names
         self.prepare([(name,) for name in names])
         for name in names:

@@ -49,7 +49,7 @@ from queries.records import (
     frame_columns,
     kept_records,
 )
-from queries.schema import format_schema
+from queries.schema import stored_schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -392,7 +392,7 @@ class MemorySource(CountSource):
         """
         if self._identity is None:  # the records never change: a session that opens asks twice
             self._identity = packed_digest(self._records)
-        digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
+        digest = hmac.new(key, stored_schema(self.domain).encode(), hashlib.sha256)
         digest.update(self._identity)
         return digest.digest()
 

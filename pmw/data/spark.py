@@ -41,7 +41,7 @@ from pmw.errors import DataError
 from queries.domain import Domain
 from queries.numbers import ValueGrid
 from queries.plain_values import type_name
-from queries.schema import format_schema
+from queries.schema import stored_schema
 
 # Types whose every value the encoder reads; values of others may fail.
 _READABLE = (
@@ -311,7 +311,7 @@ class SparkSource(CountSource):
         """
         if key in self._prints:
             return self._prints[key]
-        digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
+        digest = hmac.new(key, stored_schema(self.domain).encode(), hashlib.sha256)
         keys = hmac.new(key, b"records in spark", hashlib.sha512).hexdigest()
         chosen = [keys[16 * place : 16 * (place + 1)] for place in range(HASHES)]
         schema = ", ".join(f"s{place} bigint" for place in range(HASHES + 1))

@@ -7,8 +7,11 @@ follow from what was drawn for the groups' own sums. So what was paid for suffic
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.errors import NoiseError, SessionError
 from pmw.model import (
     COUNT_UNITS,
     SumMeasurement,
@@ -25,22 +29,26 @@ from pmw.model import (
     half_width,
     sums_of,
 )
+from pmw.planning.calibration import noise_of_price
 from pmw.planning.opening import planned_sums
 from pmw.planning.row_quotes import PREFERRED, require_rows
 from pmw.planning.sum_quotes import refused, require_summing
+from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
 from pmw.public.charges import QuestionNumbers, SumNumbers
+from pmw.public.clear import GAIN
 from pmw.public.evidence import NOT_HELD, holding_of
 from pmw.public.half_widths import Confidences
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import MOST_APART, Quote, Within, nothing_needed, quote_of, widest_noise
 from pmw.public.state import PublicState
-from pmw.public.sums import Estimate, GroupWeights, Sums
+from pmw.public.sums import Estimate, GroupWeights, Sums, hard_ends
 from pmw.public.value_sums import ValueSums
-from queries.expressions import EVERYBODY, Linear, Ratio
+from queries.errors import QueryError
+from queries.expressions import EVERYBODY, AggregateNode, Linear, Ratio
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -48,6 +56,8 @@ from queries.parsing import require_aligned
 from queries.statements import Group, Statement
 
 _UNIT = DiscreteGaussian(Fraction(UNITS))  # of what nothing is drawn for
+_MOST_UNASKED = 2**10  # numbers of a statement whose widths are looked at before it is answered
+_SQUARED_GAIN = Fraction(GAIN) ** 2  # times a price, for a bar that is narrower by so much
 _Array = NDArray[np.float64]
 
 
@@ -55,13 +65,15 @@ class _Asked(NamedTuple):
     """A group whose bar is asked for.
 
     Attributes:
-        group: the group.
+        node: the mean or the sum.
+        group: whose records it is of.
         records: how many it is taken to have, of those with a value; at least so many, or ``estimated``.
         estimated: by the model.
         value: its mean or its sum, by the model and what opening measured.
         width: half-width of the bar that is wanted.
     """
 
+    node: Linear | Ratio
     group: Group
     records: float
     estimated: bool
@@ -104,11 +116,11 @@ class _Ways:
         summed: SummedValues | SummedRows,
     ) -> _Ways:
         """Return them where some sums are measured; of these it looks at no number."""
-        node, joint = _aggregate_of(statement)[0], replace(summed, count_units=UNITS)
+        joint = replace(summed, count_units=UNITS)
         empty = SumMeasurement(joint, np.zeros(joint.shape(state.domain), dtype=np.int64), _UNIT)
         sums, values, found = Sums(state, statement), ValueSums(replace(state, apart=(empty,))), []
         for one in asked:
-            above, below = _weights(sums, node, one.group)
+            above, below = _weights(sums, one.node, one.group)
             parts = () if above.summed is None else values.measured(above.summed, 0.5)
             number = parts[0].joint if parts else None
             if above.summed is None or number is None:
@@ -179,7 +191,7 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     estimated = any(one.estimated for one in asked)
     if held.all():
         return replace(nothing_needed(SumNumbers, (), 0, 0.0), estimated=estimated)
-    rows = summed_rows(state, statement)
+    rows = summed_rows(state, statement, [node])
     by = tuple(one for one in rows.scope if one != name)
     own, whole = _cheapest(before, rows, _Ways.of(before, statement, asked, rows)), None
     if state.domain.scope_size((*by, name)) <= MOST_APART:
@@ -195,6 +207,82 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     return replace(own, estimated=estimated)
 
 
+# --- what is paid for unasked ------------------------------------------------------------------------------
+
+
+def unclear_values(
+    state: PublicState, statement: Statement, price: Fraction
+) -> Iterator[tuple[SumNumbers, NoiseDistribution]]:
+    """Yield the sums that are drawn for the means and sums of a statement, with those of all of its groups.
+
+    They are drawn where the bar of one group is wider than ``GAIN`` times what they give it. Both widths
+    follow from scales of noise, the least number of records that released numbers leave the group, and where
+    the model has values, and not from what is drawn for sums. Where they were drawn at a price that is hardly
+    lower, they are not drawn again, however wide their bars came out.
+
+    Args:
+        state: the public state.
+        statement: the statement.
+        price: of all of them, in the filter's own measure; each attribute has an equal part.
+    """
+    nodes = defaultdict[str, list[Linear | Ratio]](list)
+    for leaf in dict.fromkeys(leaf for column in statement.columns for leaf in column.node.leaves()):
+        if isinstance(leaf, Linear | Ratio) and (name := _attribute_of(leaf)):
+            nodes[name].append(leaf)
+    for name, own in nodes.items() if statement.size <= _MOST_UNASKED else ():
+        with contextlib.suppress(QueryError, SessionError, NoiseError):  # cells do not decide, or too many
+            require_summing(state, name)
+            rows = summed_rows(state, statement, own)
+            part = floor_price(price / len(nodes))
+            if not _is_paid(state, rows, part) and (found := _narrower(state, statement, own, (rows, part))):
+                yield found
+
+
+def _is_paid(state: PublicState, rows: SummedRows, price: Fraction) -> bool:
+    """Tell whether the sums of some questions were measured at a price that is hardly lower."""
+    wanted, options = {row.to_json() for row in rows.rows}, state.contract.options
+    for one in state.sums:
+        if one.summed.attribute == rows.attribute and wanted <= {row.to_json() for row in one.summed.rows}:
+            paid = state.ledger.price(SumNumbers(one.summed).charge(one.noise, options))
+            if paid * _SQUARED_GAIN >= price:
+                return True
+    return False
+
+
+def _narrower(
+    state: PublicState,
+    statement: Statement,
+    nodes: Sequence[Linear | Ratio],
+    priced: tuple[SummedRows, Fraction],
+) -> tuple[SumNumbers, NoiseDistribution] | None:
+    """Return sums under the noise of a price, alone or with the number of values; None if no bar is wide."""
+    (rows, price), options = priced, state.contract.options
+    before = replace(state, apart=state.sums[: len(planned_sums(state.domain, options))])
+    asked = [one for node in nodes for one in _asked(before, statement, node, None)]
+    if not asked:
+        return None
+    ways, (present, most) = _Ways.of(before, statement, asked, rows), _present(state, statement, asked)
+    found = list[tuple[_Array, SumNumbers, NoiseDistribution]]()
+    for units in (0, *COUNT_UNITS):
+        what = SumNumbers(replace(rows, count_units=units))
+        noise = noise_of_price(state.ledger.composition, price, what.sensitivity(options))
+        found.append((np.minimum(ways.widths(noise, units), most), what, noise))
+    widths, what, noise = min(found, key=lambda one: float(one[0].sum()))
+    return (what, noise) if np.any(np.minimum(present, most) > GAIN * widths) else None
+
+
+def _present(state: PublicState, statement: Statement, asked: Sequence[_Asked]) -> tuple[_Array, _Array]:
+    """Return half the width of each bar as things stand, by scales of noise, and of what any table allows."""
+    sums, found = Sums(state, statement), []
+    for one in asked:
+        above, below = _weights(sums, one.node, one.group)
+        least, greatest = sums.hard_ends(above) if below is None else hard_ends(above, below)
+        width = sums.half_width(above, 1, below) / (1.0 if below is None else one.records)
+        found.append((width, (greatest - least) / 2))
+    present, most = np.array(found, dtype=np.float64).T
+    return present, most
+
+
 def notes_of(quote: Quote, within: Within, answers: Iterable[Estimate]) -> Iterator[str]:
     """Yield what has to be known of answers whose bars were asked for: how wide they came out."""
     ends = [one.interval for one in answers if one.is_promised and one.interval is not None]
@@ -204,18 +292,23 @@ def notes_of(quote: Quote, within: Within, answers: Iterable[Estimate]) -> Itera
         yield "the price took the model's numbers of records, where nothing released says that there are any"
 
 
-def summed_rows(state: PublicState, statement: Statement) -> SummedRows:
-    """Return the sums of a statement's groups: those of the records whose values its aggregate takes.
+def summed_rows(state: PublicState, statement: Statement, nodes: Sequence[Linear | Ratio]) -> SummedRows:
+    """Return the sums of a statement's groups: those of the records whose values its aggregates take.
 
     All of its groups have one, those too that a condition on answers would leave out.
+
+    Args:
+        state: the public state.
+        statement: the statement.
+        nodes: its means and sums of one attribute's values.
 
     Raises:
         QueryError: cells do not decide which records these are, or they are too many.
     """
-    node, name = _aggregate_of(statement)
+    name = _attribute_of(nodes[0])
     require_aligned(statement.where)
     sums, found = Sums(state, statement), dict[str, LinearQuery]()
-    for group in statement.groups():
+    for group, node in itertools.product(statement.groups(), nodes):
         over = sums.weights(_sum_of(node), group).summed
         if over is None:
             raise refused("cells do not decide which records the number is of; ask by whole cells")
@@ -236,10 +329,16 @@ def _aggregate_of(statement: Statement) -> tuple[Linear | Ratio, str]:
     """
     leaves = statement.leaves
     node = leaves[0] if len(leaves) == 1 else None
-    form = node.numerator if isinstance(node, Ratio) else node
-    if not isinstance(node, Linear | Ratio) or not isinstance(form, Linear) or form.summed is None:
+    name = _attribute_of(node)
+    if not isinstance(node, Linear | Ratio) or not name:
         raise refused("a bar is for columns that count records, or for one AVG or SUM of an attribute")
-    return node, form.summed.line.attribute
+    return node, name
+
+
+def _attribute_of(node: AggregateNode | None) -> str:
+    """Return the attribute whose values a mean or a sum takes; an empty text where it takes none."""
+    form = node.numerator if isinstance(node, Ratio) else node
+    return form.summed.line.attribute if isinstance(form, Linear) and form.summed is not None else ""
 
 
 def _sum_of(node: Linear | Ratio) -> Linear:
@@ -254,7 +353,7 @@ def _weights(sums: Sums, node: Linear | Ratio, group: Group) -> tuple[GroupWeigh
 
 
 def _asked(
-    state: PublicState, statement: Statement, node: Linear | Ratio, within: Within
+    state: PublicState, statement: Statement, node: Linear | Ratio, within: Within | None
 ) -> Iterator[_Asked]:
     """Yield the groups that have records, by what is released, or by the model where nothing tells of them.
 
@@ -275,8 +374,8 @@ def _asked(
         if estimated and (records <= fewest or _may_be_empty(bars, below)):
             records = 0.0
         if value is not None and records > 0:
-            width = within.amount * (abs(value) if within.relative else 1.0)
-            yield _Asked(group, records, estimated, value, width)
+            width = math.inf if within is None else within.amount * (abs(value) if within.relative else 1.0)
+            yield _Asked(node, group, records, estimated, value, width)
 
 
 def _may_be_empty(bars: Bars, weights: GroupWeights) -> bool:

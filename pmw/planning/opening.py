@@ -183,7 +183,6 @@ def _of_attributes(domain: Domain, composition: Composition, options: Options) -
     return [Release(Part.RECORDS, total), *_of_values(domain, options), *_sharing(share, found)]
 
 
-@lru_cache(maxsize=64)  # a plan asks for it several times
 def _of_residuals(
     domain: Domain, composition: Composition, options: Options, order: int
 ) -> tuple[Release, ...]:

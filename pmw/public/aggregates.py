@@ -179,7 +179,7 @@ class Aggregates:
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
         divisor, measured = self._sums.model(below), self._sums.measured(above, events, below)
         upper = self._sums.model(above) if measured is None else self._sums.joined(above, measured)
-        value = upper / divisor if divisor else math.nan
+        model, value = ((one / divisor if divisor else math.nan) for one in (self._sums.model(above), upper))
         if not math.isfinite(value):
             return Estimate(None)
         if measured is not None and measured.joint is not None:
@@ -191,7 +191,8 @@ class Aggregates:
         ends = self._sums.ratio_ends(above, below, bounds, measured, hard)
         if ends is None:
             return Estimate(value)
-        return within(value, ends, hard, conditional=not self._sums.is_sure(below, bounds, events))
+        sure = self._sums.is_sure(below, bounds, events)  # else the measured quotient may lie anywhere
+        return within(value if sure else model, ends, hard, conditional=not sure)
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:

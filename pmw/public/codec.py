@@ -59,7 +59,7 @@ from pmw.sparse_vector import NoisyComparison, NumericSparse, Sech2Test, Sparse,
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.linear import LinearQuery
-from queries.schema import LARGEST_SCHEMA, format_schema, parse_schema
+from queries.schema import LARGEST_SCHEMA, parse_stored, stored_schema
 
 MOST_CELLS = 2**24  # that the questions of one form have weights for: 128 MB
 _LARGEST = 2**62  # of a whole number, so that sums of two fit in 64 bits
@@ -260,7 +260,7 @@ _WRITTEN: dict[type, Callable[[Any], Any]] = {
     dict: lambda values: {name: form_of(value) for name, value in values.items()},
     np.ndarray: _array_form,
     QuestionKind: kind_text,
-    Domain: format_schema,
+    Domain: stored_schema,
     LinearQuery: LinearQuery.to_json,
 }
 
@@ -374,7 +374,7 @@ class _Reader:
     def schema(self, kind: Any, form: Any) -> Domain:
         """Return a domain, which is that of the questions after it."""
         _require(_is_text(form) and len(form) <= LARGEST_SCHEMA, "no schema")
-        self._domain = parse_schema(form)
+        self._domain = parse_stored(form)
         return self._domain
 
     def question(self, kind: Any, form: Any) -> LinearQuery:

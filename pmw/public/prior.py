@@ -171,12 +171,17 @@ def _checked_bins(given: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def is_prior_of(prior: Prior, domain: Domain) -> bool:
-    """Tell whether a prior is about a domain's attributes; whose records are bounded does not matter."""
-    return prior.schema == attributes_text(domain) and tuple(prior.one_ways) == domain.names
+    """Tell whether a prior is about a domain's attributes; persons and resolutions do not matter."""
+    texts = attributes_text(domain), _text(domain)  # those of before told resolutions
+    return prior.schema in texts and tuple(prior.one_ways) == domain.names
 
 
 def attributes_text(domain: Domain) -> str:
-    """Return the attributes of a domain as a schema's text, without its name and its persons."""
-    from queries.schema import format_schema  # late: prices rest on priors, and not on how schemas are read
+    """Return the attributes of a domain as a schema's text, without its name, its persons and resolutions."""
+    return _text(domain.counted)
 
-    return format_schema(Domain(domain.attributes, "prior"))
+
+def _text(domain: Domain) -> str:
+    from queries.schema import stored_schema  # late: prices rest on priors, and not on how schemas are read
+
+    return stored_schema(Domain(domain.attributes, "prior"))

@@ -339,20 +339,34 @@ class Sums:
             events: how many aggregates' intervals have to hold together.
             below: what it is divided by; None for the sum alone.
         """
-        if weights.summed is None:
+        if not self.is_summed(weights):
             return None
-        parts = self._values.measured(weights.summed, self._shared(2 * events).confidences.alone)
-        if not parts:
-            return None
+        found, by_cells = self._ways(weights, events, below)
+        best = min(found, key=lambda one: one.widths[0], default=None)
+        return None if best is None or best.widths[0] >= by_cells else best
+
+    def half_width(self, weights: GroupWeights, events: int, below: GroupWeights | None = None) -> float:
+        """Return how far a sum may be off, less a part of what it is divided by; infinite without bounds.
+
+        It is that of the way that ``measured`` takes, and depends on the same.
+        """
+        found, by_cells = self._ways(weights, events, below)
+        return min([by_cells, *(one.widths[0] for one in found)])
+
+    def _ways(
+        self, weights: GroupWeights, events: int, below: GroupWeights | None
+    ) -> tuple[list[MeasuredSum], float]:
+        """Return a sum by each way that has measured values, and how far it may be off by its cells."""
+        over, found = weights.summed, list[MeasuredSum]()
         mass = np.maximum(self.marginal(weights.scope), 0.0)
-        middle = weights.summed.middle  # of the cells: it does not look at what was measured of sums
+        middle = weights.middle if over is None else over.middle  # of cells, by no measured sum
         ratio = self._ratio_of(middle, weights.scope, below)
         apart = float(np.sum((weights.high - weights.low) * mass)) / 2
         noise = self._reach(weights.scope, middle, below, ratio, events)
-        is_clipped = self._values.is_clipped(weights.summed.summed)
-        other = math.hypot(noise, apart if is_clipped else _TYPICAL * apart)
-        found = []
-        for part in parts:
+        if over is None:
+            return found, noise + apart
+        other = math.hypot(noise, apart if self._values.is_clipped(over.summed) else _TYPICAL * apart)
+        for part in self._values.measured(over, self._shared(2 * events).confidences.alone):
             reached, counts, line = self.way(weights, part, below, ratio, events)
             width = part.half_width + reached + counts
             found.append(self._measured(weights, part, 2 * events, (width, other)))
@@ -360,8 +374,7 @@ class Sums:
                 width = part.joint.sum_half_width(line, ratio, self.alone(events)) + reached
                 one = self._measured(weights, part, events, (width, other))
                 found.append(one._replace(joint=part.joint, line=line))
-        best = min(found, key=lambda one: one.widths[0], default=None)
-        return None if best is None or best.widths[0] >= noise + apart else best
+        return found, noise + apart
 
     def way(
         self, weights: GroupWeights, part: MeasuredPart, below: GroupWeights | None, ratio: float, events: int

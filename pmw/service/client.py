@@ -131,9 +131,7 @@ class RemoteSession(Asking, Publishing):
     # --- questions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _asking(
-        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
-    ) -> Iterator[Answering]:
+    def _asking(self, at_most: Part = None, statement: Statement | None = None) -> Iterator[Answering]:
         yield partial(self._answer, ceiling_form(at_most))
 
     def _answer(self, ceiling: Mapping[str, float], requests: Requests, deliver: Deliver | None) -> Answers:

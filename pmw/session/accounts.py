@@ -34,6 +34,7 @@ from queries.plain_values import type_name
 
 if TYPE_CHECKING:
     from pmw.loop.finishing import Payer
+    from queries.statements import Statement
 
 _LONGEST_NAME = 100  # characters
 # Of each source, by its code, whether released numbers or a test decide all of its answer.
@@ -52,8 +53,8 @@ class Account:
         at_most: the part of the cap that may be charged for one question, in [0, 1]: 0 takes the free answer.
             None is a tenth of the share, or of what is left for all where that is less; without a share it is
             all that is left.
-        is_whole: the counting questions that are asked together are one question, a statement.
-        draws: numbers are drawn for questions whose bars are wide, where the session has a reserve.
+        statement: whose counting questions are asked together, as one question; None for single ones.
+        draws: numbers are drawn for what has wide bars, where the session has a reserve.
 
     Raises:
         BudgetError: the share, or the most that may be charged, is not in [0, 1].
@@ -64,7 +65,7 @@ class Account:
     share: Fraction | None = None
     part: Fraction = Fraction(1)
     at_most: Fraction | None = None
-    is_whole: bool = False
+    statement: Statement | None = None
     draws: bool = True
 
     def __post_init__(self) -> None:
@@ -112,14 +113,26 @@ class Account:
         """All of a charge, booked to this analyst."""
         return ((self.name, Fraction(1)),)
 
-    def paying(self, at_most: Number | None, *, is_whole: bool = False, draws: bool = True) -> Account:
+    def paying(self, at_most: Number | None, statement: Statement | None = None) -> Account:
         """Return the account as it asks one question, for which so much may be charged; None changes nothing.
 
         Raises:
             BudgetError: the part is no number in [0, 1].
         """
         part = self.at_most if at_most is None else as_fraction(at_most, "at_most")
-        return replace(self, at_most=part, is_whole=is_whole, draws=draws)
+        return replace(self, at_most=part, statement=statement)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the counting questions that are asked together are one question, a statement."""
+        return self.statement is not None
+
+    @property
+    def draws_counts(self) -> bool:
+        """Whether numbers are drawn for counting questions: of a statement, if a column shows their bars."""
+        columns = () if self.statement is None else self.statement.columns
+        shown = not self.is_whole or any(getattr(column.node, "counting", False) for column in columns)
+        return self.draws and shown
 
     @property
     def is_bound(self) -> bool:
@@ -274,7 +287,7 @@ class Bookings:
         return self._sums.get(analyst, Fraction(0))
 
     def bought(self, analyst: str, ledger: PrivacyFilter) -> int:
-        """Return how often numbers of questions were drawn for an analyst, asked for or not."""
+        """Return how often numbers of questions, or sums after opening, were drawn for an analyst."""
         self._read(ledger)
         return self._bought[analyst]
 
@@ -287,13 +300,17 @@ class Bookings:
         """Add up the charges of the file, where there are more than were added up."""
         if self._spent != ledger.spent:
             self._sums, self._bought, self._parts, self._for_parts = {}, Counter(), [], {}
-            self._add(read_entries(self._store.chained().ledger), ledger)
+            chained = self._store.chained()
+            opened = chained.ledger_intents.count(chained.ledger_intents[0]) if chained.ledger_intents else 0
+            entries = read_entries(chained.ledger)
+            self._add(entries, ledger)
+            self._bought[SESSION.name] -= sum(entry.event == Event.SUM for entry in entries[:opened])
 
     def _add(self, entries: Sequence[LedgerEntry], ledger: PrivacyFilter) -> None:
         for entry in entries:
             for name, part in entry.booked:
                 self._sums[name] = self._sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
-                self._bought[name] += entry.event == Event.ROWS
+                self._bought[name] += entry.event in (Event.ROWS, Event.SUM)
                 if entry.event == Event.PART:
                     self._parts.append(name)
                     price = part * ledger.price(entry.charge)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -79,7 +80,7 @@ class Asking(ABC):
 
     @abstractmethod
     def _asking(
-        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
+        self, at_most: Part = None, statement: Statement | None = None
     ) -> AbstractContextManager[Answering]:
         """Return what answers counting questions in order, or a whole statement's, while nobody else asks."""
 
@@ -628,7 +629,7 @@ class Asking(ABC):
 
     def _require_own(self, domain: Domain) -> None:
         if domain is not self._alike:  # to compare them takes as long as an answer
-            if domain != self.domain:
+            if domain.counted != self.domain.counted:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = domain
 
@@ -687,14 +688,18 @@ class LocalAsking(Asking):
     ) -> AnswerTable:
         from pmw.public.tables import Tabulation
 
-        # Columns that count records have the bars of numbers that are drawn for them; expressions have not.
-        draws = any(getattr(column.node, "counting", False) for column in statement.columns)
-        with self._asking(at_most, is_whole=True, draws=draws) as answer:
+        with self._asking(at_most, statement) as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
             with self._watched(len(parts)) as told:
                 answers = answer(Requests.of(parts), told)
-            return work.table(self.state, answers, self._pause, self.place)  # the state after them
+            table = work.table(self.state, answers, self._pause, self.place)  # the state after them
+            charged = table.spent.charged + self._charged_for_values()
+            return replace(table, spent=replace(table.spent, charged=charged))
+
+    def _charged_for_values(self) -> float:
+        """Return what was charged for the values of a statement that was just answered."""
+        return 0.0
 
     def explain(self, question: Asked | Statement) -> Explanation:
         from pmw.public.tables import Tabulation
@@ -702,12 +707,15 @@ class LocalAsking(Asking):
         from queries.statements import Statement
 
         read = self._read(question)
+        is_whole = isinstance(read, Statement)
         statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
         with self._asking():
             work = Tabulation(self.state, statement, self._pause)
             asked = [query for query, _ in work.questions()]
             self._pause(len(asked))
-            return explained(self._limited(), asked, work.left_out, self._forecast(asked))
+            return explained(
+                self._limited(), asked, work.left_out, self._forecast(asked, statement if is_whole else None)
+            )
 
     def forecast(self, question: Asked | Statement) -> Forecast:
         from pmw.public.tables import Tabulation
@@ -718,11 +726,11 @@ class LocalAsking(Asking):
             if not isinstance(read, Statement):
                 return self._forecast([read])
             work = Tabulation(self.state, read, self._pause)
-            return self._forecast([query for query, _ in work.questions()])
+            return self._forecast([query for query, _ in work.questions()], read)
 
     @abstractmethod
-    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
-        """Return what counting questions could charge at most."""
+    def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
+        """Return what counting questions, those of a statement or single ones, could charge at most."""
 
     def quote(self, question: Asked | Statement, within: Width) -> Quote:
         from pmw.planning.mean_quotes import quote_aggregate

@@ -55,10 +55,8 @@ class Dialogue(LocalAsking):
         """Return the session's file, in a turn."""
 
     @contextmanager
-    def _asking(
-        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
-    ) -> Iterator[Answering]:
-        account = self._account.paying(at_most, is_whole=is_whole, draws=draws)
+    def _asking(self, at_most: Part = None, statement: Statement | None = None) -> Iterator[Answering]:
+        account = self._account.paying(at_most, statement)
         with self._engaged() as engine:
             yield partial(self._answer, engine, account)
 
@@ -270,13 +268,17 @@ class Dialogue(LocalAsking):
             answers = engine.stored(Requests.of(parts))
             return None if answers is None else work.table(self.state, answers, self._pause, self.place)
 
-    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
+    def _charged_for_values(self) -> float:
+        with self._engaged() as engine:
+            return engine.charged_for_values(self._account)
+
+    def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
         with self._engaged() as engine:
             requests = list[Request]()
             for query in asked:
                 requests.append(self._request(query))
                 self._pause(1)
-            return engine.forecast(Requests.of(requests), self._account)
+            return engine.forecast(Requests.of(requests), self._account.paying(None, statement))
 
 
 def _text_of(key: str | None, statement: Statement) -> str:

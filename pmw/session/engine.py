@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from pmw.data import CountSource, Table
     from pmw.loop import Forecast
     from pmw.public.quotes import Quote
-    from queries.linear import LinearQuery
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
 _SOON = 2**13  # questions that come next, whose intervals are found together
+_VALUES = ""  # in place of a question's text: what was charged for values, which the statement tells
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -159,7 +159,7 @@ class Engine:
             ready = stop
             if ready == len(requests) or (batches and is_awaited()):
                 break
-            self._release_due(account, inside=account.is_whole and (batches > 0 or not account.draws))
+            self._release_due(account, inside=account.is_whole and (batches > 0 or not account.draws_counts))
             places = waiting[done : done + distinct.questions.most_together]
             self._expect(distinct.questions, waiting[done:])
             places = places[: self._until_due(distinct, stored, places, account)]
@@ -422,17 +422,27 @@ class Engine:
         return self.room
 
     def _draw_for_all(self, questions: Questions, account: Account) -> None:
-        """Draw the numbers of a statement's questions together, once, where the bar of one is wide."""
+        """Draw the numbers of a statement's questions together, once, where the bar of one is wide.
+
+        The values of its means and sums are drawn likewise. All of that follows from one state.
+        """
+        values = self._offers.values(self._state, account)
         rows = self._offers.together(self._state, questions, account) if account.is_whole else None
         if rows is not None:
-            self._draw_numbers(rows, questions.query(0), account)
+            self._draw_numbers(rows, questions.query(0).to_json(), account)
+        for one in values:
+            self._draw_numbers(one, _VALUES, account)
 
-    def _draw_numbers(self, rows: Requested, first: LinearQuery, account: Account) -> None:
+    def charged_for_values(self, account: Account) -> float:
+        """Return what was charged for values of an analyst's statement since this was last told."""
+        return self._owed.pop((account.name, _VALUES), 0.0)
+
+    def _draw_numbers(self, rows: Requested, told: str, account: Account) -> None:
         """Draw numbers, where the room suffices; without the table nothing is drawn.
 
         Args:
             rows: what is drawn.
-            first: the question whose answer tells what was charged.
+            told: the text of the question whose answer tells what was charged.
             account: who asks.
         """
         ledger = self._state.ledger
@@ -444,7 +454,8 @@ class Engine:
         self._count_down(ledger.spent, account)
         charged = self._state.ledger.spent - ledger.spent
         if charged:
-            self._owed[account.name, first.to_json()] = float(charged / ledger.cap)
+            owed = self._owed.get((account.name, told), 0.0)
+            self._owed[account.name, told] = owed + float(charged / ledger.cap)
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -520,7 +531,7 @@ class Engine:
         if pays:
             stand, rows = self._offers.first(self._state, requests.questions, answers, account)
             if rows is not None:
-                self._draw_numbers(rows, requests.questions.query(0), account)
+                self._draw_numbers(rows, requests.questions.query(0).to_json(), account)
             requests = requests.between(0, max(1, stand))
             answers = (
                 answers.take(np.arange(stand))

@@ -32,7 +32,7 @@ from pmw.session.explaining import ExplainedScope, Explanation
 from queries.date_parts import NUMBERS, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.frozen import dataclass
-from queries.schema import format_schema
+from queries.schema import stored_schema
 
 Foreseen: TypeAlias = Forecast
 Cost: TypeAlias = Forecast | Explanation
@@ -67,7 +67,7 @@ class Described:
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the schema as an object, and what goes with it."""
         domain = self.contract.domain
-        form = tomllib.loads(format_schema(domain))
+        form = tomllib.loads(stored_schema(domain))
         for attribute, entry in zip(domain, form["attributes"], strict=True):
             entry["cells"] = attribute.size
             if isinstance(attribute, DateAttribute | DatetimeAttribute):

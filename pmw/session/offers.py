@@ -1,10 +1,11 @@
-"""Offers: which questions of an analyst get numbers of their own, and at which price.
+"""Offers: which questions of an analyst get numbers of their own, which values get sums, and at which price.
 
 All of it follows from public numbers and the ledger; the engine draws what is found here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from queries.questions import Questions
 if TYPE_CHECKING:
     from pmw.loop import Requested
     from pmw.loop.purchases import Offer
+    from queries.statements import Statement
 
 _MOST_AHEAD = 256  # questions
 
@@ -37,11 +39,12 @@ class Offers:
         self._free = free
         self._marginals: dict[tuple[str, ...], Requested | None] = {}  # in place of numbers, by scope
         self._found_at: tuple[object, ...] = ()  # what these follow from
+        self._values: tuple[PublicState, Statement, Fraction, tuple[Requested, ...]] | None = None  # the last
         self.ahead = 1  # questions whose bars are found before it is seen whether one is paid for
 
     def _offer(self, state: PublicState, account: Account) -> Offer | None:
         """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
-        if not (state.contract.options.reserved and account.draws):
+        if not (state.contract.options.reserved and account.draws_counts):
             return None
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price
@@ -95,17 +98,37 @@ class Offers:
         found = [self._marginal(state, one.scope, offer, account) is not None for one in examples]
         return np.array(found, dtype=np.bool_)[kinds]
 
-    def price(self, state: PublicState, asked: Questions, account: Account) -> Fraction:
-        """Return what numbers may cost that are drawn for questions, in the filter's own measure.
+    def values(self, state: PublicState, account: Account) -> Sequence[Requested]:
+        """Return the sums that are drawn for a statement's means and sums; none where no bar is wide.
 
-        That is one price where they are a statement, or where the price of one question is looked at.
+        They cost together what a number does.
         """
+        statement = account.statement
+        sums = statement is not None and statement.summed
+        offer = self._offer(state, account.paying(None)) if sums else None  # whether or not it shows counts
+        if offer is None or statement is None:
+            return ()
+        from pmw.loop import Requested
+        from pmw.planning.mean_quotes import unclear_values
+
+        known = self._values
+        if known is None or known[0] is not state or known[1:3] != (statement, offer.price):
+            found = tuple(Requested(*one) for one in unclear_values(state, statement, offer.price))
+            self._values = known = (state, statement, offer.price, found)
+        return known[3]
+
+    def price(self, state: PublicState, asked: Questions, account: Account) -> Fraction:
+        """Return what is drawn for questions may cost, in the filter's own measure.
+
+        That is one price for the numbers of a statement and one for its values, or that of one question.
+        """
+        if account.is_whole:
+            rows = self.together(state, asked, account)
+            drawn = [*self.values(state, account), *([] if rows is None else [rows])]
+            return sum((price_of(state, one) for one in drawn), Fraction(0))
         offer = self._offer(state, account)
         if offer is None:
             return Fraction(0)
-        if account.is_whole:
-            drawn = self.together(state, asked, account)
-            return Fraction(0) if drawn is None else price_of(state, drawn)
         marginals = [self._marginal(state, one.scope, offer, account) for one in asked.kinds()[1]]
         dearest = max((price_of(state, one) for one in marginals if one is not None), default=Fraction(0))
         return dearest or (offer.price if self.are_unclear(state, asked, account).any() else dearest)

@@ -84,7 +84,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
-    def _forecast(self, asked: Sequence[Asked]) -> Forecast:
+    def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
         return Forecast(len([self._request(one) for one in asked]), 0, 0.0, 0.0)  # asking is free
 
     def ask_within(
@@ -123,9 +123,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         """Do nothing: a model holds no file and no connection."""
 
     @contextmanager
-    def _asking(
-        self, at_most: Part = None, *, is_whole: bool = False, draws: bool = True
-    ) -> Iterator[Answering]:
+    def _asking(self, at_most: Part = None, statement: Statement | None = None) -> Iterator[Answering]:
         yield self._answer
 
     def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import averages
 
-METHODS = {"today", "opened", "measured", "dialogue", "peer", "peer whole", "peer split"}
+METHODS = {"today", "opened", "measured", "dialogue", "asked", "peer", "peer whole", "peer split"}
 
 
 def test_each_method_has_a_line_a_question(

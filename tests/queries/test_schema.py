@@ -24,6 +24,8 @@ from queries import (
     save_schema,
 )
 from queries.cells import canonical_text
+from queries.numbers import NumberCells
+from queries.schema import parse_stored, stored_schema
 
 LARGEST = 2**53 - 1
 SECTION = '[[attributes]]\nname = "a"\n'
@@ -63,7 +65,9 @@ def _integers(draw: st.DrawFn, name: str) -> Attribute:
     minimum = draw(st.integers(-LARGEST, LARGEST))
     width = draw(st.integers(1, 1000))
     extent = draw(st.integers(0, 10_000 * width))
-    return IntegerAttribute(name, minimum, min(minimum + extent, LARGEST), width, **draw(FLAGS))
+    step = draw(st.none() | st.integers(extent // 2**20 + 1, 2**60))
+    maximum = min(minimum + extent, LARGEST)
+    return IntegerAttribute(name, minimum, maximum, width, resolution=step, **draw(FLAGS))
 
 
 @st.composite
@@ -86,6 +90,33 @@ def _domains(draw: st.DrawFn) -> Domain:
     kinds = [draw(st.sampled_from([_integers, _numbers, _categories])) for _ in names]
     attributes = [draw(kind(name)) for kind, name in zip(kinds, names, strict=True)]
     return Domain(tuple(attributes), name=draw(NAMES))
+
+
+@given(_domains())
+def test_what_a_session_keeps_of_a_domain_has_the_resolutions_that_it_tells_and_no_other(
+    domain: Domain,
+) -> None:
+    assert parse_stored(stored_schema(domain)) == domain
+    assert parse_stored(stored_schema(domain.counted)) == domain.counted
+    assert "resolution" not in stored_schema(domain.counted)
+
+
+@given(_domains())
+def test_a_schema_that_tells_no_resolution_is_one_of_the_same_cells(domain: Domain) -> None:
+    found = parse_schema(stored_schema(domain.counted))
+    assert found.counted == domain.counted
+    for one in found:
+        assert not isinstance(one, NumberCells) or one.resolution == one.usual_resolution
+
+
+def test_a_resolution_that_is_false_is_none() -> None:
+    for section in (INTEGER, NUMERIC + "edges = [0, 9]\n"):
+        assert parse_schema(section).grids
+        without = parse_schema(section + "resolution = false\n")
+        assert without.grids == ()
+        assert "resolution = false" in format_schema(without)
+        assert "resolution" not in stored_schema(without)
+    assert "resolution" not in format_schema(parse_schema(INTEGER.replace("9", "0")))  # it could have none
 
 
 @given(_domains())
@@ -113,8 +144,8 @@ def test_the_documented_schema_reads_as_documented() -> None:
     domain = parse_schema(PEOPLE)
     assert domain.name == "people"
     assert domain.attributes == (
-        IntegerAttribute("age", 17, 90),
-        NumericAttribute("income", (0, 10_000, 25_000, 50_000, 1_000_000)),
+        IntegerAttribute("age", 17, 90, resolution=1),
+        NumericAttribute("income", (0, 10_000, 25_000, 50_000, 1_000_000), resolution=1000),
         CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
     )
     assert parse_schema(INTEGER).name == "records"

@@ -15,6 +15,7 @@ import pmw
 from pmw.public.codec import dumps, form_of, loads, read
 from pmw.public.prior import Prior, PriorPair, attributes_text, is_prior_of
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
+from queries.schema import parse_schema, stored_schema
 
 DOMAIN = Domain((IntegerAttribute("x", 0, 5), CategoricalAttribute("y", ("a", "b"))))
 X = np.array([0.1, 0.3, 0.0, 0.2, 0.15, 0.25])
@@ -98,6 +99,10 @@ def test_shares_below_nothing_are_refused() -> None:
 def test_it_is_of_the_attributes_alone() -> None:
     named = Domain(DOMAIN.attributes, "people", person=Person("id", 2))
     assert is_prior_of(made(), named)
+    summed = parse_schema(stored_schema(DOMAIN))  # with the resolutions that schemas have today
+    assert summed.grids
+    assert is_prior_of(made(), summed)
+    assert is_prior_of(replace(made(), schema=stored_schema(replace(summed, name="prior"))), summed)
     assert not is_prior_of(made(), Domain(DOMAIN.attributes[::-1]))
     assert not is_prior_of(made(), Domain((*DOMAIN.attributes, IntegerAttribute("z", 0, 1))))
     assert not is_prior_of(made(), Domain((IntegerAttribute("x", 0, 6), DOMAIN.attributes[1])))

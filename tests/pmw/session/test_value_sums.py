@@ -36,7 +36,9 @@ from queries import (
     encode_records,
 )
 from queries.expressions import Linear, Ratio
-from queries.parsing import parse_sql
+from queries.parsing import parse_sql, parse_where
+from queries.person import Person
+from queries.schema import format_schema, load_schema, parse_schema, stored_schema
 from queries.values import values_of
 from tests.worlds import opened
 
@@ -73,6 +75,60 @@ CLIPPED = FRAME.assign(delay=FRAME["delay"].clip(-60, 539), cost=FRAME["cost"].c
 
 def open_trips(path: Path | None = None, *, epsilon: float = 2, **choices: Any) -> pmw.Session:
     return opened(FRAME, DOMAIN, path, epsilon=epsilon, **{"seed": None if path else 4, **choices})
+
+
+# --- resolutions that a schema does not tell ---------------------------------------------------------------
+
+
+def test_a_schema_that_tells_no_resolution_has_sums_measured_at_opening() -> None:
+    told = stored_schema(DOMAIN.counted)
+    domain = parse_schema(told)
+    with opened(FRAME, domain, seed=4) as session, opened(FRAME, DOMAIN.counted, seed=4) as before:
+        lines = [line for line in session.ledger().lines if line.event == Event.SUM]
+        assert [line.label for line in lines] == ["years by years", "delay by delay", "cost by cost"]
+        assert all(line.share == pytest.approx(0.004, rel=1e-3) for line in lines)
+        assert sum(line.share for line in lines) <= 0.02
+        assert before.state.sums == ()
+
+
+def test_numbers_without_a_resolution_open_as_before() -> None:
+    domain = parse_schema(format_schema(DOMAIN.counted))
+    assert domain.grids == ()
+    with opened(FRAME, domain, seed=4) as session, opened(FRAME, DOMAIN.counted, seed=4) as before:
+        assert session.ledger().lines == before.ledger().lines
+        assert session.state.total == before.state.total
+
+
+def test_a_session_keeps_the_resolutions_that_it_was_opened_with(tmp_path: Path) -> None:
+    path, schema = tmp_path / "s.pmw", tmp_path / "trips.toml"
+    schema.write_text(stored_schema(DOMAIN.counted))
+    domain = load_schema(schema)
+    assert domain.grids
+    with opened(FRAME, DOMAIN.counted, path):
+        pass
+    with pmw.resume_session(path, FRAME) as session:
+        assert session.domain == DOMAIN.counted
+        asked = parse_where("rooms <= 3", domain)  # by who reads the schema's file today
+        assert session.ask(asked).count == session.ask("rooms <= 3").count
+        assert session.verify().holds
+
+
+def test_a_question_of_other_cells_is_still_refused() -> None:
+    other = replace(DOMAIN, attributes=(*DOMAIN.attributes[:4], NumericAttribute("cost", (0, 10, 1000))))
+    with open_trips() as session, pytest.raises(QueryError, match="made for another domain"):
+        session.ask(parse_where("rooms <= 3", other))
+
+
+def test_sessions_that_differ_in_what_persons_are_clipped_to_are_planned_apart() -> None:
+    table = FRAME.assign(id=np.arange(len(FRAME)) // 2)
+    for clips in ((), (("cost", 500),), ()):
+        domain = replace(DOMAIN, person=Person("id", 2, clips=clips))
+        with opened(table, domain, opening=pmw.Opening.PAIRS, seed=4) as session:
+            clipped = [one.summed.attribute for one in session.state.sums if one.summed.clipped]
+            assert clipped == [*dict(clips)]
+
+
+# --- opening -----------------------------------------------------------------------------------------------
 
 
 def test_opening_measures_where_values_lie_in_their_cells() -> None:
