@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 
-import queries
-
 generator = np.random.default_rng(1)
 COUNT = 40_000
 age = generator.integers(16, 96, COUNT)
@@ -18,17 +16,39 @@ smoker[generator.random(COUNT) < 0.02] = ""  # not everybody was asked
 people = pd.DataFrame({"age": age, "sex": sex, "region": region, "income": income, "smoker": smoker})
 people.to_csv("people.csv", index=False)
 
-domain = queries.Domain(
-    (
-        queries.IntegerAttribute("age", 18, 90),
-        queries.CategoricalAttribute("sex", ("Female", "Male")),
-        queries.CategoricalAttribute("region", ("north", "south", "east", "west"), other=True),
-        queries.NumericAttribute("income", (0, 10_000, 20_000, 30_000, 50_000, 100_000)),
-        queries.CategoricalAttribute("smoker", ("yes", "no"), missing=True),
-    ),
-    name="people",
-)
-queries.save_schema(domain, "people.toml")
+SCHEMA = """\
+name = "people"
+
+[[attributes]]
+name = "age"
+kind = "integer"
+min = 18
+max = 90
+
+[[attributes]]
+name = "sex"
+kind = "categorical"
+values = ["Female", "Male"]
+
+[[attributes]]
+name = "region"
+kind = "categorical"
+values = ["north", "south", "east", "west"]
+other = true
+
+[[attributes]]
+name = "income"
+kind = "numeric"
+edges = [0, 10000, 20000, 30000, 50000, 100000]
+
+[[attributes]]
+name = "smoker"
+kind = "categorical"
+values = ["yes", "no"]
+missing = true
+"""
+with open("people.toml", "w", encoding="utf-8") as schema:
+    schema.write(SCHEMA)
 
 QUESTIONS = [
     {"id": 1, "where": "age BETWEEN 30 AND 39 AND sex = 'Female'"},

@@ -37,7 +37,7 @@ from queries.linear import LinearQuery
 from queries.questions import Questions
 
 _GRID = 2**30  # of parts of what is left
-# Of the full price: no number is more than twice as wide as one at that, for it would say less than the model.
+# Of the full price: a number more than twice as wide as one at that says less than the model does.
 _LEAST = Fraction(1, 4)
 _MARGINAL = 2  # prices of a number, for a marginal that makes all questions about its attributes clear
 _TOGETHER = 3  # attributes of such a marginal: pairs were measured at opening
