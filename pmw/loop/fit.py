@@ -128,8 +128,10 @@ def _with_rows(state: PublicState) -> PublicState:
     """
     state = replace(state, beside=(*state.beside, len(state.measured) - 1))
     lists = [place for place, one in enumerate(state.measured) if isinstance(one, RowsMeasurement)]
+    if len(lists) & (len(lists) - 1):
+        return state
     held = {place for place in lists if _fits(state, state.measured[place])}
-    if len(lists) & (len(lists) - 1) or held.isdisjoint(state.beside):
+    if held.isdisjoint(state.beside):
         return state
     after = _without(state, [place for place in state.beside if place not in held])
     return _from_prior(after) if state.elects_prior else fitted_to(after)

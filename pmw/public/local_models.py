@@ -162,9 +162,10 @@ class LocalModels:
         same: dict[tuple[object, ...], list[Target]] = {}
         for one in singly((*self._state.opening, *self._state.measured)):
             if isinstance(one, QueryMeasurement):
-                inner, outer = self._state.coarsening.bounds(one.query)
-                if inner is outer and set(inner.scope) <= set(scope):
-                    yield replace(one, query=inner)
+                if set(one.query.scope) <= set(scope):
+                    inner, outer = self._state.coarsening.bounds(one.query)
+                    if inner is outer:
+                        yield replace(one, query=inner)
                 continue
             inside = tuple(name for name in one.scope if name in scope)
             rows = one.strategy if isinstance(one, ResidualMeasurement) else None
