@@ -24,6 +24,7 @@ from pmw.data import Table, TableFile, as_place, as_source
 from pmw.display.figures import MEASURED, MODEL, new_figure, require_matplotlib, tidy, write_figure
 from pmw.display.texts import counted, installed_by
 from pmw.errors import DataError, ReleaseError
+from pmw.model import RowsMeasurement
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import open_filter
 from pmw.public.answer import Answer
@@ -360,8 +361,7 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
         f"Guarantee: {guarantee_terms(state.contract)}.",
         f"Answered {counted(len(result.answers), 'random question')} in {seconds:.0f} s, "
         "one after the other, not knowing the next.",
-        f"Spent {state.ledger.share:.1%} of the budget; {state.positives_used} of at most "
-        f"{counted(state.positives_limit, 'correction')} of the model were made.",
+        f"Spent {state.ledger.share:.1%} of the budget; {_learned(state)}.",
         "",
     ]
     if result.scores is not None and result.baseline is not None:
@@ -375,6 +375,15 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
         f"  {asking(plan.folder / 'session.pmw', state.domain)}",
     ]
     return "\n".join(lines)
+
+
+def _learned(state: PublicState) -> str:
+    """Return how often the model learned something after opening."""
+    if state.contract.options.reserved:
+        numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
+        return f"numbers were drawn {counted(numbers, 'time')}, where error bars were wide"
+    limit = counted(state.positives_limit, "correction")
+    return f"{state.positives_used} of at most {limit} of the model were made"
 
 
 def demo_form(result: DemoResult, plan: DemoPlan, seconds: float) -> dict[str, Any]:
