@@ -77,7 +77,9 @@ class Offer:
     half_width: float
 
 
-def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) -> Offer | None:
+def offered(
+    state: PublicState, left: Fraction, bought: int, part: float = 1.0, most: Fraction | None = None
+) -> Offer | None:
     """Return what the next number costs; None where the session buys none, or too little is left.
 
     Args:
@@ -85,14 +87,16 @@ def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) 
         left: what may be charged for the analyst, in the filter's own measure.
         bought: numbers of the same analyst before.
         part: the analyst's share of the reserve: of the numbers at the full price as many belong to it.
+        most: what may be charged for one question unless it is told; a number costs no more.
     """
     options = state.contract.options
     if not options.reserved or state.closed:
         return None
     left = max(min(left, affordable_price(state) - quantiles_left(state)), Fraction(0))
     full, falling = full_price(state), left * next_part(bought, max(1, round(part * FULL)))
-    price = floor_price(min(full, max(falling, full * _LEAST)))
-    if price > left:
+    least = full * _LEAST
+    price = floor_price(min(full, max(falling, least), left if most is None else most))
+    if not floor_price(least) <= price <= left:
         return None
     moved = query_sensitivity(options)
     try:

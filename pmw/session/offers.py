@@ -50,7 +50,9 @@ class Offers:
         from pmw.public.quotes import affordable_price
 
         left = affordable_price(self._bookings.limited(state, account))
-        return offered(state, left, self._bookings.bought(account.name, state.ledger), float(account.part))
+        most = account.ceiling(state.ledger) * state.ledger.cap if account.at_most is None else left
+        bought = self._bookings.bought(account.name, state.ledger)
+        return offered(state, left, bought, float(account.part), most)
 
     def are_unclear(self, state: PublicState, questions: Questions, account: Account) -> NDArray[np.bool_]:
         """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""
