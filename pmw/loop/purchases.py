@@ -155,9 +155,7 @@ def drawn_together(
     return rows if are_unclear(state, questions, intervals, width).any() else None
 
 
-def marginal_instead(
-    state: PublicState, scope: tuple[str, ...], offer: Offer, most: Fraction
-) -> Requested | None:
+def marginal_instead(state: PublicState, scope: tuple[str, ...], price: Fraction) -> Requested | None:
     """Return the marginal of three attributes that is measured in place of numbers; None where none is.
 
     It costs two prices, and every question about the three attributes is clear by scales with it. The scope
@@ -166,17 +164,18 @@ def marginal_instead(
     Args:
         state: the public state.
         scope: attribute names in declared order.
-        offer: what a number costs.
-        most: what may be charged, in the filter's own measure.
+        price: of a number, in the filter's own measure.
     """
-    price, grid = floor_price(_MARGINAL * offer.price), state.grid(scope)
-    if len(scope) != _TOGETHER or price > most or grid.scope_shape(scope) != state.domain.scope_shape(scope):
+    grid = state.grid(scope)
+    if len(scope) != _TOGETHER or grid.scope_shape(scope) != state.domain.scope_shape(scope):
         return None
     rows = strategy_of(state, scope)
     if rows is None or any(one.scope == scope for one in state.marginals):
         return None
     try:
-        noise = marginal_noise(state.ledger.composition, price, state.contract.options)
+        noise = marginal_noise(
+            state.ledger.composition, floor_price(_MARGINAL * price), state.contract.options
+        )
         rows.noise(noise)
     except NoiseError:
         return None

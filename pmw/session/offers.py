@@ -85,12 +85,13 @@ class Offers:
 
         most = affordable_price(self._bookings.limited(state, account))
         most = min(most, account.ceiling(state.ledger) * state.ledger.cap)
-        found_at = (state.version, offer.price, most)
+        found_at = (offer.price, len(state.marginals), state.closed)
         if self._found_at != found_at:
             self._marginals, self._found_at = {}, found_at
         if scope not in self._marginals:
-            self._marginals[scope] = marginal_instead(state, scope, offer, most)
-        return self._marginals[scope]
+            self._marginals[scope] = marginal_instead(state, scope, offer.price)
+        found = self._marginals[scope]
+        return found if found is not None and price_of(state, found) <= most else None
 
     def _have_marginals(
         self, state: PublicState, questions: Questions, offer: Offer, account: Account
