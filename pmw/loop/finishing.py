@@ -95,19 +95,23 @@ def _wide_numbers(state: PublicState, asked: Sequence[LinearQuery], most: Fracti
         asked: the distinct questions that were asked.
         most: what they may cost together, in the filter's own measure.
     """
-    found, bars = [query for query in asked if is_counted(query)][:MOST_ROWS], Bars(state)
-    quote = _numbers_of(state, found, most)
+    bars = Bars(state)
+    widths = {
+        query.to_json(): (bars.half_width(query) or math.inf, query) for query in asked if is_counted(query)
+    }
+    found = sorted(widths.values(), key=lambda one: -one[0])[:MOST_ROWS]
+    while found and not are_counted([query for _, query in found]):  # over too many cells together
+        found = found[: len(found) // 2]
+    quote = _numbers_of(state, [query for _, query in found], most)
     if quote is not None:
         widest = GAIN * quote.half_width
-        widths = [bars.half_width(query) for query in found]
-        found = [query for query, width in zip(found, widths, strict=True) if width is None or width > widest]
-        quote = _numbers_of(state, found, most)
+        quote = _numbers_of(state, [query for width, query in found if width > widest], most)
     return () if quote is None else (quote,)
 
 
 def _numbers_of(state: PublicState, queries: Sequence[LinearQuery], most: Fraction) -> Quote | None:
     """Return the quote of questions' numbers that cost so much together; None where none can be drawn."""
-    if not queries or not are_counted(queries):
+    if not queries:
         return None
     what = QuestionNumbers(tuple(queries))
     moved = what.sensitivity(state.contract.options)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,13 @@ from pmw.planning.error_quantiles import quantiles_left
 from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
+from pmw.public.bars import Bars
 from pmw.public.charges import CellNumbers, QuestionNumbers, query_sensitivity
 from pmw.public.clear import FULL, GAIN, clear_half_width, full_price
 from pmw.public.foundations import strategy_of
 from pmw.public.half_widths import Confidences
 from pmw.public.own_numbers import own_numbers
-from pmw.public.quotes import affordable_price, half_width_after
+from pmw.public.quotes import affordable_price, bars_after
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
@@ -155,11 +157,35 @@ def drawn_together(
     return rows if are_unclear(state, questions, intervals, width).any() else None
 
 
-def marginal_instead(state: PublicState, scope: tuple[str, ...], price: Fraction) -> Requested | None:
-    """Return the marginal of three attributes that is measured in place of numbers; None where none is.
+class Instead(NamedTuple):
+    """A marginal of three attributes that may be measured in place of numbers.
 
-    It costs two prices, and every question about the three attributes is clear by scales with it. The scope
-    and the price decide it, not what was drawn of the question: so its bars fail as often as all others.
+    Attributes:
+        requested: what is measured.
+        after: what bounds questions with it, as scales tell; the numbers of questions themselves say nothing.
+    """
+
+    requested: Requested
+    after: Bars
+
+    def serves(self, state: PublicState, queries: Sequence[LinearQuery]) -> bool:
+        """Tell whether all questions are clear by scales with it, and one is not without it.
+
+        What was drawn of the questions does not decide it: so its bars fail as often as others.
+        """
+        widest, now = clear_half_width(state), Bars(state, paid=False)
+
+        def are_clear(bars: Bars) -> bool:
+            widths = map(bars.half_width, queries)
+            return all(width is not None and width <= widest for width in widths)
+
+        return all(map(is_counted, queries)) and are_clear(self.after) and not are_clear(now)
+
+
+def marginal_instead(state: PublicState, scope: tuple[str, ...], price: Fraction) -> Instead | None:
+    """Return the marginal of three attributes that may be measured in place of numbers; None where none may.
+
+    It costs two prices.
 
     Args:
         state: the public state.
@@ -179,12 +205,7 @@ def marginal_instead(state: PublicState, scope: tuple[str, ...], price: Fraction
         rows.noise(noise)
     except NoiseError:
         return None
-    halves = {
-        name: (0, max(0, size // 2 - 1)) for name, size in zip(scope, grid.scope_shape(scope), strict=True)
-    }
-    width = half_width_after(state, scope, LinearQuery.cells(state.domain, halves), noise)  # the widest bar
-    is_clear = width is not None and width <= clear_half_width(state)
-    return Requested(CellNumbers(scope, rows), noise) if is_clear else None
+    return Instead(Requested(CellNumbers(scope, rows), noise), bars_after(state, scope, noise, paid=False))
 
 
 def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) -> Requested | None:

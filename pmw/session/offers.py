@@ -20,7 +20,8 @@ from queries.questions import Questions
 
 if TYPE_CHECKING:
     from pmw.loop import Requested
-    from pmw.loop.purchases import Offer
+    from pmw.loop.purchases import Instead, Offer
+    from queries.linear import LinearQuery
     from queries.statements import Statement
 
 _MOST_AHEAD = 256  # questions
@@ -37,7 +38,7 @@ class Offers:
     def __init__(self, bookings: Bookings, free: FreeAnswers) -> None:
         self._bookings = bookings
         self._free = free
-        self._marginals: dict[tuple[str, ...], Requested | None] = {}  # in place of numbers, by scope
+        self._marginals: dict[tuple[str, ...], Instead | None] = {}  # in place of numbers, by scope
         self._found_at: tuple[object, ...] = ()  # what these follow from
         self._values: tuple[PublicState, Statement, Fraction, tuple[Requested, ...]] | None = None  # the last
         self.ahead = 1  # questions whose bars are found before it is seen whether one is paid for
@@ -70,36 +71,64 @@ class Offers:
             return None
         from pmw.loop.purchases import drawn_together
 
-        scopes = {one.scope for one in questions.kinds()[1]}
-        marginal = self._marginal(state, scopes.pop(), offer, account) if len(scopes) == 1 else None
-        if marginal is not None:
-            return marginal
+        if len({one.scope for one in questions.kinds()[1]}) == 1:
+            beside = sum((price_of(state, one) for one in self.values(state, account)), Fraction(0))
+            queries = questions.queries(0, len(questions))
+            marginal = self._marginal(state, queries, offer, account, beside)
+            if marginal is not None:
+                return marginal
         return drawn_together(state, questions, self._free.answers(state, questions).interval, offer)
 
     def _marginal(
-        self, state: PublicState, scope: tuple[str, ...], offer: Offer, account: Account
+        self,
+        state: PublicState,
+        queries: Sequence[LinearQuery],
+        offer: Offer,
+        account: Account,
+        beside: Fraction = Fraction(0),
     ) -> Requested | None:
-        """Return the marginal that is measured in place of numbers of questions about a scope, or None."""
-        from pmw.loop.purchases import marginal_instead
+        """Return the marginal that is measured in place of numbers of questions about one scope, or None.
+
+        Args:
+            state: the present state.
+            queries: that are asked together.
+            offer: what a number costs.
+            account: who asks.
+            beside: what is charged besides, of what may be charged at once.
+        """
+        found = self._instead(state, queries[0].scope, offer)
+        if found is None or price_of(state, found.requested) > self._most(state, account) - beside:
+            return None
+        return found.requested if found.serves(state, queries) else None
+
+    def _most(self, state: PublicState, account: Account) -> Fraction:
+        """Return what may be charged at once, in the filter's own measure."""
         from pmw.public.quotes import affordable_price
 
-        most = affordable_price(self._bookings.limited(state, account))
-        most = min(most, account.ceiling(state.ledger) * state.ledger.cap)
+        most = account.ceiling(state.ledger) * state.ledger.cap
+        return min(affordable_price(self._bookings.limited(state, account)), most)
+
+    def _instead(self, state: PublicState, scope: tuple[str, ...], offer: Offer) -> Instead | None:
+        """Return the marginal that may be measured in place of numbers about a scope; it is found once."""
+        from pmw.loop.purchases import marginal_instead
+
         found_at = (offer.price, len(state.marginals), state.closed)
         if self._found_at != found_at:
             self._marginals, self._found_at = {}, found_at
         if scope not in self._marginals:
             self._marginals[scope] = marginal_instead(state, scope, offer.price)
-        found = self._marginals[scope]
-        return found if found is not None and price_of(state, found) <= most else None
+        return self._marginals[scope]
 
     def _have_marginals(
         self, state: PublicState, questions: Questions, offer: Offer, account: Account
     ) -> NDArray[np.bool_]:
         """Tell for which questions a marginal is measured in place of numbers: bool, shape (n,)."""
         kinds, examples = questions.kinds()
-        found = [self._marginal(state, one.scope, offer, account) is not None for one in examples]
-        return np.array(found, dtype=np.bool_)[kinds]
+        may = [self._instead(state, one.scope, offer) is not None for one in examples]
+        found = np.array(may, dtype=np.bool_)[kinds]
+        for place in np.flatnonzero(found).tolist():
+            found[place] = self._marginal(state, [questions.query(place)], offer, account) is not None
+        return found
 
     def values(self, state: PublicState, account: Account) -> Sequence[Requested]:
         """Return the sums that are drawn for a statement's means and sums; none where no bar is wide.
@@ -132,9 +161,9 @@ class Offers:
         offer = self._offer(state, account)
         if offer is None:
             return Fraction(0)
-        marginals = [self._marginal(state, one.scope, offer, account) for one in asked.kinds()[1]]
-        dearest = max((price_of(state, one) for one in marginals if one is not None), default=Fraction(0))
-        return dearest or (offer.price if self.are_unclear(state, asked, account).any() else dearest)
+        if self._have_marginals(state, asked, offer, account).any():
+            return 2 * offer.price
+        return offer.price if self.are_unclear(state, asked, account).any() else Fraction(0)
 
     def first(
         self, state: PublicState, questions: Questions, answers: Answers, account: Account
@@ -159,7 +188,7 @@ class Offers:
         if first:
             return first, None
         query = questions.query(0)
-        return first, self._marginal(state, query.scope, offer, account) or requested(state, [query], offer)
+        return first, self._marginal(state, [query], offer, account) or requested(state, [query], offer)
 
 
 def price_of(state: PublicState, drawn: Requested) -> Fraction:

@@ -299,6 +299,16 @@ def test_whoever_pays_nothing_has_a_free_answer() -> None:
         assert [*reader.sql(GROUPS).estimates()] == [*paid.estimates()]
 
 
+@pytest.mark.parametrize("share", [0.0065, 0.0055, 0.004])
+def test_a_statement_never_charges_more_than_a_share(share: float) -> None:
+    with opened() as session:
+        analyst = session.analyst("ann", share)
+        analyst.sql(BOTH, at_most=1)
+        booked = analyst.budget()
+        assert 0 < booked.spent <= analyst.most
+        assert booked.left is not None
+
+
 def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None:
     with opened() as session:
         analyst, before = session.analyst("ann", 0.5), session.state.ledger.spent
