@@ -510,13 +510,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("marginals-instead-with-prices-of-numbers", "pmw/session/offers",
      "            return 2 * offer.price\n", "            return offer.price\n",
      "pmw/session/test_marginals_instead"),
-    ("marginals-instead-of-what-has-a-number", "pmw/loop/purchases",
-     "bars_after(state, scope, noise, paid=False)", "bars_after(state, scope, noise)",
-     "pmw/session/test_marginals_instead"),
     ("marginals-that-count-in-no-price", "pmw/session/accounts", ", Event.REQUESTED: 2}", "}",
      "pmw/session/test_marginals_instead"),
-    ("numbers-beyond-a-share", "pmw/session/engine",
-     "if price > affordable_price(self.limited(account)) or (", "if (", "pmw/session/test_paid_means"),
     ("finishing-for-who-may-not-pay", "pmw/session/session", "if is_settled]", "]",
      "pmw/session/test_parts"),
     # --- expected questions ---
