@@ -16,7 +16,6 @@ import numpy as np
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
-from pmw.planning.opening import opening_persons
 from pmw.planning.refusals import check_model_size
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
@@ -59,6 +58,8 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
 
 def opening_left(state: PublicState, plan: OpeningPlan) -> Fraction:
     """Return what opening leaves for what is asked, as a part of the cap."""
+    from pmw.planning.opening import opening_persons  # most commands know no shares
+
     contract = state.contract
     persons = opening_persons(contract.domain, empty_ledger(contract), contract.options, state.total.value)
     return left_by_opening(state, plan, persons)
