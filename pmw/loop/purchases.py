@@ -41,16 +41,16 @@ from queries.questions import Questions
 _GRID = 2**30  # of parts of what is left
 # Of the full price: a number more than twice as wide as one at that says less than the model does.
 _LEAST = Fraction(1, 4)
-_MARGINAL = 2  # prices of a number, for a marginal that makes all questions about its attributes clear
+MARGINAL = 2  # prices of a number, for a marginal that makes questions about its attributes clear
 _TOGETHER = 3  # attributes of such a marginal: pairs were measured at opening
 
 
 def next_part(bought: int, full: int = FULL) -> Fraction:
     """Return the part of what is left that the next number costs, after so many.
 
-    The first m = ``FULL`` numbers cost alike, the k-th after them in proportion to m/(k (1 + ln(k/m))^2): a
-    sum that converges, so the reserve outlasts every stream. The part is the number's weight over the sum of
-    all weights from it on, which is m - k + 1 + m, or at most s_k + m/(1 + ln(k/m)).
+    The first m = ``FULL`` numbers cost alike, the k-th after them in proportion to m/(k (1 + ln(k/m))^2), a
+    sum that converges. The part is the number's weight over the sum of all weights from it on, which is
+    m - k + 1 + m, or at most s_k + m/(1 + ln(k/m)). ``offered`` lets no price fall below a quarter.
 
     Args:
         bought: numbers of the same analyst before.
@@ -150,14 +150,14 @@ def drawn_together(
     """
     if not are_unclear(state, questions, intervals, offer.half_width).any():
         return None
-    rows = requested(state, questions.queries(0, len(questions)), offer)
+    rows = numbers_at(state, questions.queries(0, len(questions)), offer.price)
     if rows is None:
         return None
     width = half_width(rows.noise, Confidences.in_state(state).number)
     return rows if are_unclear(state, questions, intervals, width).any() else None
 
 
-class Instead(NamedTuple):
+class MarginalOffer(NamedTuple):
     """A marginal of three attributes that may be measured in place of numbers.
 
     Attributes:
@@ -182,7 +182,7 @@ class Instead(NamedTuple):
         return all(map(is_counted, queries)) and are_clear(self.after) and not are_clear(now)
 
 
-def marginal_instead(state: PublicState, scope: tuple[str, ...], price: Fraction) -> Instead | None:
+def offered_marginal(state: PublicState, scope: tuple[str, ...], price: Fraction) -> MarginalOffer | None:
     """Return the marginal of three attributes that may be measured in place of numbers; None where none may.
 
     It costs two prices.
@@ -200,16 +200,18 @@ def marginal_instead(state: PublicState, scope: tuple[str, ...], price: Fraction
         return None
     try:
         noise = marginal_noise(
-            state.ledger.composition, floor_price(_MARGINAL * price), state.contract.options
+            state.ledger.composition, floor_price(MARGINAL * price), state.contract.options
         )
         rows.noise(noise)
     except NoiseError:
         return None
-    return Instead(Requested(CellNumbers(scope, rows), noise), bars_after(state, scope, noise, paid=False))
+    return MarginalOffer(
+        Requested(CellNumbers(scope, rows), noise), bars_after(state, scope, noise, paid=False)
+    )
 
 
-def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) -> Requested | None:
-    """Return the numbers of questions, drawn together for the price of an offer; None where none is drawn.
+def numbers_at(state: PublicState, queries: Sequence[LinearQuery], price: Fraction) -> Requested | None:
+    """Return the numbers of questions, drawn together for a price; None where none is drawn.
 
     Disjoint questions, such as the groups of a statement, cost what one does; where they overlap, or weigh
     records, the noise is such that all of them together cost no more.
@@ -217,7 +219,7 @@ def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) 
     Args:
         state: the public state.
         queries: those that are asked together, of which some are unclear.
-        offer: what a number costs.
+        price: of all of them, in the filter's own measure.
     """
     found = {query.to_json(): query for query in queries if is_counted(query)}
     rows = tuple(found.values())
@@ -227,5 +229,7 @@ def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) 
     moved = what.sensitivity(state.contract.options)
     if not moved.l1:  # public numbers tell the answers
         return None
-    noise = noise_of_price(state.ledger.composition, offer.price, moved)
-    return Requested(what, noise)
+    try:
+        return Requested(what, noise_of_price(state.ledger.composition, price, moved))
+    except NoiseError:  # beyond every scale
+        return None

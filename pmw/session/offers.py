@@ -20,7 +20,7 @@ from queries.questions import Questions
 
 if TYPE_CHECKING:
     from pmw.loop import Requested
-    from pmw.loop.purchases import Instead, Offer
+    from pmw.loop.purchases import MarginalOffer, Offer
     from queries.linear import LinearQuery
     from queries.statements import Statement
 
@@ -38,7 +38,7 @@ class Offers:
     def __init__(self, bookings: Bookings, free: FreeAnswers) -> None:
         self._bookings = bookings
         self._free = free
-        self._marginals: dict[tuple[str, ...], Instead | None] = {}  # in place of numbers, by scope
+        self._marginals: dict[tuple[str, ...], MarginalOffer | None] = {}  # in place of numbers, by scope
         self._found_at: tuple[object, ...] = ()  # what these follow from
         self._values: tuple[PublicState, Statement, Fraction, tuple[Requested, ...]] | None = None  # the last
         self.ahead = 1  # questions whose bars are found before it is seen whether one is paid for
@@ -96,7 +96,7 @@ class Offers:
             account: who asks.
             beside: what is charged besides, of what may be charged at once.
         """
-        found = self._instead(state, queries[0].scope, offer)
+        found = self._offered_marginal(state, queries[0].scope, offer)
         if found is None or price_of(state, found.requested) > self._most(state, account) - beside:
             return None
         return found.requested if found.serves(state, queries) else None
@@ -108,15 +108,17 @@ class Offers:
         most = account.ceiling(state.ledger) * state.ledger.cap
         return min(affordable_price(self._bookings.limited(state, account)), most)
 
-    def _instead(self, state: PublicState, scope: tuple[str, ...], offer: Offer) -> Instead | None:
+    def _offered_marginal(
+        self, state: PublicState, scope: tuple[str, ...], offer: Offer
+    ) -> MarginalOffer | None:
         """Return the marginal that may be measured in place of numbers about a scope; it is found once."""
-        from pmw.loop.purchases import marginal_instead
+        from pmw.loop.purchases import offered_marginal
 
         found_at = (offer.price, len(state.marginals), state.closed)
         if self._found_at != found_at:
             self._marginals, self._found_at = {}, found_at
         if scope not in self._marginals:
-            self._marginals[scope] = marginal_instead(state, scope, offer.price)
+            self._marginals[scope] = offered_marginal(state, scope, offer.price)
         return self._marginals[scope]
 
     def _have_marginals(
@@ -124,7 +126,7 @@ class Offers:
     ) -> NDArray[np.bool_]:
         """Tell for which questions a marginal is measured in place of numbers: bool, shape (n,)."""
         kinds, examples = questions.kinds()
-        may = [self._instead(state, one.scope, offer) is not None for one in examples]
+        may = [self._offered_marginal(state, one.scope, offer) is not None for one in examples]
         found = np.array(may, dtype=np.bool_)[kinds]
         for place in np.flatnonzero(found).tolist():
             found[place] = self._marginal(state, [questions.query(place)], offer, account) is not None
@@ -161,8 +163,10 @@ class Offers:
         offer = self._offer(state, account)
         if offer is None:
             return Fraction(0)
+        from pmw.loop.purchases import MARGINAL
+
         if self._have_marginals(state, asked, offer, account).any():
-            return 2 * offer.price
+            return MARGINAL * offer.price
         return offer.price if self.are_unclear(state, asked, account).any() else Fraction(0)
 
     def first(
@@ -179,7 +183,7 @@ class Offers:
         offer = self._offer(state, account)
         if offer is None:
             return len(answers), None
-        from pmw.loop.purchases import are_unclear, requested
+        from pmw.loop.purchases import are_unclear, numbers_at
 
         unclear = are_unclear(state, questions, answers.interval, offer.half_width)
         unclear |= self._have_marginals(state, questions, offer, account)
@@ -187,8 +191,9 @@ class Offers:
         self.ahead = 1 if unclear.any() else min(2 * self.ahead, _MOST_AHEAD)
         if first:
             return first, None
-        query = questions.query(0)
-        return first, self._marginal(state, [query], offer, account) or requested(state, [query], offer)
+        queries = questions.queries(0, 1)
+        marginal = self._marginal(state, queries, offer, account)
+        return first, marginal or numbers_at(state, queries, offer.price)
 
 
 def price_of(state: PublicState, drawn: Requested) -> Fraction:
