@@ -40,6 +40,8 @@ class Offers:
         self._free = free
         self._marginals: dict[tuple[str, ...], MarginalOffer | None] = {}  # in place of numbers, by scope
         self._found_at: tuple[object, ...] = ()  # what these follow from
+        self._last_offer: Offer | None = None
+        self._offer_follows: tuple[object, ...] = ()  # what that follows from
         self._values: tuple[PublicState, Statement, Fraction, tuple[Requested, ...]] | None = None  # the last
         self.ahead = 1  # questions whose bars are found before it is seen whether one is paid for
 
@@ -47,6 +49,13 @@ class Offers:
         """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
         if not (state.contract.options.reserved and account.draws_counts):
             return None
+        asker = (account.name, account.share, account.part, account.at_most)
+        follows = (state.ledger.spent, len(state.measured), len(state.quantiles), state.closed, *asker)
+        if self._offer_follows != follows:  # each question asks for it
+            self._last_offer, self._offer_follows = self._offer_of(state, account), follows
+        return self._last_offer
+
+    def _offer_of(self, state: PublicState, account: Account) -> Offer | None:
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price
 
