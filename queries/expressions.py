@@ -506,8 +506,8 @@ class Rounding(Expression):
     """A growing function of an expression, or its absolute value.
 
     Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, ``cast`` to a whole number, or ``nullif``: none
-            where it is 0.
+        function: ``round``, ``floor``, ``ceil``, ``abs``, ``sign``, ``cast`` to a whole number, or
+            ``nullif``: none where it is 0.
         inner: the expression.
         digits: of ``round``.
     """
@@ -519,7 +519,7 @@ class Rounding(Expression):
     @property
     def is_whole(self) -> bool:
         """Whether it is rounded to whole numbers, or of these."""
-        rounds = self.function in ("floor", "ceil", "cast") or (self.function == "round" and self.digits <= 0)
+        rounds = self.function in ("floor", "ceil", "cast", "sign") or (self.function == "round" and self.digits <= 0)
         return rounds or self.inner.is_whole
 
     @property

@@ -51,21 +51,24 @@ from queries.sql_tree import (
 from queries.statement_grammar import (
     GRAMMAR,
     REFUSED,
+    check_nodes,
     check_statement,
     counted_by,
-    folded_source,
     is_of_people,
     people_counts,
+    plain_spelling,
     require_countable,
+    written_title,
 )
 from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
+from queries.sub_queries import ONE_EACH, flat_statement, with_distinct
 from queries.ways import Example, way_on
 from queries.windows import over_records, window_node
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _ROUNDINGS: dict[type[exp.Expr], str] = {
-    exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
+    exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs", exp.Sign: "sign",
 }  # fmt: skip
 _NOT_OF_KEYS = (exp.Column, exp.Dot, exp.Window, exp.Grouping)
 _NOBODY = "no declared value satisfies the condition"
@@ -136,13 +139,18 @@ def _statement(text: str, domain: Domain) -> Statement:
     tree = parse_tree(text, None, lambda: f"a statement such as {Example.of(domain).counting()}", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=GRAMMAR)
+    plain_spelling(tree)
     canonical_parts(tree)
     for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
         if call.this == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
+    check_nodes(tree, domain)
+    tree = flat_statement(tree, domain)
     people = people_counts(tree, domain)
+    tree = with_distinct(tree, domain)
     check_statement(tree, domain)
-    where = where_query(folded_source(tree, domain), domain)
+    tests = [] if tree.args.get("where") is None else [tree.args["where"].this]
+    where = where_query(tests, domain)
     reader = _Reader(tree, domain)
     statement = reader.statement(where, text)
     for node in people:
@@ -186,7 +194,9 @@ class _Reader:
         if having is not None and having.find(exp.Window):
             refuse(having, "a window in HAVING, where QUALIFY can stand,", grammar=GRAMMAR)
         distinct, shown = self._tree.args.get("distinct"), [node for _, node in self._columns]
-        if distinct is not None and (len(self._sets) > 1 or not all(key in shown for key in self._keys)):
+        one_each = bool(self._tree.meta.get(ONE_EACH))
+        all_shown = len(self._sets) == 1 and all(key in shown for key in self._keys)
+        if distinct is not None and not one_each and not all_shown:
             refuse(distinct, "DISTINCT of rows whose keys are not all shown", grammar=GRAMMAR)
         sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
         return Statement(
@@ -200,6 +210,7 @@ class _Reader:
             notes=self._notes(where, sorting),
             sets=self._sets,
             qualify=None if qualify is None else self._test(qualify.this),
+            one_each=one_each,
             text=text,
         )
 
@@ -256,16 +267,12 @@ class _Reader:
     def _column(self, node: exp.Expr, number: int) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Alias):
             return node.alias, node.this
+        node = node.unnest()
         if isinstance(node, exp.Column):
             return node.name, node
         if isinstance(node, PART_NODES):
             return part_title(node, self._domain), node
-        if is_of_people(node):
-            return "people", node
-        if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
-            return "count", node
-        title = node.sql().replace('"', "").lower()
-        return title if len(title) <= 60 else f"column {number}", node
+        return written_title(node) or f"column {number}", node
 
     def _key_nodes(self) -> tuple[list[exp.Expr], tuple[tuple[int, ...], ...]]:
         """Return the keys of groups, and which of them are taken together."""

@@ -36,12 +36,12 @@ GRAMMAR = Grammar(
         **CONDITIONS.arguments,
         **Grammar.of(
             {
-                "": (exp.Distinct, exp.Star, exp.Rank, exp.DenseRank, exp.RowNumber),
+                "": (exp.Star, exp.Rank, exp.DenseRank, exp.RowNumber),
                 "this": (
                     *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
                     *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
                     *(exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias, exp.Var),
-                    *(exp.FirstValue, exp.LastValue),
+                    *(exp.FirstValue, exp.LastValue, exp.Sign),
                 ),
                 "this table": (exp.Column,),  # whose name is looked at when the source is
                 "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
@@ -56,7 +56,7 @@ GRAMMAR = Grammar(
                 "expression": (exp.Limit, exp.Offset),
                 "expressions all": (exp.Group,),
                 "expressions": (
-                    *(exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
+                    *(exp.Distinct, exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
                 ),
                 "expressions from_ joins where group having qualify order limit offset distinct with_": (
                     exp.Select,
@@ -69,6 +69,8 @@ GRAMMAR = Grammar(
 )
 
 _SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody writes
+_LONGEST_TITLE = 60  # characters
+SCHEMAS = ("public", "main")  # that databases call the one of a table without any
 FUNCTIONS = tuple(
     sorted(
         {_SPELT.get(one.sql_name(), one.sql_name()) for one in GRAMMAR.arguments if issubclass(one, exp.Func)}
@@ -84,8 +86,22 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
 }
 
 
+def check_nodes(tree: exp.Expr, domain: Domain) -> None:
+    """Refuse every part of a statement, and of its sub-queries, that is not on the whitelist.
+
+    Raises:
+        QueryError: names what is not supported.
+    """
+    for node in tree.walk():
+        if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
+            raise join_refusal(node, "a sub-query in IN", domain)
+        check_node(node, GRAMMAR)
+        if isinstance(node, exp.Count) and node.this is None:
+            raise error_at(node, "syntax", "expected COUNT(*), got COUNT()")
+
+
 def check_statement(tree: exp.Select, domain: Domain) -> None:
-    """Refuse what is not on the whitelist; where a statement of another form asks the same, name it.
+    """Refuse what no statement over the table answers; where one of another form asks the same, name it.
 
     Raises:
         QueryError: names what is not supported, and what to do instead.
@@ -98,29 +114,44 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
                 except QueryError as refusal:
                     refusal.instead = _values(node, tree, domain) if isinstance(node, exp.Distinct) else None
                     raise
-        if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
-            raise join_refusal(node, "a sub-query in IN", domain)
-        check_node(node, GRAMMAR)
-        if isinstance(node, exp.Count) and node.this is None:
-            raise error_at(node, "syntax", "expected COUNT(*), got COUNT()")
+
+
+def plain_spelling(tree: exp.Expr) -> None:
+    """Write a tree's names without a schema, and FETCH FIRST as LIMIT."""
+    for node in list(tree.walk()):
+        schema = node.args.get("db") if isinstance(node, exp.Table | exp.Column) else None
+        if schema is not None and schema.name.casefold() in SCHEMAS:
+            node.set("db", None)
+            node.set("catalog", None)
+        if isinstance(node, exp.Fetch):
+            options = node.args.get("limit_options")
+            if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
+                count = node.args.get("count") or exp.Literal.number(1)
+                node.replace(exp.Limit(expression=count))
 
 
 def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:
     """Return a statement with a row for each of the different values of attributes, in each group.
 
-    None for the values of anything else, and where the statement's table is a sub-query, or joins lookups.
+    None for the values of anything else.
     """
-    source, group = tree.args.get("from_"), tree.args.get("group")
-    if source is None or not isinstance(source.this, exp.Table) or tree.args.get("with_") is not None:
-        return None
+    group = tree.args.get("group")
     columns = [*(() if group is None else group.expressions), *distinct.expressions]
-    if tree.args.get("joins") or not all(isinstance(one, exp.Column) for one in columns):
+    if not all(isinstance(one, exp.Column) for one in columns):
         return None
     shown = list(dict.fromkeys(level or name for name, level in (operand_of(one, domain) for one in columns)))
-    copy = tree.copy()
-    _spell(copy, domain, {source.this.alias_or_name.casefold()})
-    where = copy.args.get("where")
+    where = tree.args.get("where")
     return f"{counted_by(shown, quoted_name(domain.name), where)} HAVING COUNT(*) >= 1"
+
+
+def written_title(node: exp.Expr) -> str | None:
+    """Return what a column without a name is called: as it is written; None where that is long."""
+    if is_of_people(node):
+        return "people"
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+        return "count"
+    title = node.sql().replace('"', "").lower()
+    return title if len(title) <= _LONGEST_TITLE else None
 
 
 def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) -> str:
@@ -140,54 +171,30 @@ def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) 
 # --- the table ----------------------------------------------------------------------------------------------
 
 
-def folded_source(tree: exp.Select, domain: Domain) -> list[exp.Expr]:
-    """Return the conditions of a statement and of its sub-queries, which all hold.
+def over_table(tree: exp.Select, domain: Domain) -> exp.Select:
+    """Return a query over the table whose columns stand without a table's name, spelt as declared.
 
-    The columns of the statement then stand without a table's name, spelt as declared.
+    Its condition holds those of joined lookups, too.
 
     Raises:
-        QueryError: the table is another one, or a sub-query does more than filter.
+        QueryError: the table is another one, or is joined with one.
     """
-    with_ = tree.args.get("with_")
-    known = {} if with_ is None else {one.alias.casefold(): one.this for one in with_.expressions}
-    tree.set("with_", None)
-    return _conditions(tree, domain, known)
-
-
-def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
     source = tree.args.get("from_")
     if source is None:
         raise QueryError(f"expected FROM {quoted_name(domain.name)}", code="syntax", position=0)
     table = source.this
-    names = {name.casefold() for name in (table.name, table.alias) if name}
-    inner = table.this if isinstance(table, exp.Subquery) else None
-    if isinstance(table, exp.Table):
-        names = {(table.alias or table.name).casefold()}
-        rest = dict(known)
-        inner = rest.pop(table.name.casefold(), None)
-        known = rest  # a name is looked for among those before it: no endless loop
-        if inner is None:
-            _check_table(table, domain)
+    if not isinstance(table, exp.Table):
+        refuse(table, grammar=GRAMMAR)
+    _check_table(table, domain)
     tree.set("from_", None)
-    found = [] if inner is None else _inner(inner, domain, known)
-    joined = take_joins(tree, domain, names, tuple(known))
+    names = {(table.alias or table.name).casefold()}
+    joined = take_joins(tree, domain, names, ())
     place_columns(tree, domain, joined)
     _spell(tree, domain, names)
     where = tree.args.get("where")
-    return [*found, *join_conditions(joined, domain), *([] if where is None else [where.this])]
-
-
-def _inner(tree: exp.Expr, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
-    """Return the conditions of a sub-query that only filters."""
-    filters = isinstance(tree, exp.Select) and not [
-        key for key, value in tree.args.items() if value and key not in ("expressions", "from_", "where")
-    ]
-    if not isinstance(tree, exp.Select) or not filters:
-        refuse(tree, "a sub-query that does more than filter", grammar=GRAMMAR)
-    for column in tree.expressions:
-        if not isinstance(column, exp.Star | exp.Column):
-            refuse(column, "a sub-query that computes columns", grammar=GRAMMAR)
-    return _conditions(tree.copy(), domain, known)
+    tests = [*join_conditions(joined, domain), *([] if where is None else [where.this])]
+    tree.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
+    return tree
 
 
 def _check_table(table: exp.Table, domain: Domain) -> None:
@@ -229,9 +236,7 @@ def people_counts(tree: exp.Select, domain: Domain) -> list[exp.Count]:
     Each stands around DISTINCT and the column of ids. Where several records of a person are kept, they are
     marked (``is_of_people``), and none is returned: they are no counts of records.
     """
-    source = tree.args.get("from_")
-    table = None if source is None else source.this.alias_or_name.casefold()
-    found = [node for node in tree.find_all(exp.Count) if _is_of_people(node.this, domain, table)]
+    found = [node for node in tree.find_all(exp.Count) if _is_of_people(node.this, domain)]
     several = domain.person is not None and (domain.person.records or 1) > 1
     for node in found:
         node.set("this", exp.Star())
@@ -245,13 +250,13 @@ def is_of_people(node: exp.Expr) -> bool:
     return isinstance(node, exp.Count) and bool(node.args.get(_PEOPLE))
 
 
-def _is_of_people(counted: object, domain: Domain, table: str | None) -> bool:
+def _is_of_people(counted: object, domain: Domain) -> bool:
     if domain.person is None or not isinstance(counted, exp.Distinct) or len(counted.expressions) != 1:
         return False
     (column,) = counted.expressions
     if not isinstance(column, exp.Column) or set(_given(counted)) != {"expressions"}:
         return False
-    if not set(_given(column)) <= {"this", "table"} or column.table.casefold() not in ("", table):
+    if set(_given(column)) != {"this"}:
         return False
     name, declared = column.name, domain.person.column
     return name == declared or (not column.this.args.get("quoted") and name.casefold() == declared.casefold())

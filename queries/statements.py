@@ -175,6 +175,7 @@ class Statement:
         notes: what an analyst has to know about every answer.
         condition: where the condition holds, cell by cell; made of ``where`` if it is not given, and None
             where no aggregate but COUNT(*) needs it.
+        one_each: of rows with equal keys the first one alone is shown, whose windows are over all of them.
         text: that was read; empty where it was made without one.
 
     Attributes:
@@ -199,6 +200,7 @@ class Statement:
     condition: CellCondition | None = None
     sets: tuple[tuple[int, ...], ...] | None = None
     qualify: Test | None = None
+    one_each: bool = False
     text: str = field(default="", compare=False)
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)

@@ -369,7 +369,7 @@ class Tabulation:
         moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        groups = reader.ordered(reader.kept(pause), statement.order)
+        groups = reader.ordered(_one_each(keys, reader, reader.kept(pause), statement), statement.order)
         end = len(groups) if statement.limit is None else statement.offset + statement.limit
         places = range(len(groups))[statement.offset : end]
         rows = []
@@ -398,6 +398,18 @@ class Tabulation:
             state.contract.records_kept,
         )
         return _described(table, statement, groups[statement.offset : end])
+
+
+def _one_each(
+    keys: Sequence[OutputColumn], rows: _Rows, groups: list[Group], statement: Statement
+) -> list[Group]:
+    """Return the first one of the groups whose keys are equal, where a statement shows no other."""
+    if not statement.one_each:
+        return groups
+    first: dict[tuple[Key, ...], Group] = {}
+    for group in groups:
+        first.setdefault(tuple(rows.plain(column.node, group) for column in keys), group)
+    return list(first.values())
 
 
 def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[LinearQuery]) -> Iterator[str]:
@@ -756,6 +768,7 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         "floor": math.floor,
         "ceil": math.ceil,
         "abs": abs,
+        "sign": lambda number: float(np.sign(number)),
     }
     function, ends = functions[node.function], None
     if inner.interval is not None:

@@ -1,0 +1,580 @@
+"""Sub-queries, WITH and joins of them: rewritten into one statement over the table that asks the same.
+
+A sub-query that lists records only renames, computes and filters: its columns stand in place of their names. One
+that groups them is asked itself, and what is done with its rows is done with the groups: its conditions become
+HAVING, its aggregates windows over the groups. Groups that are joined by equal keys are the same groups, counted
+under several conditions, so that each becomes a FILTER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from queries.aggregates import AGGREGATES
+from queries.cells import nearest
+from queries.domain import Domain
+from queries.frozen import dataclass
+from queries.errors import QueryError
+from queries.joins import join_conditions, join_refusal, place_columns, take_joins
+from queries.sql_tree import error_at, operand_of, refuse
+from queries.statement_grammar import GRAMMAR, over_table, written_title
+
+ONE_EACH = "one_each"  # marks a statement that shows one row of those with equal keys
+_SCALAR = "\0scalar"  # begins the names that stand for numbers, which no text can hold
+_MORE_THAN_ROWS = ("having", "qualify", "limit", "offset")
+_Known: TypeAlias = "Mapping[str, _Named]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A query that WITH names.
+
+    Args:
+        tree: the query.
+        known: the names before it: no query is of itself.
+    """
+
+    tree: exp.Expr
+    known: _Known
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What stands behind FROM or JOIN.
+
+    Args:
+        alias: its name, folded.
+        tree: the query, over the table alone.
+        columns: its columns by their folded names.
+    """
+
+    alias: str
+    tree: exp.Select
+    columns: Mapping[str, exp.Expr] = field(init=False)
+
+    def __post_init__(self) -> None:
+        named = {title.casefold(): node for title, node in map(_titled, self.tree.expressions) if title}
+        object.__setattr__(self, "columns", named)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has all columns of the table, too."""
+        return any(_is_star(one) for one in self.tree.expressions)
+
+    def column(self, name: str) -> exp.Expr | None:
+        """Return what a column is; None where there is none of this name."""
+        found = self.columns.get(name.casefold())
+        if found is not None or not self.is_open:
+            return found
+        column = exp.column(name, quoted=True)
+        column.meta["open"] = True
+        return column
+
+
+def flat_statement(tree: exp.Select, domain: Domain) -> exp.Select:
+    """Return a statement over the table alone that asks the same; its tables' names are taken off.
+
+    Raises:
+        QueryError: a table is another one, a name is unknown, or a sub-query asks what no statement can.
+    """
+    return _flat(tree, {}, domain)
+
+
+def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    if not isinstance(tree, exp.Select):
+        refuse(tree, f"{tree.key.upper()} in a sub-query", grammar=GRAMMAR)
+    known = _named(tree, known)
+    scalars = _scalars(tree, known, domain)
+    given = [] if tree.args.get("from_") is None else [tree.args["from_"].this]
+    joins = list(tree.args.get("joins") or ())
+    first, *others = [_is_inner(one, known) for one in (*given, *(join.this for join in joins))] or [False]
+    if first:
+        inner = [_source(one, known, domain) for one in (*given, *(join.this for join in joins if any(others)))]
+        tree = _merged(tree, inner if len(inner) == 1 else _joined(inner, joins), domain)
+    elif any(others):
+        raise _join_with(joins[others.index(True)], domain)
+    elif given or not scalars:
+        tree = over_table(tree, domain)
+    return _beside(tree, scalars, domain) if scalars else tree
+
+
+def _named(tree: exp.Select, known: _Known) -> _Known:
+    """Return the queries that a query names by WITH, beside those that are known, and take them off it."""
+    found = dict(known)
+    for one in [] if tree.args.get("with_") is None else tree.args["with_"].expressions:
+        found[one.alias.casefold()] = _Named(one.this, dict(found))
+    tree.set("with_", None)
+    return found
+
+
+def _is_inner(source: exp.Expr, known: _Known) -> bool:
+    """Tell whether a sub-query stands behind FROM or JOIN, or one that WITH names."""
+    named = isinstance(source, exp.Table) and source.args.get("db") is None
+    return isinstance(source, exp.Subquery) or (named and source.name.casefold() in known)
+
+
+def _join_with(join: exp.Expr, domain: Domain) -> QueryError:
+    table = join.this
+    what = repr(table.name[:60]) if isinstance(table, exp.Table) else "a sub-query"
+    return join_refusal(join, f"a join with {what}", domain)
+
+
+def _source(source: exp.Expr, known: _Known, domain: Domain) -> _Source:
+    """Return a sub-query, or one that WITH names."""
+    if isinstance(source, exp.Subquery):
+        inner, alias = _flat(source.this, known, domain), source.alias
+    elif _is_inner(source, known):
+        found, alias = known[source.name.casefold()], source.alias or source.name
+        inner = _flat(found.tree.copy(), found.known, domain)
+    else:
+        raise join_refusal(source, "a join of sub-queries with a table", domain)
+    return _Source(alias.casefold(), _settled(inner, domain) if is_grouped(inner) else inner)
+
+
+# --- one query in place of two ------------------------------------------------------------------------------
+
+
+def is_grouped(tree: exp.Select) -> bool:
+    """Tell whether a query sums up records, or lists the different values of some."""
+    clauses = any(tree.args.get(key) is not None for key in ("group", "distinct"))
+    return clauses or any(True for root in _roots(tree) for _ in _outermost(root))
+
+
+def _roots(tree: exp.Select) -> list[exp.Expr]:
+    """Return the parts of a query that are about its rows: its columns, HAVING, QUALIFY and ORDER BY."""
+    given = (tree.args.get(key) for key in ("having", "qualify", "order"))
+    return [*tree.expressions, *(one for one in given if one is not None)]
+
+
+def _has_window(tree: exp.Select) -> bool:
+    return any(root.find(exp.Window) is not None for root in _roots(tree))
+
+
+def _merged(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> exp.Select:
+    """Return a query over sub-queries as one over the table."""
+    inner, sums_up, windows = sources[0].tree, is_grouped(outer), _has_window(outer)
+    outer.set("expressions", list(_shown_columns(outer, sources)))
+    joins, joined = outer.args.get("joins"), ()
+    if len(sources) == 1 and joins:
+        joined = take_joins(outer, domain, {sources[0].alias}, ())
+        place_columns(outer, domain, joined)
+    _place(outer, sources, domain)
+    outer.set("from_", None)
+    outer.set("joins", None)
+    if is_grouped(inner):
+        if joined and joins:
+            raise _join_with(joins[0], domain)
+        if windows and (sums_up or _has_window(inner) or any(map(inner.args.get, _MORE_THAN_ROWS[1:]))):
+            refuse(outer, "a window over rows that a sub-query chooses or sums up", grammar=GRAMMAR)
+        return _summed_up(outer, inner, domain) if sums_up else _shown(outer, inner)
+    _require_rows(inner)
+    tests = [*join_conditions(joined, domain), *_tests(inner), *_tests(outer)]
+    outer.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
+    return outer
+
+
+def _tests(tree: exp.Select) -> list[exp.Expr]:
+    """Return the condition of a query, where it has one."""
+    where = tree.args.get("where")
+    return [] if where is None else [where.this]
+
+
+def _shown_columns(outer: exp.Select, sources: Sequence[_Source]) -> Iterator[exp.Expr]:
+    """Yield the columns that a query shows, those that * stands for, each with its name."""
+    for node in outer.expressions:
+        if _is_star(node):
+            table = node.table.casefold() if isinstance(node, exp.Column) else ""
+            for source in sources:
+                if table in ("", source.alias):
+                    yield from _named_columns(source)
+        elif isinstance(node, exp.Column):
+            yield exp.alias_(node, node.name, quoted=True)
+        else:
+            yield _with_title(node)
+
+
+def _with_title(node: exp.Expr) -> exp.Expr:
+    """Return a column with the title that it would have before it is written anew."""
+    if isinstance(node, exp.Alias | exp.Column):
+        return node
+    title = written_title(node)
+    return node if title is None else exp.alias_(node, title, quoted=True)
+
+
+def _named_columns(source: _Source) -> Iterator[exp.Expr]:
+    for node in source.tree.expressions:
+        column = node.copy() if _is_star(node) else exp.alias_(_plain(node).copy(), _titled(node)[0], quoted=True)
+        for one in column.find_all(exp.Column):
+            one.meta.update(placed=True, of_table=True)
+        yield column
+
+
+def _place(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> None:
+    """Put the columns of sub-queries in place of their names.
+
+    Raises:
+        QueryError: a name is that of no column, or of several.
+    """
+    titles = {one.alias.casefold() for one in outer.expressions if isinstance(one, exp.Alias)}
+    given = (outer.args.get(key) for key in ("where", "group"))
+    roots = [*_roots(outer), *(one for one in given if one is not None)]
+    for column in [one for root in roots for one in root.find_all(exp.Column)]:
+        if "placed" in column.meta or column.name.startswith(_SCALAR) or column.find_ancestor(exp.Dot):
+            continue
+        sorts = isinstance(column.parent, exp.Ordered) and not column.table
+        if sorts and column.name.casefold() in titles:
+            continue
+        meant = [one for one in sources if column.table.casefold() in ("", one.alias)]
+        found = [node for one in meant if (node := one.column(column.name)) is not None]
+        if found:
+            if any(node != found[0] for node in found):
+                raise error_at(column, "syntax", f"{column.name!r} is a column of two sub-queries; write a name "
+                               f"before it such as {sources[0].alias}.{column.name}")  # fmt: skip
+            node = found[0].copy()
+            _spelt(node, column, domain)
+            column.replace(node if isinstance(node, exp.Column | exp.Dot) else exp.Paren(this=node))
+        elif column.table or (column.name.casefold() not in titles):
+            names = [name for one in meant for name in one.columns]
+            raise error_at(column, "unknown_attribute", f"the sub-query has no column {column.sql()!r}"
+                           f"{nearest(column.name, names)}")  # fmt: skip
+
+
+def _spelt(node: exp.Expr, place: exp.Column, domain: Domain) -> None:
+    """Spell a column of the table as it is declared, with the place of the name that it stands for."""
+    for one in node.find_all(exp.Column):
+        one.meta.update(placed=True, of_table=True)
+        if one is node and isinstance(one.this, exp.Identifier):
+            one.this.meta.update(place.this.meta)
+            if "open" in one.meta:
+                name, level = operand_of(place, domain)
+                one.set("this", exp.to_identifier(level or name, quoted=True))
+                one.this.meta.update(place.this.meta)
+
+
+def _require_rows(inner: exp.Select) -> None:
+    """Refuse a sub-query of records that does more than compute and filter."""
+    window = next((found for root in _roots(inner) if (found := root.find(exp.Window)) is not None), None)
+    limits = [key for key in _MORE_THAN_ROWS if inner.args.get(key) is not None]
+    if window is not None or limits:
+        what = "a window over records" if window is not None else f"{limits[0].upper()} of records"
+        refuse(inner if window is None else window, f"{what} in a sub-query", grammar=GRAMMAR)
+
+
+def _shown(outer: exp.Select, inner: exp.Select) -> exp.Select:
+    """Return a query that shows some of the groups of another one, and computes columns of them."""
+    limited = [key for key in ("limit", "offset") if inner.args.get(key) is not None]
+    windows = _has_window(inner)
+    again = ("where", "order", "limit", "offset", "distinct")
+    if limited and any(outer.args.get(key) is not None for key in again):
+        refuse(inner, "LIMIT in a sub-query whose rows are chosen or ordered again", grammar=GRAMMAR)
+    test = outer.args.get("where")
+    for key, kind in (("having", exp.Having), ("qualify", exp.Qualify)):
+        more = test if (key == "qualify") == windows else None
+        outer.set(key, _both(inner.args.get(key), more, kind))
+    for key in ("where", "group"):
+        outer.set(key, inner.args.get(key))
+    for key in ("order", *limited):
+        if outer.args.get(key) is None:
+            outer.set(key, inner.args.get(key))
+    if inner.args.get("distinct") is not None and outer.args.get("distinct") is None:
+        outer.set("distinct", inner.args["distinct"])
+    outer.meta.update({ONE_EACH: True} if inner.meta.get(ONE_EACH) else {})
+    return outer
+
+
+# --- aggregates of groups -----------------------------------------------------------------------------------
+
+
+def _summed_up(outer: exp.Select, inner: exp.Select, domain: Domain) -> exp.Select:
+    """Return a query that sums up the groups of another one: with windows over these, and a row of each key."""
+    if _has_window(inner) or any(inner.args.get(key) is not None for key in _MORE_THAN_ROWS[1:]):
+        refuse(inner, "an aggregate of rows that LIMIT or windows choose", grammar=GRAMMAR)
+    keys = _keys_of(_settled(outer, domain))
+    return _lifted(outer, inner, keys, _over_groups)
+
+
+def _lifted(
+    outer: exp.Select,
+    inner: exp.Select,
+    keys: list[exp.Expr],
+    lift: Callable[[exp.Expr, list[exp.Expr]], exp.Expr],
+) -> exp.Select:
+    """Return a query whose aggregates are windows over finer groups, with one row for each key.
+
+    Args:
+        outer: the query, settled.
+        inner: has the finer groups.
+        keys: of the outer query.
+        lift: writes an aggregate as windows over these keys.
+    """
+    for key in ("expressions", "having", "order"):
+        given = outer.args.get(key)
+        for node in given if isinstance(given, list) else [] if given is None else [given]:
+            for one in _outermost(node):
+                one.replace(lift(one, keys))
+    outer.set("qualify", None if outer.args.get("having") is None else exp.Qualify(this=outer.args["having"].this))
+    outer.set("having", _both(inner.args.get("having"), outer.args.get("where"), exp.Having))
+    outer.set("where", inner.args.get("where"))
+    outer.set("group", inner.args.get("group"))
+    outer.set("distinct", exp.Distinct())
+    outer.meta[ONE_EACH] = True
+    return outer
+
+
+def _over_groups(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
+    """Return an aggregate of groups as windows over them; groups without records count for nothing."""
+    some = _window(exp.Sum(this=exp.Sign(this=exp.Count(this=exp.Star(), big_int=True))), keys)
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+        return some
+    value = node.this.unnest() if isinstance(node.this, exp.Expr) else None
+    if not isinstance(node, exp.Sum | exp.Avg | exp.Min | exp.Max) or value is None:
+        refuse(node, "an aggregate of groups other than COUNT(*), SUM, AVG, MIN and MAX", grammar=GRAMMAR)
+    counts = isinstance(value, exp.Count)
+    if isinstance(node, exp.Avg) and counts:
+        return exp.Paren(this=exp.Div(this=_window(exp.Sum(this=value.copy()), keys), expression=some))
+    if isinstance(node, exp.Min) and counts:
+        value = exp.Nullif(this=value.copy(), expression=exp.Literal.number(0))
+    return _window(type(node)(this=value.copy()), keys)
+
+
+def _over_records(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
+    """Return an aggregate of records as windows over finer groups of them."""
+    inner, tests = (node.this, node.expression) if isinstance(node, exp.Filter) else (node, None)
+
+    def windowed(kind: type[exp.Expr], aggregate: exp.Expr) -> exp.Expr:
+        filtered = aggregate if tests is None else exp.Filter(this=aggregate, expression=tests.copy())
+        return _window(kind(this=filtered), keys)
+
+    if isinstance(inner, exp.Count) and isinstance(inner.this, exp.Distinct):
+        held = exp.Count(this=inner.this.expressions[0].copy(), big_int=True)
+        filtered = held if tests is None else exp.Filter(this=held, expression=tests.copy())
+        return _window(exp.Sum(this=exp.Sign(this=filtered)), keys)
+    if isinstance(inner, exp.Count | exp.CountIf | exp.Sum):
+        return windowed(exp.Sum, inner.copy())
+    if isinstance(inner, exp.Min | exp.Max):
+        return windowed(type(inner), inner.copy())
+    if isinstance(inner, exp.Avg):
+        total = windowed(exp.Sum, exp.Sum(this=inner.this.copy()))
+        count = windowed(exp.Sum, exp.Count(this=inner.this.copy(), big_int=True))
+        return exp.Paren(this=exp.Div(this=total, expression=count))
+    refuse(node, f"{node.sql()[:40]} beside COUNT(DISTINCT …), or over all groups,", grammar=GRAMMAR)
+
+
+# --- several queries over the same groups --------------------------------------------------------------------
+
+
+def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr]) -> list[_Source]:
+    """Return sub-queries over the same groups, or over all records, as columns of one query.
+
+    Raises:
+        QueryError: they are of different groups, or are joined by anything but all of their keys.
+    """
+    for one in sources:
+        given = [key for key in ("having", *_MORE_THAN_ROWS[1:], "distinct") if one.tree.args.get(key) is not None]
+        if not is_grouped(one.tree) or given or _has_window(one.tree):
+            refuse(joins[0], "a join of sub-queries that do more than group", grammar=GRAMMAR)
+    keys = next((found for one in sources if (found := _keys_of(one.tree))), [])
+    for number, join in enumerate(joins, 1):
+        _require_equal_keys(sources[: number + 1], join, keys)
+    trees = _counted_together([one.tree for one in sources], keys)
+    return [_Source(one.alias, tree) for one, tree in zip(sources, trees, strict=True)]
+
+
+def _require_equal_keys(sources: Sequence[_Source], join: exp.Expr, keys: list[exp.Expr]) -> None:
+    """Refuse a join of groups by anything but their keys."""
+    own = _keys_of(sources[-1].tree)
+    using, on = join.args.get("using") or [], join.args.get("on")
+    tests = [] if on is None or not own else list(on.unnest().flatten()) if isinstance(on.unnest(), exp.And) else [on]
+    equal = [one.unnest() for one in tests]
+    met = [sources[-1].column(one.name) for one in using]
+    for test in equal:
+        sides = [_side(test.this, sources), _side(test.expression, sources)] if isinstance(test, exp.EQ) else [None]
+        met.append(sides[0] if sides[0] == sides[-1] else None)
+    known = own in ([], keys) or set(own) == set(keys)
+    if not known or None in met or not {one for one in met if one is not None} >= set(own):
+        refuse(join, "a join of groups by anything but all of their keys", grammar=GRAMMAR)
+
+
+def _side(node: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
+    """Return what a column of sub-queries is."""
+    node = node.unnest()
+    if not isinstance(node, exp.Column):
+        return None
+    meant = (one.column(node.name) for one in sources if node.table.casefold() in ("", one.alias))
+    return next((one for one in meant if one is not None), None)
+
+
+def _counted_together(trees: Sequence[exp.Select], keys: list[exp.Expr]) -> list[exp.Select]:
+    """Return queries over the same groups, or over none, with one condition for all."""
+    wheres = [one.args.get("where") for one in trees]
+    same = all(where == wheres[0] for where in wheres)
+    group = next((one.args["group"] for one in trees if one.args.get("group") is not None), None)
+    found = []
+    for tree, where in zip(trees, wheres, strict=True):
+        for node in list(_outermost(tree)):
+            new = node.copy() if same or where is None else _filtered(node, where)
+            node.replace(new if _keys_of(tree) or not keys else _over_records(new, []))
+        tree.set("where", where if same else None)
+        tree.set("group", None if group is None else group.copy())
+        found.append(tree)
+    return found
+
+
+def _filtered(node: exp.Expr, where: exp.Expr) -> exp.Expr:
+    """Return an aggregate of the records where a condition holds."""
+    if isinstance(node, exp.Filter):
+        both = _both(node.expression, where, exp.Where)
+        return exp.Filter(this=node.this.copy(), expression=both)
+    return exp.Filter(this=node.copy(), expression=where.copy())
+
+
+def _scalars(tree: exp.Select, known: _Known, domain: Domain) -> list[exp.Select]:
+    """Return the sub-queries that stand for a number of a query, in whose place names are put."""
+    found: list[exp.Select] = []
+    for root in _roots(tree):
+        for node in list(root.find_all(exp.Subquery)):
+            if node.find_ancestor(exp.Subquery, exp.In, exp.Exists) not in (None, tree.parent):
+                continue
+            inner = _settled(_flat(node.this, known, domain), domain)
+            more = [key for key in (*_MORE_THAN_ROWS, "group", "distinct") if inner.args.get(key) is not None]
+            if len(inner.expressions) != 1 or more or not is_grouped(inner) or _has_window(inner):
+                refuse(node, "a sub-query in place of a number that is no single aggregate", grammar=GRAMMAR)
+            node.replace(exp.Column(this=exp.to_identifier(f"{_SCALAR}{len(found)}")))
+            found.append(inner)
+    return found
+
+
+def _beside(tree: exp.Select, scalars: Sequence[exp.Select], domain: Domain) -> exp.Select:
+    """Return a query with aggregates of all records in place of the names that stand for them."""
+    if tree.args.get("group") is not None or tree.args.get("distinct") is not None:
+        tree = _settled(tree, domain)
+    keys = _keys_of(tree)
+    if keys and tree.args.get("having") is not None:
+        if _has_window(tree):
+            refuse(tree, "a window beside HAVING and a sub-query in place of a number", grammar=GRAMMAR)
+        tree.set("qualify", exp.Qualify(this=tree.args["having"].this))
+        tree.set("having", None)
+    tree, *others = _counted_together([tree, *scalars], keys)
+    for column in list(tree.find_all(exp.Column)):
+        if column.name.startswith(_SCALAR):
+            number = int(column.name.removeprefix(_SCALAR))
+            column.replace(exp.Paren(this=_plain(others[number].expressions[0]).copy()))
+    return tree
+
+
+# --- different values ---------------------------------------------------------------------------------------
+
+
+def with_distinct(tree: exp.Select, domain: Domain) -> exp.Select:
+    """Return a statement in which the number of different values of an attribute is that of its groups.
+
+    Other statements are returned as they are.
+    """
+    counts = [one for one in tree.find_all(exp.Count) if isinstance(one.this, exp.Distinct)]
+    values = list({one.this.expressions[0]: one for one in counts if len(one.this.expressions) == 1})
+    is_listed = len(values) == 1 and isinstance(values[0], exp.Column) and values[0].name in domain
+    if not is_listed or domain[values[0].name].is_ordered or _has_window(tree):
+        return tree
+    settled = tree.copy()
+    settled.set("expressions", [_with_title(one) for one in settled.expressions])
+    keys = _keys_of(_settled(settled, domain))
+    if any(isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets) for one in keys):
+        return tree
+    listed = keys if values[0] in keys else [*keys, values[0]]
+    inner = exp.Select(group=exp.Group(expressions=[one.copy() for one in listed]))
+    inner.set("where", settled.args.get("where"))
+    settled.set("where", None)
+    return _lifted(settled, inner, keys, _over_records)
+
+
+# --- parts of trees -----------------------------------------------------------------------------------------
+
+
+def _settled(tree: exp.Select, domain: Domain) -> exp.Select:
+    """Return a query whose clauses name no columns of its own by their places, or by their titles."""
+    shown = [_plain(one) for one in tree.expressions]
+    titles = {title.casefold(): node for title, node in map(_titled, tree.expressions) if title}
+
+    def meant(node: exp.Expr, *, first: bool = False) -> exp.Expr:
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            place = int(node.name)
+            return shown[place - 1].copy() if 1 <= place <= len(shown) else node
+        is_title = isinstance(node, exp.Column) and not node.table and node.name.casefold() in titles
+        return titles[node.name.casefold()].copy() if is_title and (first or node.name not in domain) else node
+
+    group, order = tree.args.get("group"), tree.args.get("order")
+    if tree.args.get("distinct") is not None and group is None and not any(map(_aggregates, shown)):
+        group = exp.Group(expressions=[one.copy() for one in shown])
+        tree.set("group", group)
+        tree.set("distinct", None)
+    if group is not None and group.args.get("all"):
+        listed = [one.copy() for one in shown if not _aggregates(one) and not isinstance(one, exp.Literal)]
+        tree.set("group", exp.Group(expressions=listed))
+    elif group is not None:
+        for one in list(group.expressions):
+            _replace_all(one, meant, whole=True)
+    for key in ("having", "qualify"):
+        if tree.args.get(key) is not None:
+            _replace_all(tree.args[key], meant, whole=False)
+    for one in [] if order is None else order.expressions:
+        one.set("this", meant(one.this, first=True)) if isinstance(one, exp.Ordered) else None
+    return tree
+
+
+def _replace_all(node: exp.Expr, meant: Callable[[exp.Expr], exp.Expr], *, whole: bool) -> None:
+    """Put what is meant in place of names, and of a node that is a number or a name as a whole."""
+    if isinstance(node, exp.Column) or (whole and isinstance(node, exp.Literal)):
+        node.replace(meant(node))
+        return
+    for one in [one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Dot) is None]:
+        one.replace(meant(one))
+
+
+def _aggregates(node: exp.Expr) -> bool:
+    return node.find(*AGGREGATES, exp.Window) is not None
+
+
+def _outermost(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the aggregates of a part of a query that stand in no other one; those of windows are outside."""
+    if isinstance(node, AGGREGATES) and not isinstance(node.parent, exp.Window):
+        yield node
+        return
+    for child in list(node.iter_expressions()):
+        yield from _outermost(child)
+
+
+def _keys_of(tree: exp.Select) -> list[exp.Expr]:
+    group = tree.args.get("group")
+    return [] if group is None else list(group.expressions)
+
+
+def _window(node: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Window:
+    partition = [one.copy() for one in keys]
+    return exp.Window(this=node, over="OVER", **({"partition_by": partition} if partition else {}))
+
+
+def _both(one: exp.Expr | None, two: exp.Expr | None, kind: type[exp.Expr]) -> exp.Expr | None:
+    """Return the clause that holds where both do."""
+    tests = [exp.Paren(this=test.this.copy()) for test in (one, two) if test is not None]
+    return kind(this=exp.and_(*tests, copy=False)) if tests else None
+
+
+def _plain(node: exp.Expr) -> exp.Expr:
+    return node.this if isinstance(node, exp.Alias) else node
+
+
+def _titled(node: exp.Expr) -> tuple[str, exp.Expr]:
+    """Return the title of a column, and the column; no title where a query gives it none."""
+    if isinstance(node, exp.Alias):
+        return node.alias, node.this
+    return (node.name if isinstance(node, exp.Column) and not _is_star(node) else ""), node
+
+
+def _is_star(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
