@@ -519,8 +519,8 @@ class Rounding(Expression):
     @property
     def is_whole(self) -> bool:
         """Whether it is rounded to whole numbers, or of these."""
-        rounds = self.function in ("floor", "ceil", "cast", "sign") or (self.function == "round" and self.digits <= 0)
-        return rounds or self.inner.is_whole
+        to_places = self.function == "round" and self.digits <= 0
+        return to_places or self.function in ("floor", "ceil", "cast", "sign") or self.inner.is_whole
 
     @property
     def inner_nodes(self) -> tuple[Node, ...]:
@@ -546,8 +546,38 @@ class Coalesced(Expression):
         return self.inner, self.other
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen(Expression):
+    """An expression that conditions on answers choose, as CASE does.
+
+    Args:
+        branches: conditions, and what stands where one is the first that holds.
+        other: what stands where none does; None for nothing.
+    """
+
+    branches: tuple[tuple[Test, Node], ...]
+    other: Node | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that may be chosen is."""
+        return all(node.is_whole for node in self.choices)
+
+    @property
+    def choices(self) -> tuple[Node, ...]:
+        """What may be chosen."""
+        return (*(node for _, node in self.branches), *(() if self.other is None else (self.other,)))
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """All that it is made of."""
+        return (*(node for test, _ in self.branches for node in test.nodes()), *self.choices)
+
+
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Persons
-Node: TypeAlias = Constant | KeyFunction | AggregateNode | Arithmetic | Rounding | Coalesced | Window | Share
+Node: TypeAlias = (
+    Constant | KeyFunction | AggregateNode | Arithmetic | Rounding | Coalesced | Chosen | Window | Share
+)
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)
 

@@ -29,6 +29,7 @@ _MOST_EDGES = 4  # attributes whose edges a message lists, where it is not known
 _DEEPEST = 16  # lists and objects inside each other; a question needs four
 _MARK = "\ufeff"  # of the order of bytes: JSON has none
 _KEYS = ("id", "where", "sql", "request_id")
+_STATEMENT = re.compile(r"\s*(select\s|with\s+(\w+|\"[^\"]+\")\s+as\s*\()", re.IGNORECASE)
 _NO_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{}]++', re.DOTALL)  # a text, or anything else
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
@@ -103,12 +104,20 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
 
 def is_statement(question: object) -> bool:
     """Tell whether a question is the text of a statement, and no condition."""
-    return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
+    return isinstance(question, str) and _STATEMENT.match(question) is not None
 
 
 @counted_reading()
-def parse_sql(text: str, domain: Domain) -> Statement:
+def parse_sql(
+    text: str, domain: Domain, numbers: Sequence[tuple[float, float, float]] = ()
+) -> Statement:
     """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
+
+    Args:
+        text: the statement.
+        domain: the declared attributes.
+        numbers: of one that is read again, what the statements that are asked first (``Statement.given``)
+            came to: the least, the answer and the greatest.
 
     Raises:
         QueryError: the text is no statement that can be answered; where there is another way to ask, the
@@ -116,7 +125,7 @@ def parse_sql(text: str, domain: Domain) -> Statement:
     """
     from queries.sql import parse_sql as parse  # late: the SQL parser is only needed for texts
 
-    return parse(text, domain)
+    return parse(text, domain, numbers)
 
 
 def require_aligned(query: LinearQuery) -> None:

@@ -6,18 +6,23 @@ and quantiles of cells. Nothing of it depends on a record.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_values import union_scope
+from queries.cell_values import CellCondition, counted_where, union_scope
 from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
+    Chosen,
     Coalesced,
     Compared,
     Constant,
@@ -61,7 +66,15 @@ from queries.statement_grammar import (
     written_title,
 )
 from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
-from queries.sub_queries import ONE_EACH, flat_statement, with_distinct
+from queries.sub_queries import (
+    ONE_EACH,
+    arms_of,
+    asked_first,
+    flat_statement,
+    is_grouped,
+    with_distinct,
+    with_numbers,
+)
 from queries.ways import Example, way_on
 from queries.windows import over_records, window_node
 
@@ -70,22 +83,31 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs", exp.Sign: "sign",
 }  # fmt: skip
+_TESTS = (exp.Case, exp.If, exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is)
 _NOT_OF_KEYS = (exp.Column, exp.Dot, exp.Window, exp.Grouping)
+_MOST_NUMBERS = 3
+Number: TypeAlias = tuple[float, float, float]  # the least, the answer and the greatest
+_NEVER_EMPTY = "records whose {} is empty are left out of the session, which declares no empty values of it"
 _NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 _KEPT_PEOPLE = "a person is counted where one of the kept records is"
 _OVER_ROWS = "windows are over the rows of this table, groups without records among them"
 
 
-def parse_sql(text: str, domain: Domain) -> Statement:
+def parse_sql(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Statement:
     """Return what a statement asks.
+
+    Args:
+        text: the statement.
+        domain: the declared attributes.
+        numbers: what the statements that are asked first came to: the least, the answer and the greatest.
 
     Raises:
         QueryError: the text is no statement of this kind, or names what is not declared; where there is
             another way to ask, the message has it.
     """
     try:
-        return _statement(text, domain)
+        return _statement(text, domain, numbers)
     except RecursionError:
         error = QueryError(
             "the statement is nested too deeply; write fewer parentheses", code="too_long", position=0
@@ -134,10 +156,10 @@ def _require_select(text: str, domain: Domain) -> None:
         )
 
 
-def _statement(text: str, domain: Domain) -> Statement:
+def _statement(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Statement:
     _require_select(text, domain)
     tree = parse_tree(text, None, lambda: f"a statement such as {Example.of(domain).counting()}", domain)
-    if not isinstance(tree, exp.Select):
+    if not isinstance(tree, exp.Select | exp.Union):
         refuse(tree, grammar=GRAMMAR)
     plain_spelling(tree)
     canonical_parts(tree)
@@ -145,20 +167,171 @@ def _statement(text: str, domain: Domain) -> Statement:
         if call.this == "QUANTILE_CONT" and len(call.expressions) == 2:
             call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     check_nodes(tree, domain)
-    tree = flat_statement(tree, domain)
+    if isinstance(tree, exp.Union):
+        return _union(tree, text, domain)
+    first = asked_first(tree)
+    if not first:
+        return _select(flat_statement(tree, domain), text, domain)
+    if not numbers:
+        return _in_two_steps(tree, first, text, domain)
+    middle, *others = [
+        flat_statement(with_numbers(tree, chosen), domain)
+        for chosen in ([value for _, value, _ in numbers], *itertools.product(*((low, high) for low, _, high in numbers)))
+    ]
+    return _select(middle, text, domain, others)
+
+
+def _in_two_steps(tree: exp.Select, first: list[exp.Subquery], text: str, domain: Domain) -> Statement:
+    """Return a statement whose condition is known when others are answered."""
+    if len(first) > _MOST_NUMBERS:
+        refuse(first[0], f"more than {_MOST_NUMBERS} sub-queries in a condition", grammar=GRAMMAR)
+    given = []
+    for node in first:
+        inner = node.this.copy()
+        if tree.args.get("with_") is not None and inner.args.get("with_") is None:
+            inner.set("with_", tree.args["with_"].copy())
+        one = _select(flat_statement(inner, domain), "", domain)
+        if one.groupings or len(one.columns) != 1 or one.columns[0].is_key:
+            refuse(node, "a sub-query in place of a number that is no single aggregate", grammar=GRAMMAR)
+        given.append(one)
+    _select(flat_statement(with_numbers(tree, [0.0] * len(first)), domain), text, domain)  # refused before
+    return Statement(LinearQuery.everything(domain), (), (), given=tuple(given), text=text)
+
+
+def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
+    """Return the question of a condition, in which numbers are the first tree's, and lie between the others'.
+
+    A condition that grows, or falls, with each number holds for a record whatever they are where it holds at
+    all of their ends; and where it holds at none of these, it holds for no numbers between.
+    """
+    tests = [[] if tree.args.get("where") is None else [tree.args["where"].this] for tree in trees]
+    queries = [where_query(one, domain) for one in tests]
+    if len(queries) == 1:
+        return queries[0]
+    scope = union_scope(domain, [query.scope for query in queries])
+    middle, *ends = [CellCondition.of(query).placed(domain, scope) for query in queries]
+    least = np.logical_and.reduce([middle.least, *(one.least for one in ends)])
+    most = np.logical_or.reduce([middle.most, *(one.most for one in ends)])
+    return counted_where([CellCondition(scope, least, middle.weights, most)], domain)
+
+
+def _select(
+    tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Select] = ()
+) -> Statement:
+    """Return the statement that a tree over the table states.
+
+    Args:
+        tree: the tree.
+        text: that was read.
+        domain: the declared attributes.
+        others: the same with other numbers in its condition, between which the true ones lie.
+    """
+    if _shows_nothing(tree):
+        return _no_rows(tree, text, domain)
+    for one in others:
+        if one.copy().set("where", None) != tree.copy().set("where", None):
+            refuse(tree, "a sub-query in a condition beside others in place of numbers", grammar=GRAMMAR)
     people = people_counts(tree, domain)
+    absent = _without_empty(tree, domain)
+    where = _where([tree, *others], domain)
     tree = with_distinct(tree, domain)
     check_statement(tree, domain)
-    tests = [] if tree.args.get("where") is None else [tree.args["where"].this]
-    where = where_query(tests, domain)
     reader = _Reader(tree, domain)
     statement = reader.statement(where, text)
+    statement = replace(statement, notes=(*statement.notes, *absent)) if absent else statement
     for node in people:
         filters = [] if node.parent_select is None else list(tree.find_all(exp.Filter))
         names = {column.name for one in filters for column in one.expression.find_all(exp.Column)}
         keys = {name for grouping in statement.groupings for name in grouping.scope}
         require_countable(node, {*where.scope, *keys, *names}, domain)
     return statement
+
+
+def _shows_nothing(tree: exp.Select) -> bool:
+    """Tell whether a query of records has no row, whatever the table: tools ask so for its columns."""
+    where, limit = tree.args.get("where"), tree.args.get("limit")
+    test = None if where is None else where.this.unnest()
+    sides = [one.name for one in (test.this, test.expression) if isinstance(one, exp.Literal)] if isinstance(test, exp.EQ) else []
+    never = (isinstance(test, exp.Boolean) and not test.this) or (len(sides) == 2 and sides[0] != sides[1])
+    none = limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0"
+    return (never or none) and not is_grouped(tree) and all(
+        isinstance(_unnamed(one), exp.Column | exp.Star) for one in tree.expressions
+    )
+
+
+def _unnamed(node: exp.Expr) -> exp.Expr:
+    return node.this.unnest() if isinstance(node, exp.Alias) else node.unnest()
+
+
+def _no_rows(tree: exp.Select, text: str, domain: Domain) -> Statement:
+    """Return the statement of the columns of a query without rows."""
+    titles: list[str] = []
+    for node in tree.expressions:
+        inner = _unnamed(node)
+        if isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star):
+            titles += domain.names
+            continue
+        row_value(inner, domain)  # an unknown name is refused as one
+        titles.append(node.alias or inner.name)
+    columns = tuple(OutputColumn(title, Constant(None)) for title in titles)
+    return Statement(LinearQuery.everything(domain), (), columns, limit=0, text=text)
+
+
+def _without_empty(tree: exp.Select, domain: Domain) -> list[str]:
+    """Put FALSE in place of IS NULL of attributes that are never empty, and return notes of them."""
+    notes = []
+    for node in list(tree.find_all(exp.Is)):
+        column = node.this.unnest()
+        if not isinstance(node.expression, exp.Null) or not isinstance(column, exp.Column):
+            continue
+        if column.name in domain and domain[column.name].missing_code is None:
+            node.replace(exp.false())
+            notes.append(_NEVER_EMPTY.format(column.name))
+    return list(dict.fromkeys(notes))
+
+
+def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
+    """Return several statements whose rows stand in one table."""
+    arms = [_select(flat_statement(one, domain), text, domain) for one in arms_of(tree)]
+    kinds = [[column.is_key for column in arm.columns] for arm in arms]
+    for kind in kinds:
+        if kind != kinds[0]:
+            refuse(tree, "UNION ALL of other columns, or of keys and aggregates in one column,", grammar=GRAMMAR)
+    titles = [column.title.casefold() for column in arms[0].columns]
+    given = tree.args.get("order")
+    order = [] if given is None else [_sorted_by(one, titles) for one in given.expressions]
+    first = arms[0]
+    return replace(
+        first,
+        arms=tuple(arms),
+        having=None,
+        qualify=None,
+        order=tuple(order),
+        limit=whole_number(tree, "limit"),
+        offset=whole_number(tree, "offset") or 0,
+    )
+
+
+def _sorted_by(node: exp.Expr, titles: list[str]) -> Sorting:
+    """Return what rows of several statements are sorted by: one of their columns, by its place."""
+    inner = node.this
+    name = inner.name.casefold() if isinstance(inner, exp.Column) else ""
+    place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0
+    place = titles.index(name) + 1 if name in titles else place
+    if not 1 <= place <= len(titles):
+        refuse(node, "ORDER BY of UNION ALL by anything but a column", grammar=GRAMMAR)
+    return Sorting(Constant(place - 1), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
+
+
+def whole_number(tree: exp.Expr, key: str) -> int | None:
+    """Return the number of LIMIT or OFFSET; None where there is none."""
+    given = tree.args.get(key)
+    if given is None:
+        return None
+    text = given.expression.name
+    if not isinstance(given.expression, exp.Literal) or not text.isdigit():
+        refuse(given, f"{key.upper()} of anything but a whole number", grammar=GRAMMAR)
+    return int(text)
 
 
 class _TotalMarks(dict[tuple[int, ...], GroupValue]):
@@ -205,8 +378,8 @@ class _Reader:
             columns,
             None if having is None else self._test(having.this),
             sorting,
-            self._number("limit"),
-            self._number("offset") or 0,
+            whole_number(self._tree, "limit"),
+            whole_number(self._tree, "offset") or 0,
             notes=self._notes(where, sorting),
             sets=self._sets,
             qualify=None if qualify is None else self._test(qualify.this),
@@ -370,7 +543,35 @@ class _Reader:
                 right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
                 sides = self._node(node.this), self._node(right)
                 return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
+            if self._is_test(node):
+                return self._truth(node)
             return self._other_node(node)
+
+    def _is_test(self, node: exp.Expr) -> bool:
+        """Tell whether a node is CASE, or a condition, on answers."""
+        return isinstance(node, (*_TESTS, *COMPARISONS)) and node.find(*AGGREGATES, exp.Window) is not None
+
+    def _branch(self, node: exp.Expr) -> Node:
+        return Constant(None) if isinstance(node, exp.Null) else self._node(node)
+
+    def _truth(self, node: exp.Expr) -> Node:
+        """Return what CASE chooses; of a condition 1 where it holds, and 0 where it does not."""
+        if not isinstance(node, exp.Case | exp.If):
+            test = self._test(node)
+            return Chosen(((test, Constant(1)), (Joined("not", (test,)), Constant(0))))
+        given = [node] if isinstance(node, exp.If) else node.args["ifs"]
+        tests = [
+            one.this if node.this is None or node is one else exp.EQ(this=node.this.copy(), expression=one.this)
+            for one in given
+        ]
+        other = node.args.get("false" if isinstance(node, exp.If) else "default")
+        chosen = Chosen(
+            tuple((self._test(test), self._branch(one.args["true"])) for test, one in zip(tests, given, strict=True)),
+            None if other is None else self._branch(other),
+        )
+        if any(self._is_text(one) is not False and not _is_number(one) for one in chosen.choices):
+            refuse(node, "CASE of answers that gives texts", grammar=GRAMMAR)
+        return chosen
 
     def _of_keys(self, node: exp.Expr) -> KeyFunction | None:
         """Return an expression of keys alone; None where it is of anything else, too, or of no key."""
@@ -503,14 +704,9 @@ class _Reader:
         inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
-    def _number(self, key: str) -> int | None:
-        given = self._tree.args.get(key)
-        if given is None:
-            return None
-        text = given.expression.name
-        if not isinstance(given.expression, exp.Literal) or not text.isdigit():
-            refuse(given, f"{key.upper()} of anything but a whole number", grammar=GRAMMAR)
-        return int(text)
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node, Constant) and not isinstance(node.value, str)
 
 
 def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:

@@ -58,6 +58,7 @@ GRAMMAR = Grammar(
                 "expressions": (
                     *(exp.Distinct, exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
                 ),
+                "this expression distinct order limit offset with_": (exp.Union,),
                 "expressions from_ joins where group having qualify order limit offset distinct with_": (
                     exp.Select,
                 ),
@@ -69,6 +70,8 @@ GRAMMAR = Grammar(
 )
 
 _SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody writes
+_FRACTIONS = frozenset((exp.DType.DOUBLE, exp.DType.FLOAT))
+_WHOLE = exp.DataType.INTEGER_TYPES
 _LONGEST_TITLE = 60  # characters
 SCHEMAS = ("public", "main")  # that databases call the one of a table without any
 FUNCTIONS = tuple(
@@ -123,11 +126,20 @@ def plain_spelling(tree: exp.Expr) -> None:
         if schema is not None and schema.name.casefold() in SCHEMAS:
             node.set("db", None)
             node.set("catalog", None)
-        if isinstance(node, exp.Fetch):
+        if isinstance(node, exp.Cast) and is_constant(node):
+            node.replace(node.this)
+        elif isinstance(node, exp.Fetch):
             options = node.args.get("limit_options")
             if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
                 count = node.args.get("count") or exp.Literal.number(1)
                 node.replace(exp.Limit(expression=count))
+
+
+def is_constant(cast: exp.Cast) -> bool:
+    """Tell whether a cast is of a number to a type of numbers that has it."""
+    number, kind = cast.this, cast.args["to"].this
+    is_number = isinstance(number, exp.Literal) and not number.is_string
+    return is_number and (kind in _FRACTIONS or (kind in _WHOLE and number.name.isdigit()))
 
 
 def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:

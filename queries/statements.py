@@ -176,6 +176,10 @@ class Statement:
         condition: where the condition holds, cell by cell; made of ``where`` if it is not given, and None
             where no aggregate but COUNT(*) needs it.
         one_each: of rows with equal keys the first one alone is shown, whose windows are over all of them.
+        arms: statements whose rows stand below each other, where it is UNION ALL of several; the columns are
+            called as those of the first, and ``order`` has their places.
+        given: statements of one number each, that are asked first: its condition has their answers. It is read
+            again then (``parse_sql``).
         text: that was read; empty where it was made without one.
 
     Attributes:
@@ -201,12 +205,23 @@ class Statement:
     sets: tuple[tuple[int, ...], ...] | None = None
     qualify: Test | None = None
     one_each: bool = False
+    arms: tuple[Statement, ...] = ()
+    given: tuple[Statement, ...] = ()
     text: str = field(default="", compare=False)
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)
     choices: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.arms:
+            require_few_groups(sum(arm.count_groups(arm.groupings, arm.sets or ()) for arm in self.arms))
+            for name, value in (
+                ("leaves", tuple(leaf for arm in self.arms for leaf in arm.leaves)),
+                ("counts_alone", all(arm.counts_alone for arm in self.arms)),
+                ("choices", 1),
+            ):
+                object.__setattr__(self, name, value)
+            return
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
         self.count_groups(self.groupings, self.sets or ())
@@ -228,6 +243,11 @@ class Statement:
             names = [*self.condition.scope, *(name for one in self.groupings for name in one.scope)]
             require_fit(self.domain.scope_size(list(dict.fromkeys(names))), names)
         object.__setattr__(self, "choices", self._choices())
+
+    @property
+    def alone(self) -> tuple[Statement, ...]:
+        """The statements that it consists of: itself, or its arms."""
+        return self.arms or (self,)
 
     @classmethod
     def count_by(cls, where: LinearQuery, names: Sequence[str] = (), text: str = "") -> Statement:
@@ -293,6 +313,8 @@ class Statement:
     @property
     def size(self) -> int:
         """How many numbers it asks for: its groups, times the steps of their aggregates; one without any."""
+        if self.arms:
+            return sum(arm.size for arm in self.arms)
         steps = sum(leaf.steps for leaf in self.leaves)
         return self.count_groups(self.groupings, self.sets or ()) * max(1, steps)
 
@@ -313,6 +335,7 @@ class Statement:
     def single_count(self) -> LinearQuery | None:
         """The question of one COUNT(*) without groups; None where there is anything else."""
         plain = self.counts_alone and len(self.leaves) == 1 and not self.groupings and self.having is None
+        plain = plain and not self.arms
         return self.where if plain and self.limit is None and not self.offset else None
 
     def groups(self) -> Iterator[Group]:
@@ -321,6 +344,9 @@ class Statement:
         A group that the condition excludes is left out, whatever is known of its count. A total of all stays,
         as does the one group of a statement without groupings.
         """
+        if self.arms:
+            yield from itertools.chain.from_iterable(arm.groups() for arm in self.arms)
+            return
         if self.sets == ((),):
             yield _ALL
             return
@@ -354,10 +380,11 @@ class Statement:
 
     def questions(self) -> Iterator[tuple[AggregateNode, Group, LinearQuery]]:
         """Yield the question of each COUNT(*) in each group, group by group."""
-        counts = [leaf for leaf in self.leaves if leaf.is_count]
-        for group in self.groups():
-            for leaf in counts:
-                yield leaf, group, self.counted(group)
+        for arm in self.alone:
+            counts = [leaf for leaf in arm.leaves if leaf.is_count]
+            for group in arm.groups():
+                for leaf in counts:
+                    yield leaf, group, arm.counted(group)
 
     def question_number(self, leaf: AggregateNode, group: Group) -> int:
         """Return the number of an aggregate's question in a group, which idempotency keys hold.

@@ -84,6 +84,27 @@ def flat_statement(tree: exp.Select, domain: Domain) -> exp.Select:
     return _flat(tree, {}, domain)
 
 
+def arms_of(tree: exp.Union) -> list[exp.Select]:
+    """Return the statements that UNION ALL joins; each has the queries that WITH names.
+
+    Raises:
+        QueryError: it is UNION, which shows equal rows once.
+    """
+    if tree.args.get("distinct"):
+        refuse(tree, grammar=GRAMMAR)
+    found: list[exp.Select] = []
+    for side in (tree.this, tree.expression):
+        while isinstance(side, exp.Subquery) and not side.alias:
+            side = side.this
+        found += arms_of(side) if isinstance(side, exp.Union) else [side]
+    with_ = tree.args.get("with_")
+    for one in found if with_ is not None else ():
+        own = one.args.get("with_")
+        named = [*with_.copy().expressions, *([] if own is None else own.expressions)]
+        one.set("with_", exp.With(expressions=named))
+    return found
+
+
 def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
@@ -466,6 +487,46 @@ def _beside(tree: exp.Select, scalars: Sequence[exp.Select], domain: Domain) -> 
             number = int(column.name.removeprefix(_SCALAR))
             column.replace(exp.Paren(this=_plain(others[number].expressions[0]).copy()))
     return tree
+
+
+# --- numbers in a condition -------------------------------------------------------------------------------------
+
+_GROWING = (exp.Paren, exp.Add, exp.Sub, exp.Neg, exp.And, exp.Or, exp.Not, exp.Where)
+_ORDERS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+
+
+def asked_first(tree: exp.Select) -> list[exp.Subquery]:
+    """Return the sub-queries that stand for a number in a statement's condition.
+
+    Raises:
+        QueryError: what the condition comes to does not grow, or fall, with the number.
+    """
+    where = tree.args.get("where")
+    found = []
+    for node in [] if where is None else list(where.find_all(exp.Subquery)):
+        if node.find_ancestor(exp.Subquery, exp.Select) is not tree:
+            continue
+        above, orders = node.parent, 0
+        while above is not None and above is not tree:
+            scales = isinstance(above, exp.Mul | exp.Div) and isinstance(above.expression, exp.Literal)
+            scales = scales or (isinstance(above, exp.Mul) and isinstance(above.this, exp.Literal))
+            orders += isinstance(above, _ORDERS)
+            if not isinstance(above, (*_GROWING, *_ORDERS)) and not scales:
+                refuse(node, "a sub-query in a condition other than <, <=, > or >= a number", grammar=GRAMMAR)
+            above = above.parent
+        if orders != 1:
+            refuse(node, "a sub-query in a condition other than <, <=, > or >= a number", grammar=GRAMMAR)
+        found.append(node)
+    return found
+
+
+def with_numbers(tree: exp.Select, numbers: Sequence[float]) -> exp.Select:
+    """Return a copy of a statement in whose condition numbers stand in place of sub-queries."""
+    copy = tree.copy()
+    for node, number in zip(asked_first(copy), numbers, strict=True):
+        literal: exp.Expr = exp.Literal.number(repr(abs(number)))
+        node.replace(exp.Paren(this=exp.Neg(this=literal)) if number < 0 else literal)
+    return copy
 
 
 # --- different values ---------------------------------------------------------------------------------------

@@ -226,6 +226,8 @@ def unclear_values(
         price: of all of them, in the filter's own measure; each attribute has an equal part.
     """
     nodes = defaultdict[str, list[Linear | Ratio]](list)
+    if statement.arms:  # each would be paid for by itself
+        return
     for leaf in dict.fromkeys(leaf for column in statement.columns for leaf in column.node.leaves()):
         if isinstance(leaf, Linear | Ratio) and (name := _attribute_of(leaf)):
             nodes[name].append(leaf)
@@ -328,7 +330,7 @@ def _aggregate_of(statement: Statement) -> tuple[Linear | Ratio, str]:
         QueryError: there are several, or it is of another kind.
     """
     leaves = statement.leaves
-    node = leaves[0] if len(leaves) == 1 else None
+    node = leaves[0] if len(leaves) == 1 and not statement.arms else None
     name = _attribute_of(node)
     if not isinstance(node, Linear | Ratio) or not name:
         raise refused("a bar is for columns that count records, or for one AVG or SUM of an attribute")

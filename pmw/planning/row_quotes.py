@@ -139,8 +139,13 @@ def rows_of(state: PublicState, statement: Statement) -> tuple[LinearQuery, ...]
 
     Those that hold for no record of any table are left out: nothing is drawn for them.
     """
-    aggregates = Aggregates(state, statement)
-    asked = (aggregates.question(leaf, group) for group in statement.groups() for leaf in statement.leaves)
+    asked = (
+        aggregates.question(leaf, group)
+        for arm in statement.alone
+        for aggregates in (Aggregates(state, arm),)
+        for group in arm.groups()
+        for leaf in arm.leaves
+    )
     return tuple({query.to_json(): query for query in asked if query.constant}.values())
 
 

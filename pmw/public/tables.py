@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias
@@ -28,9 +29,11 @@ from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.windows import Windows, uncertain_places
 from queries.cells import OTHER_LABEL, GroupValue, canonical_text
+from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Arithmetic,
+    Chosen,
     Coalesced,
     Compared,
     Constant,
@@ -309,8 +312,19 @@ class Tabulation:
     """
 
     def __init__(self, state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> None:
+        if statement.given:
+            raise QueryError(
+                "a statement with a sub-query in its condition is asked in two steps; ask the sub-query by itself "
+                "first, and write its answer there",
+                code="unsupported",
+            )
         self._statement = statement
         self.left_out: list[LinearQuery] = []  # what would say nothing, and is not asked
+        self._arms = [Tabulation(state, arm, pause) for arm in statement.arms]
+        if self._arms:
+            self._asked = [one for arm in self._arms for one in arm._asked]
+            self.left_out = [one for arm in self._arms for one in arm.left_out]
+            return
         if statement.counts_alone:
             self._asked = list(statement.questions())
             return
@@ -359,6 +373,12 @@ class Tabulation:
             place: of the session, for notes that tell how to measure; see ``pmw.public.quotes.measuring``.
         """
         statement = self._statement
+        if self._arms:
+            rest = iter(answers)
+            tables = [
+                arm.table(state, list(itertools.islice(rest, len(arm))), pause, place) for arm in self._arms
+            ]
+            return _stacked(tables, statement, self._charged(answers))
         found: Mapping[Asked, Answer] = {
             (id(leaf), group.places): answer
             for (leaf, group, _), answer in zip(self._asked, answers, strict=True)
@@ -398,6 +418,52 @@ class Tabulation:
             state.contract.records_kept,
         )
         return _described(table, statement, groups[statement.offset : end])
+
+
+def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float) -> AnswerTable:
+    """Return tables below each other, in the order of a statement of several."""
+    first, rows = tables[0], [row for table in tables for row in table.rows]
+    for one in reversed(statement.order):
+        place = int(one.node.number) if isinstance(one.node, Constant) else 0
+        values = [_shown_at(row, place) for row in rows]
+        listed = sorted(range(len(rows)), key=lambda row: _sort_key(values[row][0]), reverse=one.greatest_first)
+        empty = -1 if one.nulls_first else 2
+        listed.sort(key=lambda row: empty if values[row][0] is None else int(not values[row][1]))
+        rows = [rows[row] for row in listed]
+    end = len(rows) if statement.limit is None else statement.offset + statement.limit
+    notes = [note for table in tables for note in table.notes]
+    if any(one.node.number >= len(first.keys) for one in statement.order if isinstance(one.node, Constant)):
+        notes.insert(0, "ORDER BY acts on the answers, not on the true numbers")
+    return replace(
+        first,
+        rows=tuple(rows[statement.offset : end]),
+        notes=tuple(dict.fromkeys(notes)),
+        version=max(table.version for table in tables),
+        spent=replace(tables[-1].spent, charged=charged),
+        whole=first.whole.intersection(*(_whole_places(table, first) for table in tables[1:])),
+        totals=(),
+        ordered={},
+        about="",
+    )
+
+
+def _whole_places(table: AnswerTable, first: AnswerTable) -> frozenset[str]:
+    """Return the titles of the first table whose columns hold whole numbers in another one."""
+    pairs = zip(first.titles, table.titles, strict=True)
+    return frozenset(title for title, own in pairs if own in table.whole)
+
+
+def _shown_at(row: _Row, place: int) -> tuple[Key, bool]:
+    """Return what a row shows in a column, and whether it is promised."""
+    keys, found = row
+    if place < len(keys):
+        return keys[place], True
+    return found[place - len(keys)].value, found[place - len(keys)].is_promised
+
+
+def _sort_key(value: Key) -> tuple[int, float | str]:
+    """Return what sorts a value: numbers before texts."""
+    return (1, value) if isinstance(value, str) else (0, -math.inf if value is None else float(value))
 
 
 def _one_each(
@@ -622,10 +688,7 @@ class _Rows:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
         if isinstance(node, KeyFunction) and node.in_order:
             return 0, float(group.places[node.places[0]])
-        value = self.plain(node, group)
-        if isinstance(value, str):
-            return 1, value
-        return 0, -math.inf if value is None else float(value)
+        return _sort_key(self.plain(node, group))
 
     def reasons(self, columns: Sequence[OutputColumn], groups: Sequence[Group]) -> tuple[str, ...]:
         """Return why numbers have no promise, each reason once, and what would give them one."""
@@ -695,12 +758,67 @@ class _Rows:
             return _rounded(node, self._estimate(node.inner, group, events))
         if isinstance(node, Coalesced):
             return _coalesced(*(self._estimate(one, group, events) for one in node.inner_nodes))
+        if isinstance(node, Chosen):
+            return self._chosen(node, group, events)
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return joined(node.operator, *sides)
         if isinstance(node, Window | Share):
             return self._windows.estimate(node, group, events)
         return self._leaf(node, group, events)
+
+    def _chosen(self, node: Chosen, group: Group, events: int) -> Estimate:
+        """Return what the answers choose, in an interval that holds all that the truth may choose."""
+        nothing = Estimate(None, (0.0, 0.0), is_null=True)
+        other = nothing if node.other is None else self._estimate(node.other, group, events)
+        found, ends, open_ = None, list[Estimate](), True
+        for test, inner in node.branches:
+            choice, (may_hold, may_fail) = self._estimate(inner, group, events), self._outcomes(test, group, events)
+            if found is None and self._truth(test, group) is True:
+                found = choice
+            ends += [choice] if open_ and may_hold else []
+            open_ = open_ and may_fail
+        ends += [other] if open_ else []
+        found = other if found is None else found
+        known = [one.interval for one in ends if not one.is_null]
+        conditional = any(one.conditional or one.is_null for one in ends) and len(ends) > 1
+        if found.value is None or None in known or not known:
+            return replace(found, interval=None) if found.value is not None else found
+        low, high = (min(low for low, _ in known), max(high for _, high in known))  # type: ignore[misc]
+        low, high = min(low, found.value), max(high, found.value)
+        return Estimate(found.value, (low, high), conditional=conditional or found.conditional)
+
+    def _outcomes(self, test: Test, group: Group, events: int) -> tuple[bool, bool]:
+        """Return whether a condition may hold, and whether it may not, as far as the bars tell."""
+        if isinstance(test, Joined):
+            found = [self._outcomes(child, group, events) for child in test.children]
+            if test.kind == "not":
+                return found[0][::-1]
+            hold, fail = [one for one, _ in found], [one for _, one in found]
+            return (all(hold), any(fail)) if test.kind == "and" else (any(hold), all(fail))
+        sides = [test.left, *(() if test.right is None else (test.right,))]
+        known = [self._plain_or_ends(side, group, events) for side in sides]
+        if test.right is None or None in known:
+            told = self._truth(test, group)
+            return (told is True, told is not True) if None not in known else (True, True)
+        (one, two) = known
+        if test.function in (operator.eq, operator.ne):
+            meets = one == two if isinstance(one, str) or isinstance(two, str) else one[0] <= two[1] and two[0] <= one[1]
+            sure = one == two and (isinstance(one, str) or one[0] == one[1])
+            return (meets, not sure) if test.function is operator.eq else (not sure, meets)
+        if isinstance(one, str) != isinstance(two, str):
+            return False, True
+        pairs = [(one, two)] if isinstance(one, str) else itertools.product(one, two)
+        results = {bool(test.function(*pair)) for pair in pairs}
+        return True in results, False in results
+
+    def _plain_or_ends(self, node: Node, group: Group, events: int) -> Any:
+        """Return a text, or the ends of a number; None where nothing is promised of it."""
+        if not node.leaves():
+            value = self.plain(node, group)
+            return value if value is None or isinstance(value, str) else (float(value), float(value))
+        found = self._estimate(node, group, events)
+        return found.interval if found.is_promised else None
 
     def _leaf(self, node: AggregateNode, group: Group, events: int) -> Estimate:
         key = id(node), group.places, events

@@ -290,7 +290,9 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
             position="request_id",
         )
     if aligned:
-        require_aligned(question.query.where if isinstance(question.query, Statement) else question.query)
+        read = question.query
+        for one in [arm.where for arm in read.alone] if isinstance(read, Statement) else [read]:
+            require_aligned(one)
     return question
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from pmw.display.progress import Progress
 from pmw.errors import BudgetError
+from pmw.privacy.budget import as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.contract import Contract
@@ -28,7 +29,7 @@ from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, is_statement, parse_sql, parse_where
+from queries.parsing import Question, is_statement, parse_sql, parse_where, part_key
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 
 if TYPE_CHECKING:
@@ -688,6 +689,8 @@ class LocalAsking(Asking):
     ) -> AnswerTable:
         from pmw.public.tables import Tabulation
 
+        if statement.given:
+            return self._in_two_steps(statement, fresh=fresh, request_id=request_id, at_most=at_most)
         with self._asking(at_most, statement) as answer:
             work = Tabulation(self.state, statement, self._pause)
             parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
@@ -696,6 +699,32 @@ class LocalAsking(Asking):
             table = work.table(self.state, answers, self._pause, self.place)  # the state after them
             charged = table.spent.charged + self._charged_for_values()
             return replace(table, spent=replace(table.spent, charged=charged))
+
+    def _in_two_steps(
+        self, statement: Statement, *, fresh: bool, request_id: Key, at_most: Part
+    ) -> AnswerTable:
+        """Answer a statement whose condition has the answers of others."""
+        numbers, notes, charged = [], list[str](), 0.0
+        for place, one in enumerate(statement.given, 1):
+            left = at_most if at_most is None else as_fraction(at_most, "at_most") - as_fraction(charged, "charged")
+            key = part_key(request_id, -place)
+            table = self.tabulate(one, fresh=fresh, request_id=key, at_most=left)
+            (found,) = table.estimates()
+            charged += table.spent.charged
+            if found.value is None or not found.is_promised or found.interval is None:
+                raise QueryError(
+                    "nothing is promised of the number that a sub-query gives; measure what it asks first",
+                    code="unsupported",
+                )
+            low, high = found.interval
+            numbers.append((low, found.value, high))
+            notes.append(f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}; the bars "
+                         "hold where that is so")  # fmt: skip
+        left = at_most if at_most is None else as_fraction(at_most, "at_most") - as_fraction(charged, "charged")
+        read = parse_sql(statement.text, self.domain, numbers)
+        table = self.tabulate(read, fresh=fresh, request_id=request_id, at_most=left)
+        spent = replace(table.spent, charged=table.spent.charged + charged)
+        return replace(table, notes=(*notes, *table.notes), spent=spent)
 
     def _charged_for_values(self) -> float:
         """Return what was charged for the values of a statement that was just answered."""
