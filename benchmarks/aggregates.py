@@ -31,7 +31,8 @@ import pmw
 from benchmarks.runner import alone, parser, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, adult_values
 from pmw.public.sums import Estimate
-from pmw.public.tables import AnswerTable, Tabulation
+from pmw.public.tables import AnswerTable
+from pmw.public.tabulation import Tabulation
 from queries import Attribute, CategoricalAttribute, Domain, encode_records
 from queries.cells import quoted_name
 from queries.domain import OrderedAttribute

@@ -51,7 +51,7 @@ from pmw.public.charges import SumNumbers
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
-from pmw.public.tables import Tabulation
+from pmw.public.tabulation import Tabulation
 from queries import Domain
 from queries.cells import quoted_name
 from queries.numbers import NumberCells

@@ -108,9 +108,7 @@ def is_statement(question: object) -> bool:
 
 
 @counted_reading()
-def parse_sql(
-    text: str, domain: Domain, numbers: Sequence[tuple[float, float, float]] = ()
-) -> Statement:
+def parse_sql(text: str, domain: Domain, numbers: Sequence[tuple[float, float, float]] = ()) -> Statement:
     """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
 
     Args:

@@ -67,6 +67,7 @@ from queries.statement_grammar import (
 )
 from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.sub_queries import (
+    DIFFERENT,
     ONE_EACH,
     arms_of,
     asked_first,
@@ -122,7 +123,9 @@ def parse_sql(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Stat
 def _with_way_on(refusal: QueryError, domain: Domain) -> QueryError:
     """Return a refusal that names another way to ask, which is read before it is told."""
     message, construct = refusal.message, refusal.construct
-    told = "; write SELECT" in message or message.startswith(REFUSED)
+    told = (
+        "; write SELECT" in message or message.startswith(REFUSED) or (not construct and SYNTHETIC in message)
+    )
     if refusal.code != "unsupported" or told:
         return refusal
     if construct is not None:
@@ -174,10 +177,9 @@ def _statement(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Sta
         return _select(flat_statement(tree, domain), text, domain)
     if not numbers:
         return _in_two_steps(tree, first, text, domain)
-    middle, *others = [
-        flat_statement(with_numbers(tree, chosen), domain)
-        for chosen in ([value for _, value, _ in numbers], *itertools.product(*((low, high) for low, _, high in numbers)))
-    ]
+    ends = itertools.product(*((low, high) for low, _, high in numbers))
+    chosen = ([value for _, value, _ in numbers], *ends)
+    middle, *others = [flat_statement(with_numbers(tree, one), domain) for one in chosen]
     return _select(middle, text, domain, others)
 
 
@@ -215,9 +217,7 @@ def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
     return counted_where([CellCondition(scope, least, middle.weights, most)], domain)
 
 
-def _select(
-    tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Select] = ()
-) -> Statement:
+def _select(tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Select] = ()) -> Statement:
     """Return the statement that a tree over the table states.
 
     Args:
@@ -228,9 +228,8 @@ def _select(
     """
     if _shows_nothing(tree):
         return _no_rows(tree, text, domain)
-    for one in others:
-        if one.copy().set("where", None) != tree.copy().set("where", None):
-            refuse(tree, "a sub-query in a condition beside others in place of numbers", grammar=GRAMMAR)
+    if any(_but_condition(one) != _but_condition(tree) for one in others):
+        refuse(tree, "a sub-query in a condition beside others in place of numbers", grammar=GRAMMAR)
     people = people_counts(tree, domain)
     absent = _without_empty(tree, domain)
     where = _where([tree, *others], domain)
@@ -247,16 +246,27 @@ def _select(
     return statement
 
 
+def _but_condition(tree: exp.Select) -> exp.Select:
+    """Return a copy of a tree without its condition."""
+    copy = tree.copy()
+    copy.set("where", None)
+    return copy
+
+
 def _shows_nothing(tree: exp.Select) -> bool:
     """Tell whether a query of records has no row, whatever the table: tools ask so for its columns."""
     where, limit = tree.args.get("where"), tree.args.get("limit")
-    test = None if where is None else where.this.unnest()
-    sides = [one.name for one in (test.this, test.expression) if isinstance(one, exp.Literal)] if isinstance(test, exp.EQ) else []
-    never = (isinstance(test, exp.Boolean) and not test.this) or (len(sides) == 2 and sides[0] != sides[1])
+    never = where is not None and _is_false(where.this.unnest())
     none = limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0"
-    return (never or none) and not is_grouped(tree) and all(
-        isinstance(_unnamed(one), exp.Column | exp.Star) for one in tree.expressions
-    )
+    plain = all(isinstance(_unnamed(one), exp.Column | exp.Star) for one in tree.expressions)
+    return (never or none) and plain and not is_grouped(tree)
+
+
+def _is_false(test: exp.Expr) -> bool:
+    """Tell whether a condition is FALSE, or that two different numbers are equal."""
+    if isinstance(test, exp.EQ) and isinstance(test.this, exp.Literal):
+        return isinstance(test.expression, exp.Literal) and test.this != test.expression
+    return isinstance(test, exp.Boolean) and not test.this
 
 
 def _unnamed(node: exp.Expr) -> exp.Expr:
@@ -292,14 +302,18 @@ def _without_empty(tree: exp.Select, domain: Domain) -> list[str]:
 
 def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
     """Return several statements whose rows stand in one table."""
-    arms = [_select(flat_statement(one, domain), text, domain) for one in arms_of(tree)]
-    kinds = [[column.is_key for column in arm.columns] for arm in arms]
+    trees = [flat_statement(one, domain) for one in arms_of(tree)]
+    kinds = [[node.find(*AGGREGATES) is None for node in one.expressions] for one in trees]
+    arms = [_select(one, text, domain) for one in trees]
     for kind in kinds:
         if kind != kinds[0]:
-            refuse(tree, "UNION ALL of other columns, or of keys and aggregates in one column,", grammar=GRAMMAR)
+            refuse(
+                tree, "UNION ALL of other columns, or of keys and aggregates in one column,", grammar=GRAMMAR
+            )
     titles = [column.title.casefold() for column in arms[0].columns]
     given = tree.args.get("order")
-    order = [] if given is None else [_sorted_by(one, titles) for one in given.expressions]
+    places = sorted(range(len(titles)), key=lambda place: not kinds[0][place])  # keys stand first
+    order = [] if given is None else [_sorted_by(one, titles, places) for one in given.expressions]
     first = arms[0]
     return replace(
         first,
@@ -312,15 +326,21 @@ def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
     )
 
 
-def _sorted_by(node: exp.Expr, titles: list[str]) -> Sorting:
-    """Return what rows of several statements are sorted by: one of their columns, by its place."""
+def _sorted_by(node: exp.Expr, titles: list[str], places: list[int]) -> Sorting:
+    """Return what rows of several statements are sorted by: one of their columns, by its place.
+
+    Args:
+        node: the expression.
+        titles: of the columns, as the table has them.
+        places: where these stand in the text.
+    """
     inner = node.this
     name = inner.name.casefold() if isinstance(inner, exp.Column) else ""
     place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0
-    place = titles.index(name) + 1 if name in titles else place
-    if not 1 <= place <= len(titles):
+    if name not in titles and not 1 <= place <= len(titles):
         refuse(node, "ORDER BY of UNION ALL by anything but a column", grammar=GRAMMAR)
-    return Sorting(Constant(place - 1), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
+    at = titles.index(name) if name in titles else places.index(place - 1)
+    return Sorting(Constant(at), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
 def whole_number(tree: exp.Expr, key: str) -> int | None:
@@ -419,6 +439,9 @@ class _Reader:
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
         if self._tree.find(exp.Window):
             notes.append(_OVER_ROWS)
+        counted = self._tree.meta.get(DIFFERENT)
+        if counted is not None and self._domain[counted].other_code is not None:
+            notes.append(f"undeclared values of {counted} count as one value")
         if any(map(is_of_people, self._tree.find_all(exp.Count))):
             notes.append(_KEPT_PEOPLE)
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
@@ -526,8 +549,9 @@ class _Reader:
         node = self._resolved(node) if isinstance(node, exp.Column) else node
         if node in self._keys:
             return self._key_columns[self._keys.index(node)]
-        if isinstance(node, exp.Paren):
-            return self._node(node.this)
+        node = node.unnest()
+        if node in self._keys:
+            return self._key_columns[self._keys.index(node)]
         with placed(node):
             if (of_keys := self._of_keys(node)) is not None:
                 return of_keys
@@ -543,9 +567,7 @@ class _Reader:
                 right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
                 sides = self._node(node.this), self._node(right)
                 return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
-            if self._is_test(node):
-                return self._truth(node)
-            return self._other_node(node)
+            return self._truth(node) if self._is_test(node) else self._other_node(node)
 
     def _is_test(self, node: exp.Expr) -> bool:
         """Tell whether a node is CASE, or a condition, on answers."""
@@ -561,12 +583,17 @@ class _Reader:
             return Chosen(((test, Constant(1)), (Joined("not", (test,)), Constant(0))))
         given = [node] if isinstance(node, exp.If) else node.args["ifs"]
         tests = [
-            one.this if node.this is None or node is one else exp.EQ(this=node.this.copy(), expression=one.this)
+            one.this
+            if node.this is None or node is one
+            else exp.EQ(this=node.this.copy(), expression=one.this)
             for one in given
         ]
         other = node.args.get("false" if isinstance(node, exp.If) else "default")
         chosen = Chosen(
-            tuple((self._test(test), self._branch(one.args["true"])) for test, one in zip(tests, given, strict=True)),
+            tuple(
+                (self._test(test), self._branch(one.args["true"]))
+                for test, one in zip(tests, given, strict=True)
+            ),
             None if other is None else self._branch(other),
         )
         if any(self._is_text(one) is not False and not _is_number(one) for one in chosen.choices):

@@ -56,7 +56,8 @@ GRAMMAR = Grammar(
                 "expression": (exp.Limit, exp.Offset),
                 "expressions all": (exp.Group,),
                 "expressions": (
-                    *(exp.Distinct, exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.Tuple),
+                    *(exp.Distinct, exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets),
+                    *(exp.Grouping, exp.Tuple),
                 ),
                 "this expression distinct order limit offset with_": (exp.Union,),
                 "expressions from_ joins where group having qualify order limit offset distinct with_": (

@@ -178,8 +178,8 @@ class Statement:
         one_each: of rows with equal keys the first one alone is shown, whose windows are over all of them.
         arms: statements whose rows stand below each other, where it is UNION ALL of several; the columns are
             called as those of the first, and ``order`` has their places.
-        given: statements of one number each, that are asked first: its condition has their answers. It is read
-            again then (``parse_sql``).
+        given: statements of one number each, that are asked first. Its condition has their answers, and is
+            read again then (``parse_sql``).
         text: that was read; empty where it was made without one.
 
     Attributes:

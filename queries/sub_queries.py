@@ -1,9 +1,10 @@
 """Sub-queries, WITH and joins of them: rewritten into one statement over the table that asks the same.
 
-A sub-query that lists records only renames, computes and filters: its columns stand in place of their names. One
-that groups them is asked itself, and what is done with its rows is done with the groups: its conditions become
-HAVING, its aggregates windows over the groups. Groups that are joined by equal keys are the same groups, counted
-under several conditions, so that each becomes a FILTER.
+A sub-query that lists records only renames, computes and filters: its columns stand in place of their names.
+One that groups them is asked itself, and what is done with its rows is done with the groups: conditions on
+them become HAVING, aggregates of them windows. Groups that are joined by equal keys are the same groups,
+counted under several conditions: each becomes a FILTER. A number that a sub-query gives stands beside them
+likewise; in a condition it is asked first.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES
+from queries.categories import CategoricalAttribute
 from queries.cells import nearest
 from queries.domain import Domain
-from queries.frozen import dataclass
 from queries.errors import QueryError
+from queries.frozen import dataclass
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
 from queries.sql_tree import error_at, operand_of, refuse
 from queries.statement_grammar import GRAMMAR, over_table, written_title
 
 ONE_EACH = "one_each"  # marks a statement that shows one row of those with equal keys
-_SCALAR = "\0scalar"  # begins the names that stand for numbers, which no text can hold
+DIFFERENT = "different"  # has the attribute whose different values a statement counts
+_SCALAR = "scalar"  # marks a name that stands for a number, with its place
 _MORE_THAN_ROWS = ("having", "qualify", "limit", "offset")
 _Known: TypeAlias = "Mapping[str, _Named]"
 
@@ -71,11 +74,11 @@ class _Source:
         if found is not None or not self.is_open:
             return found
         column = exp.column(name, quoted=True)
-        column.meta["open"] = True
+        column.meta.update(open=True)
         return column
 
 
-def flat_statement(tree: exp.Select, domain: Domain) -> exp.Select:
+def flat_statement(tree: exp.Expr, domain: Domain) -> exp.Select:
     """Return a statement over the table alone that asks the same; its tables' names are taken off.
 
     Raises:
@@ -84,7 +87,7 @@ def flat_statement(tree: exp.Select, domain: Domain) -> exp.Select:
     return _flat(tree, {}, domain)
 
 
-def arms_of(tree: exp.Union) -> list[exp.Select]:
+def arms_of(tree: exp.Union) -> list[exp.Expr]:
     """Return the statements that UNION ALL joins; each has the queries that WITH names.
 
     Raises:
@@ -92,22 +95,30 @@ def arms_of(tree: exp.Union) -> list[exp.Select]:
     """
     if tree.args.get("distinct"):
         refuse(tree, grammar=GRAMMAR)
-    found: list[exp.Select] = []
-    for side in (tree.this, tree.expression):
-        while isinstance(side, exp.Subquery) and not side.alias:
-            side = side.this
+    found: list[exp.Expr] = []
+    for side in map(_bare, (tree.this, tree.expression)):
         found += arms_of(side) if isinstance(side, exp.Union) else [side]
-    with_ = tree.args.get("with_")
-    for one in found if with_ is not None else ():
-        own = one.args.get("with_")
-        named = [*with_.copy().expressions, *([] if own is None else own.expressions)]
-        one.set("with_", exp.With(expressions=named))
+    for one in found:
+        named = [query.copy() for outer in (tree, one) for query in _queries_of(outer)]
+        one.set("with_", exp.With(expressions=named) if named else None)
     return found
 
 
-def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
+def _bare(tree: exp.Expr) -> exp.Expr:
+    """Return a query without parentheses."""
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
+    return tree
+
+
+def _queries_of(tree: exp.Expr) -> list[exp.Expr]:
+    """Return what a query names by WITH."""
+    with_ = tree.args.get("with_")
+    return [] if with_ is None else list(with_.expressions)
+
+
+def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
+    tree = _bare(tree)
     if not isinstance(tree, exp.Select):
         refuse(tree, f"{tree.key.upper()} in a sub-query", grammar=GRAMMAR)
     known = _named(tree, known)
@@ -116,7 +127,8 @@ def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
     joins = list(tree.args.get("joins") or ())
     first, *others = [_is_inner(one, known) for one in (*given, *(join.this for join in joins))] or [False]
     if first:
-        inner = [_source(one, known, domain) for one in (*given, *(join.this for join in joins if any(others)))]
+        meant = [*given, *(join.this for join in joins if any(others))]
+        inner = [_source(one, known, domain) for one in meant]
         tree = _merged(tree, inner if len(inner) == 1 else _joined(inner, joins), domain)
     elif any(others):
         raise _join_with(joins[others.index(True)], domain)
@@ -128,7 +140,7 @@ def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
 def _named(tree: exp.Select, known: _Known) -> _Known:
     """Return the queries that a query names by WITH, beside those that are known, and take them off it."""
     found = dict(known)
-    for one in [] if tree.args.get("with_") is None else tree.args["with_"].expressions:
+    for one in _queries_of(tree):
         found[one.alias.casefold()] = _Named(one.this, dict(found))
     tree.set("with_", None)
     return found
@@ -181,23 +193,22 @@ def _merged(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> ex
     """Return a query over sub-queries as one over the table."""
     inner, sums_up, windows = sources[0].tree, is_grouped(outer), _has_window(outer)
     outer.set("expressions", list(_shown_columns(outer, sources)))
-    joins, joined = outer.args.get("joins"), ()
-    if len(sources) == 1 and joins:
-        joined = take_joins(outer, domain, {sources[0].alias}, ())
-        place_columns(outer, domain, joined)
+    joins = list(outer.args.get("joins") or ()) if len(sources) == 1 else []
+    if joins and is_grouped(inner):
+        raise _join_with(joins[0], domain)
+    joined = take_joins(outer, domain, {sources[0].alias}, ()) if joins else ()
+    place_columns(outer, domain, joined)
     _place(outer, sources, domain)
     outer.set("from_", None)
     outer.set("joins", None)
-    if is_grouped(inner):
-        if joined and joins:
-            raise _join_with(joins[0], domain)
-        if windows and (sums_up or _has_window(inner) or any(map(inner.args.get, _MORE_THAN_ROWS[1:]))):
-            refuse(outer, "a window over rows that a sub-query chooses or sums up", grammar=GRAMMAR)
-        return _summed_up(outer, inner, domain) if sums_up else _shown(outer, inner)
-    _require_rows(inner)
-    tests = [*join_conditions(joined, domain), *_tests(inner), *_tests(outer)]
-    outer.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
-    return outer
+    if not is_grouped(inner):
+        _require_rows(inner)
+        tests = [*join_conditions(joined, domain), *_tests(inner), *_tests(outer)]
+        outer.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
+        return outer
+    if windows and (sums_up or _has_window(inner) or any(map(inner.args.get, _MORE_THAN_ROWS[1:]))):
+        refuse(outer, "a window over rows that a sub-query chooses or sums up", grammar=GRAMMAR)
+    return _summed_up(outer, inner, domain) if sums_up else _shown(outer, inner)
 
 
 def _tests(tree: exp.Select) -> list[exp.Expr]:
@@ -230,7 +241,9 @@ def _with_title(node: exp.Expr) -> exp.Expr:
 
 def _named_columns(source: _Source) -> Iterator[exp.Expr]:
     for node in source.tree.expressions:
-        column = node.copy() if _is_star(node) else exp.alias_(_plain(node).copy(), _titled(node)[0], quoted=True)
+        title, column = _titled(node)[0], node.copy()
+        if not _is_star(node):
+            column = exp.alias_(_plain(node).copy(), title, quoted=True)
         for one in column.find_all(exp.Column):
             one.meta.update(placed=True, of_table=True)
         yield column
@@ -246,7 +259,7 @@ def _place(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> Non
     given = (outer.args.get(key) for key in ("where", "group"))
     roots = [*_roots(outer), *(one for one in given if one is not None)]
     for column in [one for root in roots for one in root.find_all(exp.Column)]:
-        if "placed" in column.meta or column.name.startswith(_SCALAR) or column.find_ancestor(exp.Dot):
+        if "placed" in column.meta or _SCALAR in column.meta or column.find_ancestor(exp.Dot):
             continue
         sorts = isinstance(column.parent, exp.Ordered) and not column.table
         if sorts and column.name.casefold() in titles:
@@ -255,8 +268,8 @@ def _place(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> Non
         found = [node for one in meant if (node := one.column(column.name)) is not None]
         if found:
             if any(node != found[0] for node in found):
-                raise error_at(column, "syntax", f"{column.name!r} is a column of two sub-queries; write a name "
-                               f"before it such as {sources[0].alias}.{column.name}")  # fmt: skip
+                way = f"write {sources[0].alias}.{column.name} if that is meant"
+                raise error_at(column, "syntax", f"{column.name!r} is a column of two sub-queries; {way}")
             node = found[0].copy()
             _spelt(node, column, domain)
             column.replace(node if isinstance(node, exp.Column | exp.Dot) else exp.Paren(this=node))
@@ -313,7 +326,7 @@ def _shown(outer: exp.Select, inner: exp.Select) -> exp.Select:
 
 
 def _summed_up(outer: exp.Select, inner: exp.Select, domain: Domain) -> exp.Select:
-    """Return a query that sums up the groups of another one: with windows over these, and a row of each key."""
+    """Return a query that sums up the groups of another one: with windows, and one row of each key."""
     if _has_window(inner) or any(inner.args.get(key) is not None for key in _MORE_THAN_ROWS[1:]):
         refuse(inner, "an aggregate of rows that LIMIT or windows choose", grammar=GRAMMAR)
     keys = _keys_of(_settled(outer, domain))
@@ -339,12 +352,14 @@ def _lifted(
         for node in given if isinstance(given, list) else [] if given is None else [given]:
             for one in _outermost(node):
                 one.replace(lift(one, keys))
-    outer.set("qualify", None if outer.args.get("having") is None else exp.Qualify(this=outer.args["having"].this))
+    outer.set(
+        "qualify", None if outer.args.get("having") is None else exp.Qualify(this=outer.args["having"].this)
+    )
     outer.set("having", _both(inner.args.get("having"), outer.args.get("where"), exp.Having))
     outer.set("where", inner.args.get("where"))
     outer.set("group", inner.args.get("group"))
     outer.set("distinct", exp.Distinct())
-    outer.meta[ONE_EACH] = True
+    outer.meta.update({ONE_EACH: True})
     return outer
 
 
@@ -380,14 +395,14 @@ def _over_records(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
         return windowed(exp.Sum, inner.copy())
     if isinstance(inner, exp.Min | exp.Max):
         return windowed(type(inner), inner.copy())
-    if isinstance(inner, exp.Avg):
-        total = windowed(exp.Sum, exp.Sum(this=inner.this.copy()))
-        count = windowed(exp.Sum, exp.Count(this=inner.this.copy(), big_int=True))
-        return exp.Paren(this=exp.Div(this=total, expression=count))
-    refuse(node, f"{node.sql()[:40]} beside COUNT(DISTINCT …), or over all groups,", grammar=GRAMMAR)
+    if not isinstance(inner, exp.Avg):
+        refuse(node, f"{node.sql()[:40]} beside COUNT(DISTINCT …), or over all groups,", grammar=GRAMMAR)
+    total = windowed(exp.Sum, exp.Sum(this=inner.this.copy()))
+    count = windowed(exp.Sum, exp.Count(this=inner.this.copy(), big_int=True))
+    return exp.Paren(this=exp.Div(this=total, expression=count))
 
 
-# --- several queries over the same groups --------------------------------------------------------------------
+# --- several queries over the same groups -------------------------------------------------------------------
 
 
 def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr]) -> list[_Source]:
@@ -397,7 +412,9 @@ def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr]) -> list[_Sour
         QueryError: they are of different groups, or are joined by anything but all of their keys.
     """
     for one in sources:
-        given = [key for key in ("having", *_MORE_THAN_ROWS[1:], "distinct") if one.tree.args.get(key) is not None]
+        given = [
+            key for key in ("having", *_MORE_THAN_ROWS[1:], "distinct") if one.tree.args.get(key) is not None
+        ]
         if not is_grouped(one.tree) or given or _has_window(one.tree):
             refuse(joins[0], "a join of sub-queries that do more than group", grammar=GRAMMAR)
     keys = next((found for one in sources if (found := _keys_of(one.tree))), [])
@@ -411,15 +428,33 @@ def _require_equal_keys(sources: Sequence[_Source], join: exp.Expr, keys: list[e
     """Refuse a join of groups by anything but their keys."""
     own = _keys_of(sources[-1].tree)
     using, on = join.args.get("using") or [], join.args.get("on")
-    tests = [] if on is None or not own else list(on.unnest().flatten()) if isinstance(on.unnest(), exp.And) else [on]
+    tests = (
+        []
+        if on is None or not own
+        else list(on.unnest().flatten())
+        if isinstance(on.unnest(), exp.And)
+        else [on]
+    )
     equal = [one.unnest() for one in tests]
     met = [sources[-1].column(one.name) for one in using]
     for test in equal:
-        sides = [_side(test.this, sources), _side(test.expression, sources)] if isinstance(test, exp.EQ) else [None]
+        sides = (
+            [_side(test.this, sources), _side(test.expression, sources)]
+            if isinstance(test, exp.EQ)
+            else [None]
+        )
         met.append(sides[0] if sides[0] == sides[-1] else None)
     known = own in ([], keys) or set(own) == set(keys)
     if not known or None in met or not {one for one in met if one is not None} >= set(own):
         refuse(join, "a join of groups by anything but all of their keys", grammar=GRAMMAR)
+
+
+def _equal_sides(test: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
+    """Return what both sides of an equality are; None where they are two things, or it is none."""
+    if not isinstance(test, exp.EQ):
+        return None
+    one, two = (_side(side, sources) for side in (test.this, test.expression))
+    return one if one == two else None
 
 
 def _side(node: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
@@ -466,7 +501,9 @@ def _scalars(tree: exp.Select, known: _Known, domain: Domain) -> list[exp.Select
             more = [key for key in (*_MORE_THAN_ROWS, "group", "distinct") if inner.args.get(key) is not None]
             if len(inner.expressions) != 1 or more or not is_grouped(inner) or _has_window(inner):
                 refuse(node, "a sub-query in place of a number that is no single aggregate", grammar=GRAMMAR)
-            node.replace(exp.Column(this=exp.to_identifier(f"{_SCALAR}{len(found)}")))
+            column = exp.column("number")
+            column.meta.update({_SCALAR: len(found)})
+            node.replace(column)
             found.append(inner)
     return found
 
@@ -483,13 +520,13 @@ def _beside(tree: exp.Select, scalars: Sequence[exp.Select], domain: Domain) -> 
         tree.set("having", None)
     tree, *others = _counted_together([tree, *scalars], keys)
     for column in list(tree.find_all(exp.Column)):
-        if column.name.startswith(_SCALAR):
-            number = int(column.name.removeprefix(_SCALAR))
-            column.replace(exp.Paren(this=_plain(others[number].expressions[0]).copy()))
+        if _SCALAR in column.meta:
+            shown = others[column.meta[_SCALAR]].expressions[0]
+            column.replace(exp.Paren(this=_plain(shown).copy()))
     return tree
 
 
-# --- numbers in a condition -------------------------------------------------------------------------------------
+# --- numbers in a condition ---------------------------------------------------------------------------------
 
 _GROWING = (exp.Paren, exp.Add, exp.Sub, exp.Neg, exp.And, exp.Or, exp.Not, exp.Where)
 _ORDERS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
@@ -537,64 +574,83 @@ def with_distinct(tree: exp.Select, domain: Domain) -> exp.Select:
 
     Other statements are returned as they are.
     """
-    counts = [one for one in tree.find_all(exp.Count) if isinstance(one.this, exp.Distinct)]
-    values = list({one.this.expressions[0]: one for one in counts if len(one.this.expressions) == 1})
-    is_listed = len(values) == 1 and isinstance(values[0], exp.Column) and values[0].name in domain
-    if not is_listed or domain[values[0].name].is_ordered or _has_window(tree):
+    counts = [one.this for one in tree.find_all(exp.Count) if isinstance(one.this, exp.Distinct)]
+    values: list[exp.Expr] = list(dict.fromkeys(value for one in counts for value in one.expressions))
+    listed = {one.name for one in domain if isinstance(one, CategoricalAttribute)}
+    is_one = len(values) == 1 and isinstance(values[0], exp.Column) and values[0].name in listed
+    if not is_one or _has_window(tree):
         return tree
     settled = tree.copy()
     settled.set("expressions", [_with_title(one) for one in settled.expressions])
     keys = _keys_of(_settled(settled, domain))
     if any(isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets) for one in keys):
         return tree
-    listed = keys if values[0] in keys else [*keys, values[0]]
-    inner = exp.Select(group=exp.Group(expressions=[one.copy() for one in listed]))
+    finer = keys if values[0] in keys else [*keys, values[0]]
+    inner = exp.Select(group=exp.Group(expressions=[one.copy() for one in finer]))
     inner.set("where", settled.args.get("where"))
     settled.set("where", None)
+    settled.meta.update({DIFFERENT: values[0].name})
     return _lifted(settled, inner, keys, _over_records)
 
 
 # --- parts of trees -----------------------------------------------------------------------------------------
 
 
-def _settled(tree: exp.Select, domain: Domain) -> exp.Select:
-    """Return a query whose clauses name no columns of its own by their places, or by their titles."""
-    shown = [_plain(one) for one in tree.expressions]
-    titles = {title.casefold(): node for title, node in map(_titled, tree.expressions) if title}
+class _Titles:
+    """The columns of a query by their places, and by their titles."""
 
-    def meant(node: exp.Expr, *, first: bool = False) -> exp.Expr:
+    def __init__(self, tree: exp.Select, domain: Domain) -> None:
+        self._shown = [_plain(one) for one in tree.expressions]
+        named = map(_titled, tree.expressions)
+        self._titles = {title.casefold(): node for title, node in named if title}
+        self._domain = domain
+
+    @property
+    def values(self) -> list[exp.Expr]:
+        """The columns without aggregates, which GROUP BY ALL and DISTINCT are about."""
+        return [one for one in self._shown if not _aggregates(one) and not isinstance(one, exp.Literal)]
+
+    @property
+    def are_values(self) -> bool:
+        """Whether no column has an aggregate."""
+        return not any(map(_aggregates, self._shown))
+
+    def meant(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
+        """Return what a place or a name stands for: an attribute before a title, or behind it."""
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
             place = int(node.name)
-            return shown[place - 1].copy() if 1 <= place <= len(shown) else node
-        is_title = isinstance(node, exp.Column) and not node.table and node.name.casefold() in titles
-        return titles[node.name.casefold()].copy() if is_title and (first or node.name not in domain) else node
+            return self._shown[place - 1].copy() if 1 <= place <= len(self._shown) else node
+        title = node.name.casefold() if isinstance(node, exp.Column) and not node.table else ""
+        known = title in self._titles and (output_first or node.name not in self._domain)
+        return self._titles[title].copy() if known else node
 
-    group, order = tree.args.get("group"), tree.args.get("order")
-    if tree.args.get("distinct") is not None and group is None and not any(map(_aggregates, shown)):
-        group = exp.Group(expressions=[one.copy() for one in shown])
-        tree.set("group", group)
-        tree.set("distinct", None)
-    if group is not None and group.args.get("all"):
-        listed = [one.copy() for one in shown if not _aggregates(one) and not isinstance(one, exp.Literal)]
-        tree.set("group", exp.Group(expressions=listed))
+    def place(self, node: exp.Expr, *, whole: bool) -> None:
+        """Put what is meant in place of names, and of a node that is a place or a name as a whole."""
+        if isinstance(node, exp.Column) or (whole and isinstance(node, exp.Literal)):
+            node.replace(self.meant(node))
+            return
+        for one in [one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Dot) is None]:
+            one.replace(self.meant(one))
+
+
+def _settled(tree: exp.Select, domain: Domain) -> exp.Select:
+    """Return a query whose clauses name no columns of its own by their places, or by their titles."""
+    titles, group = _Titles(tree, domain), tree.args.get("group")
+    distinct = tree.args.get("distinct") is not None and group is None and titles.are_values
+    if distinct or (group is not None and group.args.get("all")):
+        tree.set("group", exp.Group(expressions=[one.copy() for one in titles.values]))
+        tree.set("distinct", None if distinct else tree.args.get("distinct"))
     elif group is not None:
         for one in list(group.expressions):
-            _replace_all(one, meant, whole=True)
+            titles.place(one, whole=True)
     for key in ("having", "qualify"):
         if tree.args.get(key) is not None:
-            _replace_all(tree.args[key], meant, whole=False)
+            titles.place(tree.args[key], whole=False)
+    order = tree.args.get("order")
     for one in [] if order is None else order.expressions:
-        one.set("this", meant(one.this, first=True)) if isinstance(one, exp.Ordered) else None
+        if isinstance(one, exp.Ordered):
+            one.set("this", titles.meant(one.this, output_first=True))
     return tree
-
-
-def _replace_all(node: exp.Expr, meant: Callable[[exp.Expr], exp.Expr], *, whole: bool) -> None:
-    """Put what is meant in place of names, and of a node that is a number or a name as a whole."""
-    if isinstance(node, exp.Column) or (whole and isinstance(node, exp.Literal)):
-        node.replace(meant(node))
-        return
-    for one in [one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Dot) is None]:
-        one.replace(meant(one))
 
 
 def _aggregates(node: exp.Expr) -> bool:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pmw.cli.answer_formats import AnswerWriter
     from pmw.public.population import PopulationInterval, PopulationIntervals
     from pmw.public.state import PublicState
-    from pmw.public.tables import AnswerTable, Tabulation
+    from pmw.public.tables import AnswerTable
+    from pmw.public.tabulation import Tabulation
     from queries.boxes import Boxes
     from queries.statements import Statement
     from queries.workloads import Workload
@@ -397,7 +398,7 @@ class _Printer:
             self._next()
             return
         if self._table is None:
-            from pmw.public.tables import Tabulation
+            from pmw.public.tabulation import Tabulation
 
             self._table = Tabulation(self._state, question.query)
         self._answers.append(answer)

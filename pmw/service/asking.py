@@ -17,7 +17,8 @@ from pmw.public.answers import Answers
 from pmw.public.codec import FormError
 from pmw.public.codec import read as read_form
 from pmw.public.quotes import Quote, Within
-from pmw.public.tables import AnswerTable, Tabulation
+from pmw.public.tables import AnswerTable
+from pmw.public.tabulation import Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -650,6 +651,11 @@ def aggregate_statement(
     )
 
 
+def _left_of(at_most: Part, charged: Fraction) -> Part:
+    """Return what may still be charged of a ceiling."""
+    return at_most if at_most is None else max(as_fraction(at_most, "at_most") - charged, Fraction(0))
+
+
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
@@ -687,7 +693,7 @@ class LocalAsking(Asking):
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
-        from pmw.public.tables import Tabulation
+        from pmw.public.tabulation import Tabulation
 
         if statement.given:
             return self._in_two_steps(statement, fresh=fresh, request_id=request_id, at_most=at_most)
@@ -704,26 +710,25 @@ class LocalAsking(Asking):
         self, statement: Statement, *, fresh: bool, request_id: Key, at_most: Part
     ) -> AnswerTable:
         """Answer a statement whose condition has the answers of others."""
-        numbers, notes, charged = [], list[str](), 0.0
+        numbers, notes, charged = [], list[str](), Fraction(0)
         for place, one in enumerate(statement.given, 1):
-            left = at_most if at_most is None else as_fraction(at_most, "at_most") - as_fraction(charged, "charged")
-            key = part_key(request_id, -place)
+            key, left = part_key(request_id, -place), _left_of(at_most, charged)
             table = self.tabulate(one, fresh=fresh, request_id=key, at_most=left)
             (found,) = table.estimates()
-            charged += table.spent.charged
+            charged += Fraction(table.spent.charged)
             if found.value is None or not found.is_promised or found.interval is None:
-                raise QueryError(
-                    "nothing is promised of the number that a sub-query gives; measure what it asks first",
-                    code="unsupported",
+                message = (
+                    "nothing is promised of the number that a sub-query gives; measure what it asks first"
                 )
+                raise QueryError(message, code="unsupported")
             low, high = found.interval
             numbers.append((low, found.value, high))
-            notes.append(f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}; the bars "
-                         "hold where that is so")  # fmt: skip
-        left = at_most if at_most is None else as_fraction(at_most, "at_most") - as_fraction(charged, "charged")
+            told = f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}"
+            notes.append(f"{told}; the bars hold where that is so")
         read = parse_sql(statement.text, self.domain, numbers)
+        left = _left_of(at_most, charged)
         table = self.tabulate(read, fresh=fresh, request_id=request_id, at_most=left)
-        spent = replace(table.spent, charged=table.spent.charged + charged)
+        spent = replace(table.spent, charged=table.spent.charged + float(charged))
         return replace(table, notes=(*notes, *table.notes), spent=spent)
 
     def _charged_for_values(self) -> float:
@@ -731,7 +736,7 @@ class LocalAsking(Asking):
         return 0.0
 
     def explain(self, question: Asked | Statement) -> Explanation:
-        from pmw.public.tables import Tabulation
+        from pmw.public.tabulation import Tabulation
         from pmw.session.explaining import explained
         from queries.statements import Statement
 
@@ -747,7 +752,7 @@ class LocalAsking(Asking):
             )
 
     def forecast(self, question: Asked | Statement) -> Forecast:
-        from pmw.public.tables import Tabulation
+        from pmw.public.tabulation import Tabulation
         from queries.statements import Statement
 
         read = self._read(question)

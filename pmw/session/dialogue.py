@@ -256,7 +256,7 @@ class Dialogue(LocalAsking):
 
         Privacy: a function of public state, stored answers and the question. It is not recorded who looked.
         """
-        from pmw.public.tables import Tabulation
+        from pmw.public.tabulation import Tabulation
         from queries.statements import Statement
 
         with self._engaged() as engine:

@@ -389,7 +389,11 @@ def test_descending_order_turns_a_percentile_round() -> None:
         ("SELECT SUM(AVG(age)) FROM people", "unsupported", "inside another"),
         ("SELECT SUM(DISTINCT age) FROM people", "unsupported", "DISTINCT"),
         ("SELECT , FROM people", "unsupported", "a list of records"),
-        ("SELECT AVG(age) FROM (SELECT sex, COUNT(*) FROM people GROUP BY sex)", "unsupported", "filter"),
+        (
+            "SELECT AVG(age) FROM (SELECT sex, COUNT(*) FROM people GROUP BY sex)",
+            "unknown_attribute",
+            "no column",
+        ),
         ("SELECT STRING_AGG(sex, ',') FROM people", "unsupported", "not supported"),
     ],
 )

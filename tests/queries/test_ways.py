@@ -56,7 +56,7 @@ HOSTILE = [
     ("SELECT COUNT(*) FROM stops; SELECT COUNT(*) FROM stops", 28),
     ("SELECT COUNT(*) FROM stops;; DROP*TABLE)stops", 29),
     ("SELECT COUNT(*) FROM stops UNION SELECT COUNT(*) FROM stops", 7),
-    ("SELECT COUNT(*) FROM stops UNION ALL SELECT 1", 7),
+    ("SELECT COUNT(*) FROM stops UNION ALL SELECT 1", 0),
     ("SELECT /* x */ COUNT(*) FROM stops /* unclosed", 35),
     ("SELECT COUNT(*) FROM stops WHERE race = 'White", 40),
     ("DELETE FROM stops", 0),
@@ -131,13 +131,15 @@ def test_hostile_statements_have_one_clear_error_and_its_place(statement: str, p
 @pytest.mark.parametrize(
     ("statement", "instead"),
     [
-        ("SELECT COUNT(DISTINCT race) FROM stops",
-         "SELECT race, COUNT(*) FROM stops GROUP BY race HAVING COUNT(*) >= 1"),
-        ("SELECT COUNT(DISTINCT RACE) AS n FROM stops AS s GROUP BY s.gender",
-         "SELECT gender, race, COUNT(*) FROM stops GROUP BY gender, race HAVING COUNT(*) >= 1"),
-        ("SELECT COUNT(DISTINCT race) FROM stops WHERE HOUR > 3 AND date >= '2017-03-01'",
-         "SELECT race, COUNT(*) FROM stops WHERE \"hour\" > 3 AND \"date\" >= '2017-03-01' GROUP BY race "
-         "HAVING COUNT(*) >= 1"),
+        ("SELECT COUNT(DISTINCT hour) FROM stops",
+         "SELECT hour, COUNT(*) FROM stops GROUP BY hour HAVING COUNT(*) >= 1"),
+        ("SELECT COUNT(DISTINCT HOUR) AS n FROM stops AS s GROUP BY s.gender",
+         "SELECT gender, hour, COUNT(*) FROM stops GROUP BY gender, hour HAVING COUNT(*) >= 1"),
+        ("SELECT COUNT(DISTINCT hour) FROM stops WHERE HOUR > 3 AND date >= '2017-03-01'",
+         "SELECT hour, COUNT(*) FROM stops WHERE \"hour\" > 3 AND \"date\" >= '2017-03-01' "
+         "GROUP BY hour HAVING COUNT(*) >= 1"),
+        ("WITH s AS (SELECT * FROM stops WHERE hour > 3) SELECT COUNT(DISTINCT hour) FROM s",
+         "SELECT hour, COUNT(*) FROM stops WHERE \"hour\" > 3 GROUP BY hour HAVING COUNT(*) >= 1"),
     ],
 )  # fmt: skip
 def test_different_values_are_counted_in_the_same_groups_and_of_the_same_records(
@@ -152,9 +154,7 @@ def test_different_values_are_counted_in_the_same_groups_and_of_the_same_records
     "statement",
     [
         "SELECT COUNT(DISTINCT hour / 2) FROM stops",
-        "SELECT COUNT(DISTINCT race) FROM (SELECT * FROM stops WHERE hour > 3)",
-        "WITH s AS (SELECT * FROM stops WHERE hour > 3) SELECT COUNT(DISTINCT race) FROM s",
-        "SELECT COUNT(DISTINCT race) FROM stops GROUP BY hour / 2",
+        "SELECT COUNT(DISTINCT hour) FROM stops GROUP BY hour / 2",
         "SELECT COUNT(DISTINCT race) FROM stops WHERE pg_sleep(1) = 3",
     ],
 )

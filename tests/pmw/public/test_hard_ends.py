@@ -18,7 +18,8 @@ from pmw.public.bars import ends_in_order, hard_ends_of
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.population import PopulationIntervals
 from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable, Tabulation
+from pmw.public.tables import AnswerTable
+from pmw.public.tabulation import Tabulation
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, parse_where
 from queries.parsing import parse_sql
 from queries.person import Person

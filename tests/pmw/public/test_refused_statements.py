@@ -27,9 +27,8 @@ DOMAIN = Domain(
 )
 EXAMPLES = {
     "an aggregate of DISTINCT values": [
-        "SELECT COUNT(DISTINCT sex), AVG(age) FROM people",
-        "SELECT COUNT(DISTINCT SEX) FROM people",
-        'SELECT COUNT(DISTINCT "count") FROM people',
+        "SELECT COUNT(DISTINCT age), AVG(age) FROM people",
+        "SELECT COUNT(DISTINCT AGE) FROM people",
         "SELECT SUM(DISTINCT age) FROM people",
         "SELECT sex, COUNT(DISTINCT age / 5) FROM people GROUP BY sex",
     ],
@@ -51,8 +50,12 @@ OTHERS = [
     "SELECT sex, FIRST_VALUE(sex) OVER (ORDER BY COUNT(*)) FROM people GROUP BY sex",
     "SELECT sex, NTILE(2) OVER (ORDER BY COUNT(*)) FROM people GROUP BY sex",
     "SELECT sex, SUM(COUNT(*)) OVER (ORDER BY sex GROUPS CURRENT ROW) FROM people GROUP BY sex",
-    "SELECT AVG(age) FROM (SELECT sex, AVG(age) AS age FROM people GROUP BY sex)",
-    "SELECT AVG(age) FROM people WHERE age > (SELECT AVG(age) FROM people)",
+    "SELECT MEDIAN(age) FROM (SELECT sex, AVG(age) AS age FROM people GROUP BY sex)",
+    "SELECT AVG(age) FROM people WHERE age = (SELECT MAX(age) FROM people)",
+    "SELECT COUNT(*) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1)",
+    "SELECT sex FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) WHERE n > 3",
+    "SELECT a.n FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) a JOIN people b ON a.sex = b.sex",
+    "SELECT sex, COUNT(*) FROM people GROUP BY sex UNION ALL SELECT COUNT(*), 'a' FROM people",
     "SELECT sex, COUNT(*) FROM people GROUP BY sex UNION SELECT sex, 0 FROM people",
     "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM people",
     "SELECT NULLIF(AVG(age), 3) FROM people",

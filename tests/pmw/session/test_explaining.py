@@ -11,7 +11,7 @@ import pytest
 import pmw
 from pmw.public.evidence import Holding
 from pmw.public.state import PublicState
-from pmw.public.tables import Tabulation
+from pmw.public.tabulation import Tabulation
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_sql, parse_where
 from queries.statements import Statement
 
