@@ -314,15 +314,14 @@ def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
     given = tree.args.get("order")
     places = sorted(range(len(titles)), key=lambda place: not kinds[0][place])  # keys stand first
     order = [] if given is None else [_sorted_by(one, titles, places) for one in given.expressions]
-    first = arms[0]
+    limit, offset = whole_number(tree, "limit"), whole_number(tree, "offset") or 0
+    rows = sum(1 for arm in arms for _ in arm.groups())
+    if any(
+        not kinds[0][places[int(one.node.number)]] for one in order if isinstance(one.node, Constant)
+    ) and (offset or (limit is not None and limit < rows)):
+        refuse(tree, "LIMIT of UNION ALL in an order of answers", grammar=GRAMMAR)
     return replace(
-        first,
-        arms=tuple(arms),
-        having=None,
-        qualify=None,
-        order=tuple(order),
-        limit=whole_number(tree, "limit"),
-        offset=whole_number(tree, "offset") or 0,
+        arms[0], arms=tuple(arms), having=None, qualify=None, order=tuple(order), limit=limit, offset=offset
     )
 
 

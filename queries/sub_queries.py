@@ -9,7 +9,7 @@ likewise; in a condition it is asked first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
@@ -192,13 +192,14 @@ def _has_window(tree: exp.Select) -> bool:
 def _merged(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> exp.Select:
     """Return a query over sub-queries as one over the table."""
     inner, sums_up, windows = sources[0].tree, is_grouped(outer), _has_window(outer)
+    titles = {one.alias.casefold() for one in outer.expressions if isinstance(one, exp.Alias)}
     outer.set("expressions", list(_shown_columns(outer, sources)))
     joins = list(outer.args.get("joins") or ()) if len(sources) == 1 else []
     if joins and is_grouped(inner):
         raise _join_with(joins[0], domain)
     joined = take_joins(outer, domain, {sources[0].alias}, ()) if joins else ()
     place_columns(outer, domain, joined)
-    _place(outer, sources, domain)
+    _place(outer, sources, titles, domain)
     outer.set("from_", None)
     outer.set("joins", None)
     if not is_grouped(inner):
@@ -249,13 +250,18 @@ def _named_columns(source: _Source) -> Iterator[exp.Expr]:
         yield column
 
 
-def _place(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> None:
+def _place(outer: exp.Select, sources: Sequence[_Source], titles: Collection[str], domain: Domain) -> None:
     """Put the columns of sub-queries in place of their names.
+
+    Args:
+        outer: the query.
+        sources: the sub-queries.
+        titles: what the query calls columns itself, folded.
+        domain: the declared attributes.
 
     Raises:
         QueryError: a name is that of no column, or of several.
     """
-    titles = {one.alias.casefold() for one in outer.expressions if isinstance(one, exp.Alias)}
     given = (outer.args.get(key) for key in ("where", "group"))
     roots = [*_roots(outer), *(one for one in given if one is not None)]
     for column in [one for root in roots for one in root.find_all(exp.Column)]:
