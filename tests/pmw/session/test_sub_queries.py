@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -99,7 +100,7 @@ def people() -> pd.DataFrame:
             "sex": generator.choice(["Female", "Male"], count, p=[0.2, 0.8]),
             "region": generator.choice(["north", "south", "east", "west"], count, p=[0.4, 0.3, 0.2, 0.1]),
             "income": np.minimum(np.round(generator.lognormal(9.9, 0.6, count), -1), 99_990),
-            "smoker": generator.choice(["yes", "no", None], count, p=[0.3, 0.6, 0.1]),
+            "smoker": generator.choice(np.array(["yes", "no", None], dtype=object), count, p=[0.3, 0.6, 0.1]),
         }
     )
 
@@ -122,7 +123,7 @@ def test_what_duckdb_answers_lies_in_the_bars(
     table = session.sql(statement)
     names = [*table.keys, *table.titles]
     assert sorted(names) == sorted(true.columns)
-    numbers: dict[tuple[str, ...], dict[str, float]] = {
+    numbers: dict[tuple[str, ...], dict[Hashable, Any]] = {
         tuple(str(row[name]) for name in table.keys): row for row in true.to_dict("records")
     }
     seen = 0
