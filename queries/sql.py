@@ -13,7 +13,7 @@ import numpy as np
 from sqlglot import exp
 
 from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_values import union_scope
+from queries.cell_values import Kind, union_scope
 from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -426,7 +426,8 @@ class _Reader:
         value = row_value(node, self._domain)
         if value.scope or (value.labels is None and value.constant is None):
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
-        return Constant(value.constant if value.labels is None else str(value.labels[()]))
+        number = bool(value.constant) if value.kind is Kind.TRUTH else value.constant
+        return Constant(number if value.labels is None else str(value.labels[()]))
 
     def _mark(self, node: exp.Grouping) -> KeyFunction:
         """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""
