@@ -61,6 +61,7 @@ _EXTRA = 20_000  # records beside one in each cell
 _NEAR = 0.002  # of a number, or of 1: how far an answer may be from the truth
 _NARROW = 3.0, 0.02  # records, and the part of a number: how wide a bar may be where cells leave nothing open
 _ROUNDED = 1e-6
+LITTLE = "a bar that says little"
 
 Value: TypeAlias = float | str | None
 Row: TypeAlias = tuple[Value, ...]
@@ -105,6 +106,8 @@ def connected(frame: pd.DataFrame) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect()
+    for setting in ("ieee_floating_point_ops", "error_on_division_by_zero"):
+        connection.execute(f"SET {setting} = false")  # a quotient by 0 is NULL
     connection.execute("CREATE TABLE people AS SELECT * REPLACE (day::DATE AS day) FROM frame")
     connection.register("areas", pd.DataFrame([{AREAS.key: key, **row} for key, row in AREAS.rows.items()]))
     return connection
@@ -192,7 +195,7 @@ def _wrong(found: Estimate, true: Value, *, is_wide: bool) -> str:
     """Return what is wrong with a number and its bar; empty where nothing is."""
     value, told = found.value, f"{found.value} in {found.interval}, and in truth {true}"
     if value is None or true is None or isinstance(true, str):
-        return "" if value is true is None else told
+        return "" if value is true is None or (is_wide and not found.is_promised) else told
     low, high = found.interval or (-math.inf, math.inf)
     size = max(1.0, abs(true))
     low, high = low - _ROUNDED * size, high + _ROUNDED * size
@@ -203,5 +206,5 @@ def _wrong(found: Estimate, true: Value, *, is_wide: bool) -> str:
     if not is_wide:
         width = high - low if found.interval else 0.0
         wrong[told] = abs(value - true) > max(_NEAR * size, width)
-        wrong[f"{told}: a bar that says little"] = width > _NARROW[0] + _NARROW[1] * size
+        wrong[f"{told}: {LITTLE}"] = width > _NARROW[0] + _NARROW[1] * size
     return next((words for words, is_wrong in wrong.items() if is_wrong), "")

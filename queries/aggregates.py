@@ -14,6 +14,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Correlation,
+    Linear,
     Persons,
     Quantile,
     Spread,
@@ -62,7 +63,7 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
         tests, node = [*tests, node.this], exp.Count(this=exp.Star())
     if is_of_people(node):
         return Persons(_condition(tests, domain))
-    given, values = _condition(tests, domain), list[CellValues]()
+    given, values = list(tests), list[CellValues]()
     read = _counted if isinstance(node, exp.Count) else _numbers
     for argument in _arguments(node):
         inner, own = _without_empty(argument, of_sum=isinstance(node, exp.Sum))
@@ -70,14 +71,23 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
         tests += own
     condition = _condition(tests, domain)
     if isinstance(node, exp.Sum):
-        found, (_, other) = total(values[0], condition), branches_of(node.this)
-        zeros = is_zero(other)  # beside the values, so that it is NULL of no records alone
-        return replace(found, values=(counted(constant_value(1), given),)) if zeros else found
+        return _sum(node.this, total(values[0], condition), given, domain)
     if isinstance(node, exp.Count | exp.Avg):
         return (counted if isinstance(node, exp.Count) else average)(values[0], condition)
     if isinstance(node, exp.Corr):
         return Correlation(values[0], values[1], condition)
     return _of_numbers(node, values[0], condition)
+
+
+def _sum(summed: exp.Expr, found: Linear, given: list[exp.Expr], domain: Domain) -> Linear:
+    """Return a sum that is NULL where nothing is summed up; zeros are not among the values of ``found``."""
+    branches, other = branches_of(summed)
+    if not is_zero(other):
+        return found
+    if not isinstance(summed.unnest(), exp.Case | exp.If):  # a condition, which may be unknown
+        is_unknown = exp.Is(this=exp.paren(branches[0][0]), expression=exp.Null())
+        given = [*given, exp.Not(this=is_unknown)]
+    return replace(found, values=(counted(constant_value(1), _condition(given, domain)),))
 
 
 def _of_numbers(node: exp.Expr, values: CellValues, condition: CellCondition | None) -> AggregateNode:

@@ -22,3 +22,8 @@ SELECT COUNT(*) AS a, COUNT(age) AS b, COUNT(*) - COUNT(age) AS c FROM people GR
 SELECT SUM(age) AS v FROM people WHERE age // 2 * 2 = 2
 SELECT AVG(age) FROM people
 SELECT sex, COUNT(*), AVG(age), MAX(score) FROM people GROUP BY sex
+-- A sum of a condition that is unknown of each record is NULL.
+SELECT age, { SUM(CAST(age > 2 AS INTEGER)) | SUM((age > 2)::INT) | SUM(age > 2) | SUM(CASE WHEN age > 2 THEN 1 ELSE 0 END) | SUM(CASE WHEN age > 2 THEN 1 END) } AS v FROM people GROUP BY age
+SELECT { SUM(age > 2) | SUM(CAST(NOT age = 1 AS INTEGER)) | SUM(CAST(age > 2 AND sex = 'f' AS INTEGER)) | SUM(age IS NULL) } AS v FROM people WHERE age IS NULL
+SELECT sex, SUM(CAST(age > 2 AND sex = 'f' AS INTEGER)) AS v FROM people WHERE age > 1 GROUP BY sex
+SELECT region, SUM(CAST(pay > 5 AS INTEGER)) AS v FROM people GROUP BY region
