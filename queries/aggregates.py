@@ -27,7 +27,7 @@ from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import error_at, is_zero, position_of, refuse, written
 from queries.statement_grammar import GRAMMAR, is_of_people
 
-_SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
+SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
     exp.StddevSamp: (True, True),
     exp.StddevPop: (False, True),
@@ -35,7 +35,7 @@ _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.VariancePop: (False, False),
 }
 _EXTREMES: dict[type[exp.Expr], float] = {exp.Min: 0.0, exp.Max: 1.0}
-_QUANTILES: tuple[type[exp.Expr], ...] = (
+QUANTILES: tuple[type[exp.Expr], ...] = (
     exp.Median,
     exp.WithinGroup,
     exp.Quantile,
@@ -44,8 +44,8 @@ _QUANTILES: tuple[type[exp.Expr], ...] = (
 )
 AGGREGATES: tuple[type[exp.Expr], ...] = (
     *(exp.Filter, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
-    *_QUANTILES,
-    *_SPREADS,
+    *QUANTILES,
+    *SPREADS,
     *_EXTREMES,
 )
 
@@ -91,10 +91,10 @@ def _sum(summed: exp.Expr, found: Linear, given: list[exp.Expr], domain: Domain)
 
 
 def _of_numbers(node: exp.Expr, values: CellValues, condition: CellCondition | None) -> AggregateNode:
-    if isinstance(node, _QUANTILES):
+    if isinstance(node, QUANTILES):
         return Quantile(values, _quantile(node)[1], condition=condition)
-    if type(node) in _SPREADS:
-        return Spread(values, *_SPREADS[type(node)], condition=condition)
+    if type(node) in SPREADS:
+        return Spread(values, *SPREADS[type(node)], condition=condition)
     return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
@@ -105,7 +105,7 @@ def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | Non
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
     """Return the expressions of records that an aggregate is of."""
-    if isinstance(node, _QUANTILES):
+    if isinstance(node, QUANTILES):
         return [_quantile(node)[0]]
     return [node.this, node.expression] if isinstance(node, exp.Corr) else [node.this]
 

@@ -12,7 +12,7 @@ import re
 import numpy as np
 from sqlglot import exp
 
-from queries.aggregates import AGGREGATES, aggregate_node
+from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node
 from queries.cell_values import Kind, union_scope
 from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
@@ -34,6 +34,7 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
+from queries.row_conditions import WHOLE_TYPES
 from queries.row_expressions import placed, row_value, where_query, with_edges
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
@@ -67,6 +68,7 @@ _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "
 _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
 }  # fmt: skip
+_DOUBLES: tuple[type[exp.Expr], ...] = (exp.Div, exp.Avg, exp.Corr, *QUANTILES, *SPREADS)
 _NOT_OF_KEYS = (exp.Column, exp.Dot, exp.Window, exp.Grouping)
 _NOBODY = "no declared value satisfies the condition"
 _ON_ANSWERS = "{} {} on the answers, not on the true numbers"
@@ -403,8 +405,11 @@ class _Reader:
         if isinstance(node, exp.Neg):
             return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
         if isinstance(node, exp.Cast):
-            whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
-            return Rounding("cast", self._node(node.this)) if whole else self._node(node.this)
+            whole, function = (
+                node.args["to"].this in WHOLE_TYPES,
+                "cast" if self._is_double(node) else "round",
+            )
+            return Rounding(function, self._node(node.this)) if whole else self._node(node.this)
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
         if isinstance(node, exp.Grouping):
@@ -428,6 +433,19 @@ class _Reader:
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
         number = bool(value.constant) if value.kind is Kind.TRUTH else value.constant
         return Constant(number if value.labels is None else str(value.labels[()]))
+
+    def _is_double(self, node: exp.Expr) -> bool:
+        """Tell whether an answer is a DOUBLE: halves are then cast to even numbers, else away from 0."""
+        for one in node.walk():
+            if isinstance(one, _DOUBLES) or one.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
+                return True
+            if isinstance(one, exp.Column):
+                meant = self._resolved(one)
+                values = row_value(one, self._domain) if meant is one else None
+                is_real = values is not None and values.labels is None and values.kind is Kind.DOUBLE
+                if is_real or (meant is not one and self._is_double(meant)):
+                    return True
+        return False
 
     def _mark(self, node: exp.Grouping) -> KeyFunction:
         """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""
