@@ -15,3 +15,13 @@ SELECT COUNT(*) FROM people JOIN (SELECT * FROM areas) a USING (region) -> a joi
 SELECT COUNT(*) FROM people WHERE region IN (SELECT region FROM areas WHERE name = 'Cold') -> a sub-query in IN
 SELECT COUNT(*) FROM people a JOIN areas a USING (region) -> 'a' stands for two tables
 SELECT COUNT(*) FROM people JOIN areas a USING (region) WHERE a.name = 'Hot' -> has the values 'Cold', 'Warm'
+SELECT COUNT(*) FROM people JOIN areas a USING (region) WHERE a.nam = 'x' -> unknown_attribute: lookup 'areas' has the columns region, name, capital; got 'nam'; did you mean 'name'? @ a.nam
+SELECT COUNT(*) FROM people JOIN areas a USING (region) WHERE a.name = 'Colt' -> did you mean 'Cold'? @ a.name
+SELECT COUNT(*) FROM people JOIN areas a USING (region) WHERE areas.name = 'x' -> unsupported: a name with a dot @ areas.name
+SELECT capital, COUNT(*) FROM people JOIN areas a USING (region) JOIN areas b ON b.region = people.region GROUP BY 1 -> 'capital' is a column of a and of b; write a.capital @ capital
+SELECT score AS capital, COUNT(*) FROM people JOIN areas a USING (region) GROUP BY capital -> 'capital' is a title of the statement and a column of a; write a.capital
+SELECT a.name, COUNT(*) FROM people JOIN areas a USING (region) -> syntax: 'name' stands outside of an aggregate @ a.name
+SELECT AVG(a.name) FROM people JOIN areas a USING (region) -> wrong_kind: AVG needs numbers @ a.name
+SELECT COUNT(*) FROM people f JOIN people g USING (region) -> unsupported: a join with 'people'
+SELECT COUNT(*) FROM people JOIN areas ON region = region -> anything but its key
+SELECT COUNT(*) FROM people f JOIN areas a ON a.region = f.region AND age = 1 -> anything but its key

@@ -1,55 +1,57 @@
 -- What is refused, and the words that say so.
-SELECT { COUNT(DISTINCT region) | SUM(DISTINCT age) | AVG(DISTINCT score) } FROM people -> an aggregate of DISTINCT values is not supported; write SELECT
+SELECT { COUNT(DISTINCT region) | SUM(DISTINCT age) | AVG(DISTINCT score) } FROM people -> unsupported: an aggregate of DISTINCT values is not supported; write SELECT
 SELECT sex, COUNT(DISTINCT region) AS v FROM people GROUP BY sex -> an aggregate of DISTINCT values
+SELECT COUNT(DISTINCT age) FROM people WHERE age < 5 -> an aggregate of DISTINCT values @ age)
 SELECT COUNT(DISTINCT age // 2) FROM people -> an aggregate of DISTINCT values
-SELECT * FROM people -> a list of records
+SELECT * FROM people -> unsupported: a list of records @ *
 SELECT * FROM people WHERE age > 3 ORDER BY age LIMIT 5 -> a list of records
 SELECT { age, sex | age + 1 | member | UPPER(region) } FROM people -> a list of records is not supported
 SELECT , FROM people -> a list of records
-SELECT COUNT(*) FROM people { JOIN b ON people.age = b.age | , b } -> a join with 'b'
-SELECT COUNT(*) OVER () FROM people -> a window over records
+SELECT COUNT(*) FROM people JOIN b ON people.age = b.age -> unsupported: a join with 'b' @ b ON
+SELECT COUNT(*) FROM people, b -> unsupported: a join with 'b' @ b
+SELECT COUNT(*) OVER () FROM people -> unsupported: a window over records @ COUNT
 SELECT { RANK() OVER (ORDER BY age) | AVG(age) OVER (PARTITION BY sex) | SUM(age) OVER () } FROM people -> a window over records
-SELECT COUNT(*) FROM people TABLESAMPLE (10 PERCENT) -> TABLESAMPLE
-SELECT COUNT(*) FROM people; DROP TABLE people -> a second statement
-SELECT COUNT(*) FROM people FOR UPDATE -> FOR UPDATE
-SELECT COUNT(*) INTO t FROM people -> SELECT INTO
-SELECT COUNT(*) FROM people QUALIFY 1 -> this condition in HAVING
-SELECT COUNT(*) FROM people WHERE (age, sex) < (1, 'm') -> a tuple
-SELECT COUNT(*) FROM people PIVOT (SUM(age) FOR sex IN (1)) -> PIVOT
-{ drop | explain | pragma | copy | values | table | from | insert into | create table } people -> write SELECT
-SELECT COUNT(*) FROM persons -> unknown table 'persons'; the session's table is people
-SELECT COUNT(*) FROM "People" -> did you mean 'people'?
-SELECT sxe, COUNT(*) FROM people GROUP BY sxe -> did you mean 'sex'?
-SELECT AVG(agee) FROM people -> unknown attribute 'agee'
-SELECT sex, COUNT(*) FROM people -> 'sex' stands outside of an aggregate, and GROUP BY does not name it; add it there: GROUP BY sex
+SELECT COUNT(*) FROM people TABLESAMPLE (10 PERCENT) -> unsupported: TABLESAMPLE @ 10 PERCENT
+SELECT COUNT(*) FROM people; DROP TABLE people -> unsupported: a second statement @ DROP
+SELECT COUNT(*) FROM people FOR UPDATE -> unsupported: FOR UPDATE @ COUNT
+SELECT COUNT(*) INTO t FROM people -> unsupported: SELECT INTO @ t FROM
+SELECT COUNT(*) FROM people QUALIFY 1 -> unsupported: this condition in HAVING @ 1
+SELECT COUNT(*) FROM people WHERE (age, sex) < (1, 'm') -> unsupported: a tuple @ age, sex)
+SELECT COUNT(*) FROM people PIVOT (SUM(age) FOR sex IN (1)) -> unsupported: PIVOT @ SUM
+{ drop | explain | pragma | copy | values | table | from | insert into | create table } people -> expected a statement that begins with SELECT, got
+SELECT COUNT(*) FROM persons -> unknown_table: unknown table 'persons'; the session's table is people
+SELECT COUNT(*) FROM "People" -> unknown_table: unknown table 'People'; the session's table is people; did you mean 'people'?
+SELECT sxe, COUNT(*) FROM people GROUP BY sxe -> unknown_attribute: unknown attribute 'sxe'; declared are age, sex, region, score, day, member, pay; did you mean 'sex'?
+SELECT AVG(agee) FROM people -> unknown_attribute: unknown attribute 'agee' @ agee
+SELECT sex, COUNT(*) FROM people -> syntax: 'sex' stands outside of an aggregate, and GROUP BY does not name it; add it there: GROUP BY sex
 SELECT sex, AVG(age) FROM people GROUP BY sex HAVING score > 3 -> GROUP BY does not name
 SELECT sex, AVG(age) FROM people GROUP BY sex HAVING oops > 3 -> unknown attribute 'oops'
 SELECT age / 2, AVG(score) FROM people GROUP BY sex -> GROUP BY does not name
-SELECT sex, COUNT(*) FROM people GROUP BY sex, sex -> twice; name it once
-SELECT sex AS count, COUNT(*) FROM people GROUP BY 1 -> two columns would be called 'count'; give one another name with AS
+SELECT sex, COUNT(*) FROM people GROUP BY sex, sex -> syntax: GROUP BY names
+SELECT sex AS count, COUNT(*) FROM people GROUP BY 1 -> bad_request: two columns would be called 'count'; give one another name with AS
 SELECT sex AS n_low, COUNT(*) AS n FROM people GROUP BY sex -> two columns would be called 'n_low'
 SELECT AVG(age), AVG(age) FROM people -> two columns
-SELECT COUNT(*) FROM people WHERE age = 3 AND -> it cannot be read near 'AND'
-SELECT COUNT(*) FROM people WHERE COUNT(*) > 5 -> HAVING COUNT(*) >= 10
+SELECT COUNT(*) FROM people WHERE age = 3 AND -> it cannot be read near 'AND' @ AND
+SELECT COUNT(*) FROM people WHERE COUNT(*) > 5 -> unsupported: @ COUNT(*) >
 SELECT AVG(age) FROM people GROUP BY { 0 | 2 | 9 } -> expected the place of a column
-SELECT AVG(age) FROM people LIMIT { 1.5 | -1 | 'a' } -> LIMIT of anything but a whole number
+SELECT AVG(age) FROM people LIMIT { 1.5 | -1 | 'a' } -> unsupported: LIMIT of anything but a whole number
 SELECT { AVG(sex) | SUM(region) | STDDEV(sex) | MEDIAN(region) | SUM(age / sex) | AVG(day) } FROM people -> needs numbers
 SELECT PERCENTILE_CONT({ 1.2 | -0.5 | age }) WITHIN GROUP (ORDER BY age) FROM people -> [0, 1]
 SELECT QUANTILE_CONT(age, -0.1) FROM people -> got -0.1
 SELECT { SUM(1e400) | AVG(age * 1e308 * 10) | AVG(age) * 1e308 * 1e308 } FROM people -> at most 1e+100
 SELECT AVG(*) FROM people -> AVG(*) of records
 SELECT { ROUND(AVG(age), 1.5) | ROUND(AVG(age), age) | AVG(ROUND(age, 0.5)) } FROM people -> whole number of digits
-SELECT AVG(age) / 0 FROM people -> division by 0
+SELECT AVG(age) / 0 FROM people -> bad_request: a division by 0
 SELECT { SUM(AVG(age)) | AVG(COUNT(*)) } FROM people -> inside another
 SELECT { BOOL_AND(sex) | STRING_AGG(sex, ',') | frob(sex) | MODE(sex) } FROM people -> here is not supported; write SELECT
 SELECT COUNT() FROM people -> expected COUNT(*), got COUNT()
 SELECT pay // 3 AS k, COUNT(*) FROM people GROUP BY k -> // of anything but whole numbers
-SELECT pay > 5 AS k, COUNT(*) FROM people GROUP BY k -> cuts cells
-SELECT CASE WHEN pay > 5 THEN 1 END AS k, COUNT(*) FROM people GROUP BY k -> cuts cells
-SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING COUNT(*) > 'b' -> compares two numbers or two texts
-SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING sex = 5 -> compares two numbers or two texts
+SELECT pay > 5 AS k, COUNT(*) FROM people GROUP BY k -> cuts cells @ pay
+SELECT CASE WHEN pay > 5 THEN 1 END AS k, COUNT(*) FROM people GROUP BY k -> cuts cells @ pay
+SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING COUNT(*) > 'b' -> compares two numbers or two texts @ COUNT(*) >
+SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING sex = 5 -> wrong_kind: a condition on answers compares two numbers or two texts @ sex = 5
 SELECT COUNT(*) FROM people WHERE sex = 'x' -> has the values 'f', 'm'
-SELECT COUNT(*) FROM people WHERE age LIKE '3%' -> LIKE compares texts
+SELECT COUNT(*) FROM people WHERE age LIKE '3%' -> wrong_kind: LIKE compares texts @ age LIKE
 SELECT COUNT(*) FROM people WHERE sex LIKE 3 -> LIKE compares a text with a pattern in quotes
 SELECT COUNT(*) FROM people WHERE age { < 0 | > 5 | = 9 } -> attribute 'age'
 SELECT COALESCE(sex, 1) AS k, COUNT(*) FROM people GROUP BY k -> COALESCE

@@ -4,10 +4,11 @@ A file has a row a line; lines that begin with ``--`` are comments::
 
     SELECT sex, COUNT(*) AS n FROM people GROUP BY sex
     SELECT age / 2 AS k FROM people GROUP BY k => SELECT age // 2 AS k FROM people GROUP BY k
-    SELECT * FROM people -> a list of records
+    SELECT * FROM people -> unsupported: a list of records @ *
 
-Behind ``=>`` stands what DuckDB is asked, behind ``->`` what a refusal says. ``{ < | > }`` makes a row of
-each choice; where the same braces stand twice in a line, both have the same choice. ``\\n`` is a new line.
+Behind ``=>`` stands what DuckDB is asked, behind ``->`` what a refusal says, behind ``@`` where it points.
+``{ < | > }`` makes a row of each choice; where the same braces stand twice in a line, both have the same
+choice. ``\\n`` is a new line.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ class StatementRow:
         name: of its file, with the number of the line, and of the choice.
         text: the statement.
         reference: what DuckDB is asked.
-        refusal: words of the refusal; empty where there is none.
+        refusal: words of the refusal, of its code and message; empty where there is none.
+        place: what stands where the refusal points to; empty for anywhere.
     """
 
     name: str
     text: str
     reference: str
     refusal: str
+    place: str
 
     @property
     def file(self) -> str:
@@ -57,9 +60,11 @@ def rows_of(name: str, text: str) -> Iterator[StatementRow]:
     for number, line in enumerate(text.splitlines(), 1):
         if line and not line.startswith("--"):
             for choice, expanded in enumerate(_expanded(line), 1):
-                rest, _, refusal = expanded.partition(" -> ")
+                rest, _, told = expanded.partition(" -> ")
+                refusal, _, place = told.partition(" @ ")
                 statement, _, reference = rest.partition(" => ")
-                yield StatementRow(f"{name}:{number}.{choice}", statement, reference or statement, refusal)
+                numbered = f"{name}:{number}.{choice}"
+                yield StatementRow(numbered, statement, reference or statement, refusal, place)
 
 
 def _expanded(line: str) -> Iterator[str]:

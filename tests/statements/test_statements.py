@@ -11,6 +11,7 @@ import pytest
 
 import pmw
 from benchmarks.exact import connected, difference, exact_session, people
+from benchmarks.statements import way_on
 from queries import QueryError
 from tests.statements.rows import StatementRow, all_rows, rows_of
 
@@ -45,14 +46,16 @@ def test_a_statement_is_answered_as_duckdb_answers_it_or_refused_in_its_words(
     try:
         found = session.sql(row.text)
     except QueryError as error:
-        told = error.message
+        told, position = f"{error.code}: {error.message}", error.position
     else:
-        told = ""
+        told, position = "", None
         assert difference(found, row.reference, judge) == "", row.text
     if told and row.file in NOT_YET:
         pytest.xfail(f"not yet: {told}")
     assert bool(told) == bool(row.refusal), f"{row.text}: {told}"
     assert row.refusal in told
+    assert not row.place or position == row.text.index(row.place)
+    assert "; write SELECT" not in told or way_on(session, told) is not None
     assert session.state.ledger.share == spent  # everything was measured before
 
 
@@ -62,14 +65,18 @@ def test_each_row_has_a_name_of_its_own_and_stands_in_one_file() -> None:
 
 
 def test_the_same_choices_are_one_and_others_are_combined() -> None:
-    found = list(rows_of("some", "-- none\nA { 1 | 2 } B { x | y } => C { 1 | 2 }\nD\\nE -> { no | not }\n"))
+    text = "-- none\nA { 1 | 2 } B { x | y } => C { 1 | 2 }\nD\\nE -> { no | not } @ E\n"
+    found = list(rows_of("some", text))
     assert [(row.name, row.text, row.reference) for row in found[:4]] == [
         ("some:2.1", "A 1 B x", "C 1"),
         ("some:2.2", "A 1 B y", "C 1"),
         ("some:2.3", "A 2 B x", "C 2"),
         ("some:2.4", "A 2 B y", "C 2"),
     ]
-    assert [(row.text, row.refusal) for row in found[4:]] == [("D\nE", "no"), ("D\nE", "not")]
+    assert [(row.text, row.refusal, row.place) for row in found[4:]] == [
+        ("D\nE", "no", "E"),
+        ("D\nE", "not", "E"),
+    ]
 
 
 def test_a_wrong_answer_is_told(session: pmw.Session, judge: duckdb.DuckDBPyConnection) -> None:
