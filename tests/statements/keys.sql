@@ -26,3 +26,7 @@ SELECT DISTINCT { sex | region, sex | age // 2 } FROM people
 SELECT DISTINCT sex FROM people WHERE sex = 'f'
 SELECT { sex | region | age | day } FROM people GROUP BY 1
 SELECT region FROM people WHERE region LIKE '%th' GROUP BY region
+-- Of keys that several attributes tie together, those are rows that a record may have by the condition.
+SELECT { age - score | age + score | age * score } AS a, { CEIL(score / 2.0) | age % 2 | score } AS b, COUNT(*) AS n FROM people WHERE { age > 1 | age > 3 AND score > 0 | age IN (0, 5) AND score IN (-3, 2) } GROUP BY a, b
+SELECT age - score AS k, { COUNT(*) | AVG(age) } AS v FROM people WHERE { age IN (0, 5) AND score IN (-3, 2) | age = 5 AND score > 0 AND sex = 'f' } GROUP BY k
+SELECT age - score AS a, score > 0 AND sex = 'f' AS b, COUNT(*) AS n FROM people WHERE age > 3 AND { sex = 'm' | region = 'west' } GROUP BY a, b
