@@ -110,7 +110,8 @@ class Grammar:
             if self._is(0.4):
                 parts.append(f"LIMIT {self._choices.randint(0, 6)}")
                 parts += [f"OFFSET {self._choices.randint(0, 4)}"] if self._is(0.4) else []
-        return " ".join(parts)
+        text = " ".join(parts)
+        return text.replace("pay", "age") if has_sets else text
 
     def _is(self, chance: float) -> bool:
         return self._choices.random() < chance

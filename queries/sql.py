@@ -439,8 +439,8 @@ class _Reader:
         for one in node.walk():
             if isinstance(one, _DOUBLES) or one.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
                 return True
-            if isinstance(one, exp.Column):
-                meant = self._resolved(one)
+            if isinstance(one, exp.Column | exp.Literal):
+                meant = self._resolved(one) if isinstance(one, exp.Column) else one
                 values = row_value(one, self._domain) if meant is one else None
                 is_real = values is not None and values.labels is None and values.kind is Kind.DOUBLE
                 if is_real or (meant is not one and self._is_double(meant)):

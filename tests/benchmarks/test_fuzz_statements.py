@@ -59,7 +59,10 @@ def test_each_outcome_has_a_name(
         "refused",
         "a list of records is not supported",
     )
-    assert outcome(session, judge, "SELECT COUNT(*) - 36128 + 100 / (COUNT(*) - 36126) AS n FROM people")[0] == "wide"
+    assert (
+        outcome(session, judge, "SELECT COUNT(*) - 36128 + 100 / (COUNT(*) - 36126) AS n FROM people")[0]
+        == "wide"
+    )
     wrong = session.sql("SELECT COUNT(*) + 3 AS n FROM people")
     monkeypatch.setattr(session, "sql", lambda text: wrong)
     kind, words = outcome(session, judge, "SELECT COUNT(*) AS n FROM people")

@@ -75,3 +75,17 @@ SELECT COUNT(*) FROM people WHERE { MONTH(day) = 'May' | strftime(day, '%Y') = 2
 SELECT COUNT(*) FROM people WHERE day + INTERVAL 1 MONTH > '2020-01-01' -> months differ in length
 SELECT COUNT(*) FROM people WHERE { HOUR(day) = 3 | day + INTERVAL 3 HOUR > '2020-01-01' } -> which have no hours
 SELECT COUNT(*) FROM people WHERE day > { CURRENT_DATE | NOW() } -> today's date is not supported
+SELECT COUNT(*) FROM people WHERE EXTRACT(minute FROM day) = 3 -> no cells are shorter than an hour
+SELECT COUNT(*) FROM people WHERE DATE_FORMAT(day, '%s') = 'x' -> the format has
+SELECT COUNT(*) FROM people WHERE TO_CHAR(day, 'Month') = 'x' -> write FMMonth for Month
+SELECT COUNT(*) FROM people WHERE MONTH('2020') = 3 -> MONTH(d) takes an attribute of dates as d, got '2020'
+SELECT COUNT(*) FROM people WHERE { day > DATE '2020-02-30' | day > DATE '2020-02-30' + INTERVAL 1 DAY } -> '2020-02-30'
+SELECT COUNT(*) FROM people WHERE day > DATE { '2020-01-01' + INTERVAL '99999 years' | '0001-01-01' - INTERVAL 1 DAY } -> the date lies outside of the calendar
+SELECT COUNT(*) FROM people WHERE { day - INTERVAL 999999999 DAY > '2020-01-01' | YEAR(day - INTERVAL 999999 DAY) > 2020 } -> leaves the calendar
+SELECT COUNT(*) FROM people WHERE { day > DATE '2020-01-01' + INTERVAL '1.5 days' | day + INTERVAL age DAY > '2020-01-01' } -> INTERVAL takes whole numbers and periods
+SELECT COUNT(*) FROM people WHERE day > DATE '2020-01-01' + INTERVAL '3 fortnights' -> INTERVAL knows no 'fortnights'
+SELECT COUNT(*) FROM people WHERE day > INTERVAL 3 DAY -> INTERVAL here is not supported
+SELECT COUNT(*) FROM people WHERE { day > CAST('2020-01-01' AS DATE FORMAT 'x') | DATE(day, 'UTC') > '2020-01-01' | TO_CHAR(day, 'YYYY', 'x') = '2020' | DATE_TRUNC('month', day, 'UTC') = '2020-01-01' | WEEK(day, 1) = 3 } -> is not supported
+SELECT COUNT(*) FROM people WHERE { age::timestamp = '2020-01-01' | CAST(region AS DATE) = '2020-01-01' } -> holds no dates
+SELECT COUNT(*) FROM people WHERE MONTH(people.day) = 3 AND MONTH(u.day) = 3 -> a name with a dot
+SELECT MONTH(score), COUNT(*) FROM people GROUP BY 1 -> holds no dates @ score
