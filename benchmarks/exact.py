@@ -178,11 +178,7 @@ def _plain(value: Any) -> Value:
 
 def _sorting(row: Row) -> list[tuple[int, float, str]]:
     return [
-        (2, 0.0, "")
-        if one is None
-        else (1, 0.0, one)
-        if isinstance(one, str)
-        else (0, float(f"{one:.3g}"), "")
+        (2, 0.0, "") if one is None else (1, 0.0, one) if isinstance(one, str) else (0, one, "")
         for one in row
     ]
 
