@@ -405,11 +405,8 @@ class _Reader:
         if isinstance(node, exp.Neg):
             return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
         if isinstance(node, exp.Cast):
-            whole, function = (
-                node.args["to"].this in WHOLE_TYPES,
-                "cast" if self._is_double(node) else "round",
-            )
-            return Rounding(function, self._node(node.this)) if whole else self._node(node.this)
+            inner, whole = self._node(node.this), node.args["to"].this in WHOLE_TYPES
+            return Rounding("cast" if self._is_double(node.this) else "round", inner) if whole else inner
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
         if isinstance(node, exp.Grouping):
