@@ -1455,7 +1455,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("ratio-without-its-noise", "pmw/public/sums", "bounds.high(above.minus(r, below).high) +",
      "bounds.low(above.minus(r, below).high) +", "pmw/public/test_aggregates"),
     ("quantile-without-its-part", "pmw/public/aggregates", "weight = (low <= end) - claim[0]",
-     "weight = (low <= end) - 0.0", "pmw/public/test_aggregates"),
+     "weight = (low <= end) - 0.0", "statements/test_statements"),
     ("answers-silent-of-kept-records", "pmw/public/free_answers", "kept=contract.records_kept", "kept=None",
      "pmw/session/test_people"),
     ("wider-newer-answer-given", "pmw/session/repeats", " & (found < before) & (found <= _NARROWER * before)",

@@ -14,6 +14,7 @@ from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Correlation,
+    Linear,
     Persons,
     Quantile,
     Spread,
@@ -26,7 +27,7 @@ from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import error_at, is_zero, position_of, refuse, written
 from queries.statement_grammar import GRAMMAR, is_of_people
 
-_SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
+SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
     exp.StddevSamp: (True, True),
     exp.StddevPop: (False, True),
@@ -34,7 +35,7 @@ _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.VariancePop: (False, False),
 }
 _EXTREMES: dict[type[exp.Expr], float] = {exp.Min: 0.0, exp.Max: 1.0}
-_QUANTILES: tuple[type[exp.Expr], ...] = (
+QUANTILES: tuple[type[exp.Expr], ...] = (
     exp.Median,
     exp.WithinGroup,
     exp.Quantile,
@@ -43,8 +44,8 @@ _QUANTILES: tuple[type[exp.Expr], ...] = (
 )
 AGGREGATES: tuple[type[exp.Expr], ...] = (
     *(exp.Filter, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
-    *_QUANTILES,
-    *_SPREADS,
+    *QUANTILES,
+    *SPREADS,
     *_EXTREMES,
 )
 
@@ -62,7 +63,7 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
         tests, node = [*tests, node.this], exp.Count(this=exp.Star())
     if is_of_people(node):
         return Persons(_condition(tests, domain))
-    given, values = _condition(tests, domain), list[CellValues]()
+    given, values = list(tests), list[CellValues]()
     read = _counted if isinstance(node, exp.Count) else _numbers
     for argument in _arguments(node):
         inner, own = _without_empty(argument, of_sum=isinstance(node, exp.Sum))
@@ -70,9 +71,7 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
         tests += own
     condition = _condition(tests, domain)
     if isinstance(node, exp.Sum):
-        found, (_, other) = total(values[0], condition), branches_of(node.this)
-        zeros = is_zero(other)  # beside the values, so that it is NULL of no records alone
-        return replace(found, values=(counted(constant_value(1), given),)) if zeros else found
+        return _sum(node.this, total(values[0], condition), given, domain)
     if isinstance(node, exp.Count | exp.Avg):
         return (counted if isinstance(node, exp.Count) else average)(values[0], condition)
     if isinstance(node, exp.Corr):
@@ -80,11 +79,22 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
     return _of_numbers(node, values[0], condition)
 
 
+def _sum(summed: exp.Expr, found: Linear, given: list[exp.Expr], domain: Domain) -> Linear:
+    """Return a sum that is NULL where nothing is summed up; zeros are not among the values of ``found``."""
+    branches, other = branches_of(summed)
+    if not is_zero(other):
+        return found
+    if not isinstance(summed.unnest(), exp.Case | exp.If):  # a condition, which may be unknown
+        is_unknown = exp.Is(this=exp.paren(branches[0][0]), expression=exp.Null())
+        given = [*given, exp.Not(this=is_unknown)]
+    return replace(found, values=(counted(constant_value(1), _condition(given, domain)),))
+
+
 def _of_numbers(node: exp.Expr, values: CellValues, condition: CellCondition | None) -> AggregateNode:
-    if isinstance(node, _QUANTILES):
+    if isinstance(node, QUANTILES):
         return Quantile(values, _quantile(node)[1], condition=condition)
-    if type(node) in _SPREADS:
-        return Spread(values, *_SPREADS[type(node)], condition=condition)
+    if type(node) in SPREADS:
+        return Spread(values, *SPREADS[type(node)], condition=condition)
     return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
@@ -95,7 +105,7 @@ def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | Non
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
     """Return the expressions of records that an aggregate is of."""
-    if isinstance(node, _QUANTILES):
+    if isinstance(node, QUANTILES):
         return [_quantile(node)[0]]
     return [node.this, node.expression] if isinstance(node, exp.Corr) else [node.this]
 

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from queries.aggregates import AGGREGATES, aggregate_node
-from queries.cell_values import CellCondition, counted_where, union_scope
+from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node
+from queries.cell_values import CellCondition, Kind, counted_where, union_scope
 from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -39,6 +39,7 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
+from queries.row_conditions import WHOLE_TYPES
 from queries.row_expressions import placed, row_value, where_query, with_edges
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
@@ -85,6 +86,7 @@ _ROUNDINGS: dict[type[exp.Expr], str] = {
     exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs", exp.Sign: "sign",
 }  # fmt: skip
 _TESTS = (exp.Case, exp.If, exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is)
+_DOUBLES: tuple[type[exp.Expr], ...] = (exp.Div, exp.Avg, exp.Corr, *QUANTILES, *SPREADS)
 _NOT_OF_KEYS = (exp.Column, exp.Dot, exp.Window, exp.Grouping)
 _MOST_NUMBERS = 3
 Number: TypeAlias = tuple[float, float, float]  # the least, the answer and the greatest
@@ -637,8 +639,8 @@ class _Reader:
         if isinstance(node, exp.Neg):
             return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
         if isinstance(node, exp.Cast):
-            whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
-            return Rounding("cast", self._node(node.this)) if whole else self._node(node.this)
+            inner, whole = self._node(node.this), node.args["to"].this in WHOLE_TYPES
+            return Rounding("cast" if self._is_double(node.this) else "round", inner) if whole else inner
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
         if isinstance(node, exp.Grouping):
@@ -660,7 +662,21 @@ class _Reader:
         value = row_value(node, self._domain)
         if value.scope or (value.labels is None and value.constant is None):
             refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
-        return Constant(value.constant if value.labels is None else str(value.labels[()]))
+        number = bool(value.constant) if value.kind is Kind.TRUTH else value.constant
+        return Constant(number if value.labels is None else str(value.labels[()]))
+
+    def _is_double(self, node: exp.Expr) -> bool:
+        """Tell whether an answer is a DOUBLE: halves are then cast to even numbers, else away from 0."""
+        for one in node.walk():
+            if isinstance(one, _DOUBLES) or one.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
+                return True
+            if isinstance(one, exp.Column | exp.Literal):
+                meant = self._resolved(one) if isinstance(one, exp.Column) else one
+                values = row_value(one, self._domain) if meant is one else None
+                is_real = values is not None and values.labels is None and values.kind is Kind.DOUBLE
+                if is_real or (meant is not one and self._is_double(meant)):
+                    return True
+        return False
 
     def _mark(self, node: exp.Grouping) -> KeyFunction:
         """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""

@@ -16,7 +16,7 @@ from typing import ClassVar, NoReturn
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
-from sqlglot.parser import Parser
+from sqlglot.parser import IsPredicatePrecedence, Parser
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
@@ -156,7 +156,10 @@ _ARGUMENT_WORDS = {
 
 
 class _Language(Dialect):
-    """SQL as it is read here: ``//`` divides whole numbers, and empty values are sorted last unless said."""
+    """SQL as it is read here: ``//`` divides whole numbers, and empty values are sorted last unless said.
+
+    IS binds less than a comparison does: ``age > 2 IS TRUE`` asks whether the comparison is true.
+    """
 
     NULL_ORDERING = "nulls_are_last"
 
@@ -165,6 +168,11 @@ class _Language(Dialect):
 
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
+
+    class Parser(Parser):
+        """Reads tokens."""
+
+        IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW
 
 
 def parse_tree(

@@ -427,43 +427,58 @@ def _is_about_answers(test: Test | None) -> bool:
 
 
 class _Reach:
-    """Which groups a record that is asked about may fall into: a function of the declaration alone."""
+    """Which groups a record that is asked about may fall into: a function of the declaration alone.
+
+    Parts of the condition are tried together where a key of several attributes ties them to one another.
+    """
 
     def __init__(self, where: LinearQuery, groupings: Sequence[Grouping]) -> None:
         most = where if where.readings is None else where.readings.most
         self._counts_nobody = most.constant == 0
         grouped = {name for one in groupings for name in one.scope}
-        self._parts: list[tuple[tuple[str, ...], NDArray[np.bool_], list[int]]] = []
+        held: list[tuple[tuple[str, ...], NDArray[np.bool_]]] = []
         for factor in most.factors:
             others = tuple(axis for axis, name in enumerate(factor.scope) if name not in grouped)
             scope = tuple(name for name in factor.scope if name in grouped)
-            keys = [key for key, one in enumerate(groupings) if set(one.scope) & set(scope)]
             if scope:
-                self._parts.append((scope, np.asarray((factor.weights > 0).any(axis=others)), keys))
+                held.append((scope, np.asarray((factor.weights > 0).any(axis=others))))
+        tied: list[set[str]] = []
+        for names in [*(scope for scope, _ in held), *(one.scope for one in groupings if len(one.scope) > 1)]:
+            touched = [one for one in tied if one & {*names}]
+            tied = [*(one for one in tied if one not in touched), {*names}.union(*touched)]
+        self._parts = [
+            (
+                [one for one in held if {*one[0]} <= names],
+                [key for key, one in enumerate(groupings) if {*one.scope} & names],
+            )
+            for names in tied
+        ]
         self._domain = where.domain
         self._known: dict[tuple[int, ...], bool] = {}
 
     def reaches(self, group: Group) -> bool:
         """Tell whether some value of each part of the condition may lie in the group."""
         return not self._counts_nobody and all(
-            self._part_reaches(number, group) for number in range(len(self._parts))
+            self._part_reaches(number, group) for number, (held, _) in enumerate(self._parts) if held
         )
 
     def _part_reaches(self, number: int, group: Group) -> bool:
-        scope, holds, keys = self._parts[number]
+        held, keys = self._parts[number]
         chosen = [place for place in group.places if place != TOTAL]
         known = number, *(chosen[key] for key in keys)
         if known not in self._known:
             meant = tuple(group.keys[key] for key in keys)
-            if all(len(names) == 1 for names, _ in meant):
-                cells: dict[str, NDArray[np.int64]] = {}
+            if all(len(names) == 1 for names, _ in meant):  # and so there is one part
+                ((scope, holds),), cells = held, dict[str, NDArray[np.int64]]()
                 for (name,), own in meant:
                     cells[name] = np.intersect1d(cells[name], own) if name in cells else own
                 found = holds[np.ix_(*(cells[name] for name in scope))]
             else:
-                wide = union_scope(self._domain, [scope, *(names for names, _ in meant)])
-                inside = replace(group, keys=meant).inside(self._domain, wide)
-                found = on_scope(self._domain, scope, holds, wide) & inside
+                scopes = [*(scope for scope, _ in held), *(names for names, _ in meant)]
+                wide = union_scope(self._domain, scopes)
+                found = replace(group, keys=meant).inside(self._domain, wide)
+                for scope, holds in held:
+                    found = found & on_scope(self._domain, scope, holds, wide)
             self._known[known] = bool(found.any())
         return self._known[known]
 

@@ -70,26 +70,6 @@ def session() -> Iterator[pmw.Session]:
         yield one
 
 
-@pytest.mark.parametrize("over", OVER)
-def test_a_window_is_what_duckdb_makes_of_the_answers(session: pmw.Session, over: str) -> None:
-    """The counts of the answered table stand in a table of their own, which DuckDB sums up."""
-    statement = "SELECT city, sex, {} AS n, {} AS v FROM people GROUP BY city, sex ORDER BY city, sex"
-    found = session.sql(statement.format("COUNT(*)", over)).to_pandas()
-    counts = found[["city", "sex", "n"]].rename(columns={"n": "answered"})
-    summed = over if over.startswith("COUNT(*) OVER") else over.replace("COUNT(*)", "SUM(answered)")
-    expected = by_duckdb(counts, statement.format("SUM(answered)", summed))
-    np.testing.assert_allclose(found["v"].astype(float), expected["v"].astype(float), rtol=1e-9)
-    if "v_low" in found:
-        held = (found["v_low"] <= found["v"] + 1e-9) & (found["v"] <= found["v_high"] + 1e-9)
-        assert (held | found["v_low"].isna()).all()
-
-
-def test_a_key_of_another_row_is_that_of_its_neighbour(session: pmw.Session) -> None:
-    over = "LAG(city, 1, 'none') OVER (PARTITION BY sex ORDER BY city)"
-    text = f"SELECT city, sex, {over} AS v, COUNT(*) AS n FROM people GROUP BY 1, 2 ORDER BY 1, 2"
-    assert session.sql(text).to_pandas()["v"].tolist() == by_duckdb(people(1), text)["v"].tolist()
-
-
 def test_a_frame_in_the_order_of_answers_holds_what_may_stand_before_a_row() -> None:
     """Two groups whose bars overlap: either may be the first."""
     generator = np.random.default_rng(3)
@@ -244,22 +224,6 @@ def test_rows_that_may_be_equal_stand_in_either_order_of_the_next_column() -> No
     assert [one.tolist() for one in found.ahead] == [[0, 0], [1, 1]]
     assert [one.tolist() for one in found.different] == [[0, 0], [1, 1]]
     assert [one.tolist() for one in positions([first]).ahead] == [[0, 0], [0, 1]]
-
-
-def test_halves_are_rounded_away_from_zero_as_sql_rounds_them(session: pmw.Session) -> None:
-    over = "ROUND(LAG(COUNT(*), 0) OVER (ORDER BY city) / {}) AS v"
-    for divisor in (2, -2):
-        text = f"SELECT city, COUNT(*) AS n, {over.format(divisor)} FROM people GROUP BY city"
-        found = session.sql(text).to_pandas()
-        assert any(found["n"] % 4 == 1)  # whose half lies above an even number
-        rounded = (found["n"] / 2 + 0.5) // 1 * (1 if divisor > 0 else -1)
-        assert found["v"].tolist() == rounded.tolist()
-
-
-def test_a_count_of_no_rows_is_zero(session: pmw.Session) -> None:
-    over = "COUNT(*) OVER (ORDER BY city ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)"
-    text = f"SELECT city, {over} AS v, COUNT(*) AS n FROM people GROUP BY city ORDER BY city"
-    assert session.sql(text).to_pandas()["v"].tolist() == by_duckdb(people(1), text)["v"].tolist()
 
 
 def test_a_grouping_set_that_stands_twice_counts_twice(session: pmw.Session) -> None:

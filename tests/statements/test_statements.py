@@ -1,0 +1,99 @@
+"""Every row of the files beside this module, asked of one session: what is answered is what DuckDB says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import duckdb
+import pandas as pd
+import pytest
+
+import pmw
+from benchmarks.exact import connected, difference, exact_session, people
+from benchmarks.statements import way_on
+from queries import QueryError
+from tests.statements.rows import StatementRow, all_rows, rows_of
+
+NOT_YET = frozenset(
+    {"not_yet", "tools"}
+)  # files whose rows may still be refused; what is answered has to be right
+ROWS = all_rows()
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return people()
+
+
+@pytest.fixture(scope="module")
+def session(frame: pd.DataFrame) -> Iterator[pmw.Session]:
+    with exact_session(frame) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def judge(frame: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
+    with connected(frame) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_statement_is_answered_as_duckdb_answers_it_or_refused_in_its_words(
+    session: pmw.Session, judge: duckdb.DuckDBPyConnection, row: StatementRow
+) -> None:
+    spent = session.state.ledger.share
+    try:
+        found = session.sql(row.text)
+    except QueryError as error:
+        told, position = f"{error.code}: {error.message}", error.position
+    else:
+        told, position = "", None
+        assert difference(found, row.reference, judge) == "", row.text
+    if told and row.file in NOT_YET:
+        pytest.xfail(f"not yet: {told}")
+    assert bool(told) == bool(row.refusal), f"{row.text}: {told}"
+    assert row.refusal in told
+    assert not row.place or position == row.text.index(row.place)
+    assert "; write SELECT" not in told or way_on(session, told) is not None
+    assert session.state.ledger.share == spent  # everything was measured before
+
+
+def test_each_row_has_a_name_of_its_own_and_stands_in_one_file() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert [text for text, count in Counter(row.text for row in ROWS).items() if count > 1] == []
+
+
+def test_the_same_choices_are_one_and_others_are_combined() -> None:
+    text = "-- none\nA { 1 | 2 } B { x | y } => C { 1 | 2 }\nD\\nE -> { no | not } @ E\n"
+    found = list(rows_of("some", text))
+    assert [(row.name, row.text, row.reference) for row in found[:4]] == [
+        ("some:2.1", "A 1 B x", "C 1"),
+        ("some:2.2", "A 1 B y", "C 1"),
+        ("some:2.3", "A 2 B x", "C 2"),
+        ("some:2.4", "A 2 B y", "C 2"),
+    ]
+    assert [(row.text, row.refusal, row.place) for row in found[4:]] == [
+        ("D\nE", "no", "E"),
+        ("D\nE", "not", "E"),
+    ]
+
+
+def test_a_wrong_answer_is_told(session: pmw.Session, judge: duckdb.DuckDBPyConnection) -> None:
+    """Each kind of difference, of an answer to one statement and DuckDB's to another."""
+    asked = "SELECT region, COUNT(*) AS n, AVG(age) AS v FROM people GROUP BY region ORDER BY region"
+    found = session.sql(asked)
+    assert difference(found, asked, judge) == ""
+    for wrong, told in (
+        (asked.replace("AS v", "AS w"), "columns"),
+        (asked.replace(", AVG(age) AS v", ""), "columns"),
+        (asked.replace("ORDER", "HAVING n > 7000 ORDER"), "4 rows, and DuckDB's 3"),
+        (asked.replace("BY region ORDER", "BY region, sex ORDER"), "4 rows, and DuckDB's 12"),
+        (f"{asked} DESC", "the row of ('east',)"),
+        (asked.replace("SELECT region", "SELECT UPPER(region) AS region"), "the row of ('east',)"),
+        (asked.replace("COUNT(*)", "COUNT(*) + 3"), "n of ('east',)"),
+        (asked.replace("COUNT(*)", "NULL"), "n of ('east',)"),
+        (asked.replace("AVG(age)", "AVG(age) + 0.01"), "beyond the bar"),
+        (asked.replace("AVG(age)", "NULL"), "v of ('east',)"),
+    ):
+        assert told in difference(found, wrong, judge), wrong
