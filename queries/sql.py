@@ -293,9 +293,9 @@ def _without_empty(tree: exp.Select, domain: Domain) -> list[str]:
     """Put FALSE in place of IS NULL of attributes that are never empty, and return notes of them."""
     notes = []
     for node in list(tree.find_all(exp.Is)):
-        column = node.this.unnest()
-        if not isinstance(node.expression, exp.Null) or not isinstance(column, exp.Column):
-            continue
+        column, of_records = node.this.unnest(), node.find_ancestor(exp.Where, *AGGREGATES) is not None
+        if not of_records or not isinstance(node.expression, exp.Null) or not isinstance(column, exp.Column):
+            continue  # a key is NULL in a total, too
         if column.name in domain and domain[column.name].missing_code is None:
             node.replace(exp.false())
             notes.append(_NEVER_EMPTY.format(column.name))

@@ -27,3 +27,5 @@ SELECT age, { SUM(CAST(age > 2 AS INTEGER)) | SUM((age > 2)::INT) | SUM(age > 2)
 SELECT { SUM(age > 2) | SUM(CAST(NOT age = 1 AS INTEGER)) | SUM(CAST(age > 2 AND sex = 'f' AS INTEGER)) | SUM(age IS NULL) } AS v FROM people WHERE age IS NULL
 SELECT sex, SUM(CAST(age > 2 AND sex = 'f' AS INTEGER)) AS v FROM people WHERE age > 1 GROUP BY sex
 SELECT region, SUM(CAST(pay > 5 AS INTEGER)) AS v FROM people GROUP BY region
+SELECT COUNT(DISTINCT region) AS n FROM people { WHERE age > 2 |  }
+SELECT sex, COUNT(DISTINCT region) AS v, COUNT(*) AS n FROM people GROUP BY sex

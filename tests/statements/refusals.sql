@@ -1,6 +1,5 @@
 -- What is refused, and the words that say so.
-SELECT { COUNT(DISTINCT region) | SUM(DISTINCT age) | AVG(DISTINCT score) } FROM people -> unsupported: an aggregate of DISTINCT values is not supported; write SELECT
-SELECT sex, COUNT(DISTINCT region) AS v FROM people GROUP BY sex -> an aggregate of DISTINCT values
+SELECT { SUM(DISTINCT age) | AVG(DISTINCT score) } FROM people -> unsupported: an aggregate of DISTINCT values is not supported; write SELECT
 SELECT COUNT(DISTINCT age) FROM people WHERE age < 5 -> an aggregate of DISTINCT values @ age)
 SELECT COUNT(DISTINCT age // 2) FROM people -> an aggregate of DISTINCT values
 SELECT * FROM people -> unsupported: a list of records @ *

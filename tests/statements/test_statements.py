@@ -15,9 +15,7 @@ from benchmarks.statements import way_on
 from queries import QueryError
 from tests.statements.rows import StatementRow, all_rows, rows_of
 
-NOT_YET = frozenset(
-    {"not_yet", "tools"}
-)  # files whose rows may still be refused; what is answered has to be right
+NOT_YET = frozenset({"not_yet"})  # files whose rows may be refused; what is answered has to be right
 ROWS = all_rows()
 
 
