@@ -34,7 +34,8 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
-from queries.row_expressions import placed, row_value, where_query, with_edges
+from queries.row_conditions import row_value, where_query, with_edges
+from queries.row_nodes import placed
 from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,

@@ -1,0 +1,629 @@
+"""Rows of cells: public values that the cells of attributes hold, and SQL that is evaluated over them.
+
+The rules for what a cell leaves open are proved in ``docs/cells.md``. A number that is known by its ends is
+at either of them, once for each place where it is written. An undeclared text is one of a few witnesses. Below
+anything but AND, OR and NOT an open condition is each of TRUE, FALSE and NULL that it may be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.cell_values import CellCondition, CellValues, Kind, Line, constant_value, require_finite
+from queries.cells import OTHER_LABEL, canonical_text
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.frozen import dataclass
+from queries.locked_engine import evaluated
+from queries.places import as_index
+from queries.work import TEXT, count_cells
+
+_MOST_VERTICES = 64  # of one side of a comparison
+_MOST_CHOICES = 6  # open conditions inside of one
+_MOST_LISTED = 2**14  # rows of which whole numbers are enumerated
+_LARGEST = "1e100"  # as ``require_finite`` has it
+_FRESH = "\ue000"  # begins a text that nobody declares
+_SHORT = 24  # characters of SQL that are written twice
+_LONG = 1000  # characters of SQL that become a column
+_NAME = re.compile(r"[a-z]+[0-9]+")
+_SPOT = re.compile("\x01([0-9]+)\x02")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """SQL of what a row holds.
+
+    Args:
+        sql: over the columns of a row. A number that a cell knows by its ends stands as a mark.
+        shape: ``number``, ``text``, ``dated`` or ``null``.
+        kind: of a number.
+        label: what a group of it is called, of texts and dates.
+        undeclared: SQL of whether a text is one that its attribute does not declare; empty where none is.
+        open: SQL of whether the value may be any of its shape; one of them is enough.
+        lost: columns that say whether it may also be NULL.
+        plain: a text that is chosen from literals and columns, and not made of them.
+        line: which attribute a number follows.
+        source: of a column, its values.
+        column: whether it is of any column.
+    """
+
+    sql: str
+    shape: str
+    kind: Kind = Kind.TRUTH
+    label: str = ""
+    undeclared: str = ""
+    open: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    plain: bool = True
+    line: Line | None = None
+    source: CellValues | None = None
+    column: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the numbers are whole, so that a division drops the fraction."""
+        return self.kind <= Kind.WHOLE
+
+    @property
+    def spots(self) -> list[str]:
+        """The columns that stand at either end, once for each place."""
+        return _SPOT.findall(self.sql)
+
+    def at(self, letters: Sequence[str]) -> str:
+        """Return the SQL with each spot at one of its columns: ``l`` low, ``h`` high, ``v`` the middle."""
+        ends = iter(letters)
+        return _SPOT.sub(lambda spot: f"{next(ends)}{spot[1]}", self.sql)
+
+    def everywhere(self, letter: str) -> str:
+        """Return the SQL with all spots at the same column."""
+        return self.at(letter * len(self.spots))
+
+    @property
+    def vertices(self) -> list[str]:
+        """The SQL at every vertex of the box of its spots."""
+        count = len(self.spots)
+        if 2**count > _MOST_VERTICES:
+            raise QueryError(
+                "this expression names numbers of wide cells too often; compare them with values, or use "
+                "whole cells",
+                code="too_large",
+            )
+        return [self.at(ends) for ends in itertools.product("lh", repeat=count)]
+
+    @property
+    def null(self) -> str:
+        """Whether it is NULL, which the ends of cells do not change."""
+        return f"(({self.everywhere('l')}) IS NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """SQL of whether a condition is true, or false, for certain or for some value of a row.
+
+    Args:
+        true, may_be_true, false, may_be_false, may_be_null: SQL, never NULL.
+        share: SQL of the part of a row where it is true.
+        sql: the condition itself, where every row decides it; else None.
+    """
+
+    true: str
+    may_be_true: str
+    false: str
+    may_be_false: str
+    may_be_null: str
+    share: str
+    sql: str | None = None
+
+    @classmethod
+    def certain(cls, sql: str) -> Truth:
+        """Return a condition that every row decides."""
+        true, false = f"(({sql}) IS TRUE)", f"(({sql}) IS FALSE)"
+        return cls(true, true, false, false, f"(({sql}) IS NULL)", f"CAST({true} AS DOUBLE)", sql)
+
+    @classmethod
+    def unless(cls, sql: str, open_: Iterable[str], lost: Iterable[str], share: str = "0e0") -> Truth:
+        """Return a condition that rows decide unless one of some columns says that they do not."""
+        opened, gone = sorted(open_), sorted(lost)
+        unclear = either(*opened, *gone)
+        if not unclear:
+            return cls.certain(sql)
+        may = [f"({either(*opened)} AND ({sql}) IS NOT NULL)"] if opened else []
+        true, false = f"({sql}) IS TRUE", f"({sql}) IS FALSE"
+        return cls(
+            f"({true} AND NOT {unclear})", either(true, *may, *gone),
+            f"({false} AND NOT {unclear})", either(false, *may, *gone),
+            either(f"({sql}) IS NULL", *gone),
+            f"CASE WHEN {unclear} THEN {share} ELSE CAST({true} AS DOUBLE) END",
+        )  # fmt: skip
+
+    @property
+    def negated(self) -> Truth:
+        """Whether its negation is."""
+        if self.sql is not None:
+            return Truth.certain(f"(NOT ({self.sql}))")
+        return Truth(
+            self.false, self.may_be_false, self.true, self.may_be_true, self.may_be_null,
+            f"(1e0 - ({self.share}))",
+        )  # fmt: skip
+
+    def both(self, other: Truth) -> Truth:
+        """Whether both hold."""
+        if self.sql is not None and other.sql is not None:
+            return Truth.certain(f"(({self.sql}) AND ({other.sql}))")
+        return Truth(
+            f"({self.true} AND {other.true})",
+            f"({self.may_be_true} AND {other.may_be_true})",
+            f"({self.false} OR {other.false})",
+            f"({self.may_be_false} OR {other.may_be_false})",
+            f"(({self.may_be_null} OR {other.may_be_null}) AND NOT ({self.false} OR {other.false}))",
+            f"(({self.share}) * ({other.share}))",
+        )
+
+    def either(self, other: Truth) -> Truth:
+        """Whether one of them holds."""
+        found = self.negated.both(other.negated).negated
+        if found.sql is not None:
+            return found
+        return replace(found, share=f"(1e0 - (1e0 - ({self.share})) * (1e0 - ({other.share})))")
+
+    @property
+    def is_null(self) -> Truth:
+        """Whether it is NULL, which is never NULL itself."""
+        if self.sql is not None:
+            return Truth.certain(f"(({self.sql}) IS NULL)")
+        may = f"({self.may_be_null} AND NOT ({self.true} OR {self.false}))"
+        known = f"({self.may_be_true} OR {self.may_be_false})"
+        sure = f"(NOT {known})"
+        return Truth(sure, may, f"(NOT {may})", known, "FALSE", f"CAST({sure} AS DOUBLE)")
+
+    @property
+    def is_true(self) -> Truth:
+        """Whether it is TRUE, which is never NULL."""
+        if self.sql is not None:
+            return Truth.certain(f"(({self.sql}) IS TRUE)")
+        return Truth(
+            self.true, self.may_be_true, f"(NOT {self.may_be_true})", f"(NOT {self.true})", "FALSE",
+            self.share,
+        )  # fmt: skip
+
+
+NEVER = Truth("FALSE", "FALSE", "FALSE", "FALSE", "TRUE", "0e0", "CAST(NULL AS BOOLEAN)")
+
+
+def either(*parts: str) -> str:
+    """Return the SQL of whether one of some conditions is true; an empty text of none."""
+    return f"({' OR '.join(parts)})" if parts else ""
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+_Written = TypeVar("_Written", "Term", "Truth")
+Columns: TypeAlias = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What the cells of one attribute hold in one column: values, or whether a condition holds.
+
+    Args:
+        number: of its columns.
+        attribute: its name.
+        values: of cells; None for a condition.
+        holds, fails: of a condition, where it holds and where its negation does.
+        listed: every whole number of a cell has a row of its own.
+    """
+
+    number: int
+    attribute: str
+    values: CellValues | None = None
+    holds: CellCondition | None = None
+    fails: CellCondition | None = None
+    listed: bool = False
+
+    def columns(self, cells: NDArray[np.int64], texts: NDArray[Any], numbers: NDArray[np.float64]) -> Columns:
+        """Return the columns over rows: their cells, the undeclared texts they hold, and their numbers."""
+        if self.values is None:
+            return self._of_condition(cells)
+        name, values = str(self.number), self.values
+        undecided, gone = values.undecided[cells], ~values.present[cells]
+        if values.labels is None or values.dated:
+            found: Columns = {}
+            for letter, ends in zip("lvh", values.arrays, strict=True):
+                one = np.where(np.isnan(numbers), ends[cells], numbers) if self.listed else ends[cells]
+                found[letter + name] = np.ma.masked_array(one, gone)
+            if values.dated and values.labels is not None:
+                found["n" + name] = _texts(values.labels[cells])
+        else:
+            labels = values.labels[cells]
+            labels[gone] = None
+            found = {"n" + name: _texts(labels)}
+            witness = undecided & np.array([one is not None for one in texts])
+            labels = labels.copy()
+            labels[witness] = texts[witness]
+            found["v" + name] = _texts(labels)
+        return found | {"u" + name: undecided}
+
+    def _of_condition(self, cells: NDArray[np.int64]) -> Columns:
+        holds, fails, name = self.holds, self.fails, str(self.number)
+        assert holds is not None and fails is not None  # noqa: S101, PT018 - of a condition
+        arrays = {"t": holds.least, "m": holds.most, "f": fails.least, "g": fails.most, "p": holds.weights}
+        return {letter + name: array.reshape(-1)[cells] for letter, array in arrays.items()}
+
+
+def _texts(labels: NDArray[Any]) -> NDArray[Any]:
+    return np.array([None if one is None else canonical_text(one) for one in labels], dtype=object)
+
+
+class Writer:
+    """Writes the terms of one expression, and evaluates them over the rows of its attributes.
+
+    Args:
+        domain: the declared attributes.
+        lists: whole numbers of wide cells have rows of their own, where they are few.
+    """
+
+    def __init__(self, domain: Domain, *, lists: bool = True) -> None:
+        self.domain, self.lists = domain, lists
+        self.inputs: dict[object, Input] = {}
+        self.texts: dict[str, str] = {}  # the name of the parameter of each text
+        self._known: dict[object, Any] = {}
+        self._stages: list[dict[str, str] | tuple[str, Truth]] = []
+        self._ends: dict[str, tuple[str, str]] = {}
+        self._choices: dict[Truth, str] = {}
+        self.checks: list[tuple[str, Callable[[], QueryError]]] = []
+        self._columns = itertools.count()
+
+    def new(self, key: object, attribute: str, **given: Any) -> Input:
+        """Return an input, once for each key."""
+        return self.inputs.setdefault(key, Input(next(self._columns), attribute, **given))
+
+    def once(self, key: object, write: Callable[[], _Written]) -> _Written:
+        """Return what is written for a key, once for each."""
+        if key not in self._known:
+            self._known[key] = write()
+        return cast(_Written, self._known[key])
+
+    def new_number(self) -> int:
+        """Return the number of a further column."""
+        return next(self._columns)
+
+    def text(self, text: str) -> str:
+        """Return the parameter of a text."""
+        return "$" + self.texts.setdefault(text, f"text{len(self.texts)}")
+
+    def written(self, term: Term) -> str | None:
+        """Return the text that a term is; None where it is none, or computed."""
+        return next((text for text, name in self.texts.items() if term.sql == f"${name}"), None)
+
+    def staged(self, columns: Mapping[str, str]) -> None:
+        """Have the rows carry further columns, beside the last ones unless they are made of these."""
+        last = self._stages[-1] if self._stages else None
+        named = {name for sql in columns.values() for name in _NAME.findall(sql)}
+        if isinstance(last, dict) and not named & last.keys():
+            last.update(columns)
+        else:
+            self._stages.append(dict(columns))
+
+    def ends(self, term: Term) -> tuple[str, str]:
+        """Return SQL of the least and the greatest value over the vertices."""
+        if term.sql in self._ends:
+            return self._ends[term.sql]
+        vertices, number = term.vertices, next(self._columns)
+        low = high = vertices[0]
+        if len(vertices) > 1:
+            low, high = f"x{number}", f"y{number}"
+            listed = ", ".join(vertices)
+            self.staged({low: f"least({listed})", high: f"greatest({listed})"})
+        elif len(low) > _SHORT:
+            low = high = f"x{number}"
+            self.staged({low: vertices[0]})
+        if term.shape == "number" and term.column:
+            sizes = " AND ".join(f"coalesce(abs({end}) <= {_LARGEST}, TRUE)" for end in {low, high})
+            self.checks.append((sizes, _too_large))
+        self._ends[term.sql] = low, high
+        return low, high
+
+    def spot(self, term: Term, low: str, high: str, middle: str) -> Term:
+        """Return a term that stands for a number that is known by its ends."""
+        number = next(self._columns)
+        self.staged({f"l{number}": low, f"h{number}": high, f"v{number}": middle})
+        return replace(term, sql=f"\x01{number}\x02")
+
+    def shortened(self, term: Term) -> Term:
+        """Return a term whose text is short: longer ones become columns."""
+        if len(term.sql) + len(term.label) + len(term.undeclared) < _LONG:
+            return term
+        if term.spots:
+            return self.spot(term, *self.ends(term), term.everywhere("v"))
+        texts = (term.sql, term.label, term.undeclared)
+        names = [f"x{self.new_number()}" if text else "" for text in texts]
+        self.staged({name: text for name, text in zip(names, texts, strict=True) if name})
+        return replace(term, sql=names[0], label=names[1], undeclared=names[2])
+
+    def held(self, truth: Truth) -> Truth:
+        """Return a condition whose texts are short: longer ones become columns."""
+        fields = [getattr(truth, name) for name in truth.__slots__[:-1]] if truth.sql is None else [truth.sql]
+        if sum(map(len, fields)) < _LONG:
+            return truth
+        names = [f"x{next(self._columns)}" for _ in fields]
+        self.staged(dict(zip(names, fields, strict=True)))
+        return Truth(*names) if truth.sql is None else Truth.certain(names[0])
+
+    def decided(self, truth: Truth) -> str:
+        """Return SQL of a condition; of one that rows leave open, a column that is all that it may be."""
+        if truth.sql is not None:
+            return truth.sql
+        if truth not in self._choices:
+            if len(self._choices) == _MOST_CHOICES:
+                raise QueryError(
+                    "this expression holds too many conditions that cells leave open; compare with edges of "
+                    "cells",
+                    code="too_large",
+                )
+            self._choices[truth] = f"c{next(self._columns)}"
+            self._stages.append((self._choices[truth], truth))
+        return self._choices[truth]
+
+    def condition(self, truth: Truth) -> CellCondition:
+        """Return where a condition holds, cell by cell."""
+        asked = {"true": truth.true, "some": truth.may_be_true, "share": truth.share, "weight": "w"}
+        return _Cells(self, asked).condition
+
+    def values(self, term: Term) -> CellValues:
+        """Return what a row of each cell holds of a term.
+
+        Raises:
+            QueryError: a cell may hold a number or NULL.
+        """
+        if term.shape == "null":
+            return constant_value(None)
+        asked = {"weight": "w", "null": term.null}
+        flags = {"open": term.open, "lost": term.lost, "other": {term.undeclared} - {""}}
+        asked |= {name: either(*sorted(columns)) or "FALSE" for name, columns in flags.items()}
+        if term.shape != "text":
+            low, high = self.ends(term)
+            asked |= {"low": low, "high": high, "middle": term.everywhere("v")}
+        if term.shape != "number":
+            asked |= {"label": term.label, "text": term.label if term.shape == "dated" else term.sql}
+        return _Cells(self, asked).values(term)
+
+    # --- rows
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attributes that are named, in declared order."""
+        return self.domain.scope(list({one.attribute for one in self.inputs.values()}))
+
+    @property
+    def is_too_long(self) -> bool:
+        """There are so many rows that whole numbers of wide cells are better known by their ends."""
+        sizes = {name: self.domain[name].size for name in self.scope}
+        for one in self.inputs.values():
+            if one.listed and one.values is not None:
+                sizes[one.attribute] += int((one.values.high - one.values.low)[one.values.present].sum())
+        return any(one.listed for one in self.inputs.values()) and math.prod(sizes.values()) > _MOST_LISTED
+
+    def _rows(self, name: str, used: Container[str]) -> Columns:
+        """Return the values of one attribute's cells, in the columns that are used."""
+        attribute = self.domain[name]
+        own = [one for one in self.inputs.values() if one.attribute == name]
+        cells, fresh = np.arange(attribute.size), self._witnesses(name, own)
+        texts = np.full(len(cells), None, dtype=object)
+        numbers, weight = np.full(len(cells), np.nan), np.ones(len(cells))
+        listed = next((one.values for one in own if one.listed and one.values is not None), None)
+        if listed is not None:
+            cells, numbers, weight = _listed(listed)
+            texts = np.full(len(cells), None, dtype=object)
+        if fresh:
+            place = int(np.flatnonzero(cells == attribute.other_code)[0])
+            kept, extra = np.delete(np.arange(len(cells)), place), len(fresh)
+            weight = np.concatenate([weight[kept], [1.0], np.zeros(extra - 1)])
+            numbers = np.concatenate([numbers[kept], np.full(extra, np.nan)])
+            texts = np.concatenate([texts[kept], np.array(fresh, dtype=object)])
+            cells = np.concatenate([cells[kept], np.full(extra, attribute.other_code)])
+        columns: Columns = {"k": cells, "w": weight}
+        for one in own:
+            held = one.columns(cells, texts, numbers)
+            columns |= {column: values for column, values in held.items() if column in used}
+        return columns
+
+    def _witnesses(self, name: str, own: Sequence[Input]) -> list[str]:
+        """Return the texts that stand for all that an attribute does not declare: one of its own first."""
+        held = [one.values for one in own if one.values is not None and one.values.declared]
+        if not any(one.undecided.any() for one in held):
+            return []
+        declared = frozenset[str]().union(*(one.declared for one in held))
+        others = [
+            one for one in self.inputs.values() if one.attribute != name and one.values is not None
+            and one.values.labels is not None and not one.values.dated
+        ]  # fmt: skip
+        names = [name, *sorted({one.attribute for one in others})]
+        found = dict.fromkeys(f"{_FRESH}{one}" for one in names) | dict.fromkeys(self.texts)
+        for other in others:
+            assert other.values is not None and other.values.labels is not None  # noqa: S101, PT018 - texts
+            found |= dict.fromkeys(canonical_text(one) for one in other.values.labels if one is not None)
+        return [one for one in found if one not in declared]
+
+    def evaluated(self, columns: Mapping[str, str]) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
+        """Return the cell of each row, and some columns over the rows; what is checked is refused.
+
+        Raises:
+            QueryError: a check fails, or there are too many rows.
+        """
+        scope = self.scope
+        count_cells(self.domain.scope_size(scope), scope)
+        text = self._text(columns)
+        used = set(_NAME.findall(text))
+        tables = [self._rows(name, used) for name in scope]
+        size, steps = math.prod(len(table["k"]) for table in tables), max(1, len(self.checks) // 2)
+        is_text = any(one.dtype == object for table in tables for one in table.values())
+        count_cells(size * steps * (TEXT if is_text else 1), scope)
+        texts = {name: one for one, name in self.texts.items() if name in used}
+        rows = _product(tables, [self.domain[name].size for name in scope])
+        cells, *found = evaluated(text, rows, texts)
+        values, checks = found[: len(columns)], found[len(columns) :]
+        for passed, (_, error) in zip(checks, self.checks, strict=True):
+            if not (np.all(passed) if error is _too_large else np.any(passed)):
+                raise error()
+        return cells, dict(zip(columns, values, strict=True))
+
+    def _text(self, columns: Mapping[str, str]) -> str:
+        text = "r" if self.inputs else "(SELECT 0 AS k, 1e0 AS w)"
+        for stage in self._stages:
+            text = _carrying(stage, text) if isinstance(stage, dict) else _choosing(*stage, text)
+        asked = [*columns.values(), *(check for check, _ in self.checks)]
+        listed = ", ".join(f"{sql} AS z{place}" for place, sql in enumerate(asked))
+        return f"SELECT k, {listed} FROM {text}"  # noqa: S608 - written here
+
+
+def _product(tables: Sequence[Columns], sizes: Sequence[int]) -> Columns:
+    """Return the rows of several attributes together: each row of one with each of the others."""
+    if len(tables) < 2:
+        return tables[0] if tables else {}
+    lengths = [len(table["k"]) for table in tables]
+    found: Columns = {"k": np.zeros(1, dtype=np.int64), "w": np.ones(1)}
+    places = np.indices(lengths).reshape(len(lengths), -1)
+    for table, place, size in zip(tables, places, sizes, strict=True):
+        held = {name: column[place] for name, column in table.items()}
+        found |= held | {"k": found["k"] * size + held["k"], "w": found["w"] * held["w"]}
+    return found
+
+
+def _carrying(columns: Mapping[str, str], rows: str) -> str:
+    made = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return f"(SELECT *, {made} FROM {rows})"  # noqa: S608 - written here
+
+
+def _choosing(name: str, truth: Truth, rows: str) -> str:
+    """Return rows once for each outcome that a condition may have; NULL weighs what FALSE leaves."""
+    share = f"least(greatest({truth.share}, 1e-9), 1e0)"
+    return (
+        f"(SELECT * REPLACE (CASE WHEN {name} AND NOT ({truth.may_be_false} OR {truth.may_be_null}) THEN w "  # noqa: S608
+        f"WHEN {name} THEN w * {share} WHEN {truth.may_be_true} THEN w * (1e0 - {share}) ELSE w END AS w) "
+        f"FROM (SELECT * FROM (VALUES (TRUE), (FALSE), (NULL)) AS o({name}), {rows}) WHERE CASE WHEN {name} "
+        f"THEN {truth.may_be_true} WHEN NOT {name} THEN {truth.may_be_false} ELSE {truth.may_be_null} END)"
+    )
+
+
+def _listed(values: CellValues) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return a row for each whole number of each cell: its cell, the number, and its share of the cell."""
+    single = values.present & (values.low == values.high)
+    points = set(values.low[single].tolist())  # numbers with a cell of their own
+    cells, numbers, weights = list[int](), list[float](), list[float]()
+    for cell, (low, high) in enumerate(zip(values.low, values.high, strict=True)):
+        held = [low] if low == high else [one for one in np.arange(low, high + 1) if one not in points]
+        cells += [cell] * len(held)
+        numbers += held
+        weights += [1 / len(held)] * len(held)
+    return np.array(cells), np.array(numbers), np.array(weights)
+
+
+def _too_large() -> QueryError:
+    try:
+        require_finite(np.array(np.inf))
+    except QueryError as error:
+        return error
+    raise AssertionError
+
+
+class _Cells:
+    """What the rows of each cell hold together."""
+
+    def __init__(self, rows: Writer, columns: Mapping[str, str]) -> None:
+        self.rows = rows
+        self.cells, self.found = rows.evaluated(columns)
+        self.shape = rows.domain.scope_shape(rows.scope)
+        self.size = math.prod(self.shape)
+
+    @property
+    def condition(self) -> CellCondition:
+        """Where a condition holds."""
+        least, most = ~self._some(~self.found["true"]), self._some(self.found["some"])
+        total, share = (
+            np.bincount(as_index(self.cells), self.found["weight"] * part, minlength=self.size)
+            for part in (1.0, self.found["share"] * self.found["some"])
+        )
+        part = np.clip(share / total, 0.0, 1.0).reshape(self.shape)
+        return CellCondition(self.rows.scope, least.reshape(self.shape), part, most.reshape(self.shape))
+
+    def _some(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return the cells with a row of some."""
+        some = np.zeros(self.size, dtype=bool)
+        some[self.cells[np.asarray(rows, dtype=bool)]] = True
+        return some
+
+    def values(self, term: Term) -> CellValues:
+        """Return the values of a term.
+
+        Raises:
+            QueryError: a cell may hold a number or NULL, and the question opened it.
+        """
+        null = np.asarray(self.found["null"], dtype=bool)
+        lost, open_ = self._some(self.found["lost"]), self._some(self.found["open"])
+        present, empty = self._some(~null), self._some(null)
+        undecided = open_ | lost
+        ends = [np.zeros(self.size) for _ in range(3)]
+        if term.shape != "text":
+            ends = self._ends(~null)
+        labels, declared = None, frozenset[str]()
+        if term.shape != "number":
+            labels, open_, declared = self._labels(term, null, undecided)
+            undecided |= open_
+        elif np.any(present & empty & ~undecided):
+            raise QueryError(
+                "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a "
+                "cell",
+                code="unaligned",
+            )
+        low, middle, high = (one.reshape(self.shape) for one in ends)
+        return CellValues(
+            self.rows.scope, low, middle, high, (present & ~empty).reshape(self.shape),
+            None if labels is None else labels.reshape(self.shape), term.kind, undecided.reshape(self.shape),
+            declared, term.shape == "dated", term.line,
+        )  # fmt: skip
+
+    def _ends(self, held: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
+        """Return the least number of each cell, the one that stands for it, and the greatest."""
+        cells = self.cells[held]
+        weight = np.asarray(self.found["weight"], dtype=np.float64)[held]
+        low, middle, high = (
+            np.asarray(self.found[name], dtype=np.float64)[held] for name in ("low", "middle", "high")
+        )
+        least, most = np.full(self.size, np.inf), np.full(self.size, -np.inf)
+        np.minimum.at(least, cells, low)
+        np.maximum.at(most, cells, high)
+        total = np.bincount(as_index(cells), weight, minlength=self.size)
+        mean = np.bincount(as_index(cells), weight * middle, minlength=self.size) / np.maximum(total, 1e-300)
+        gone = ~np.isfinite(least)
+        return [np.where(gone, 0.0, one) for one in (least, np.clip(mean, least, most), most)]
+
+    def _labels(
+        self, term: Term, null: NDArray[np.bool_], undecided: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_], frozenset[str]]:
+        """Return the text of each cell, which cells do not tell it, and texts that none of these holds."""
+        given = self.rows.inputs.values() if term.plain else ()
+        held = [one.values.labels for one in given if one.values is not None]
+        own = [one for some in held if some is not None for one in some.tolist() if one is not None]
+        raw = {canonical_text(one): one for one in own}
+        shown = np.ma.filled(self.found["label"], None).tolist()
+        labels, told = np.full(self.size, None, dtype=object), np.zeros(self.size, dtype=bool)
+        open_ = np.zeros(self.size, dtype=bool)
+        for cell, empty, label in zip(self.cells.tolist(), null.tolist(), shown, strict=True):
+            shown_label = None if empty else label
+            open_[cell] |= told[cell] and labels[cell] != shown_label
+            labels[cell], told[cell] = shown_label, True
+        labels[open_] = None
+        named = np.array([one == OTHER_LABEL for one in labels]) & self._some(self.found["other"])
+        untold = undecided | open_ | named
+        witnesses = np.ma.filled(self.found["text"], None)[untold[self.cells]].tolist()
+        known = frozenset(labels[~untold].tolist()) - {None} - set(witnesses)
+        labels[:] = [raw.get(one, one) for one in labels.tolist()]
+        return labels, open_ | named, known if not (undecided | open_).any() else frozenset()
