@@ -1,8 +1,8 @@
 """Rows of cells: public values that the cells of attributes hold, and SQL that is evaluated over them.
 
 The rules for what a cell leaves open are proved in ``docs/cells.md``. A number that is known by its ends is
-at either of them, once for each place where it is written. An undeclared text is one of a few witnesses. Below
-anything but AND, OR and NOT an open condition is each of TRUE, FALSE and NULL that it may be.
+at either of them, once for each place where it is written. An undeclared text is one of a few witnesses.
+Below anything but AND, OR and NOT an open condition is each of TRUE, FALSE and NULL that it may be.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Term:
         lost: columns that say whether it may also be NULL.
         plain: a text that is chosen from literals and columns, and not made of them.
         line: which attribute a number follows.
-        source: of a column, its values.
+        source: of a column, or of a constant, its values.
         column: whether it is of any column.
     """
 
@@ -383,6 +383,8 @@ class Writer:
         Raises:
             QueryError: a cell may hold a number or NULL.
         """
+        if term.source is not None:  # a column, or a constant, as it stands
+            return replace(term.source, kind=term.kind)
         if term.shape == "null":
             return constant_value(None)
         asked = {"weight": "w", "null": term.null}
@@ -449,7 +451,8 @@ class Writer:
         found = dict.fromkeys(f"{_FRESH}{one}" for one in names) | dict.fromkeys(self.texts)
         for other in others:
             assert other.values is not None and other.values.labels is not None  # noqa: S101, PT018 - texts
-            found |= dict.fromkeys(canonical_text(one) for one in other.values.labels if one is not None)
+            told = other.values.labels[~other.values.undecided]
+            found |= dict.fromkeys(canonical_text(one) for one in told if one is not None)
         return [one for one in found if one not in declared]
 
     def evaluated(self, columns: Mapping[str, str]) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:

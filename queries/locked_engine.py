@@ -30,7 +30,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1, "memory_limit": "256MB", "max_temp_directory_size": "0B", "enable_external_access": "false",
     "allow_community_extensions": "false", "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false", "python_enable_replacements": "false",
-    "max_expression_depth": 1000,
+    "max_expression_depth": 1000, "pandas_analyze_sample": 0,
 }  # fmt: skip
 
 

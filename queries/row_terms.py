@@ -18,7 +18,15 @@ from sqlglot import exp
 
 from queries.calendar import read_seconds
 from queries.cell_engine import NEVER, Term, Truth, Writer, either
-from queries.cell_values import CellCondition, CellValues, Kind, Line, attribute_values, require_finite
+from queries.cell_values import (
+    CellCondition,
+    CellValues,
+    Kind,
+    Line,
+    attribute_values,
+    constant_value,
+    require_finite,
+)
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.comparisons import meaning_of
 from queries.errors import QueryError
@@ -57,12 +65,6 @@ _SIGNS: dict[Order, str] = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": 
 _NEGATED: dict[Order, Order] = {
     "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
 }  # fmt: skip
-
-
-def _number(value: float) -> str:
-    """Return how a number is written, so that it is read as a DOUBLE."""
-    text = repr(float(value))
-    return f"({text}e0)" if "e" not in text else f"({text})"
 
 
 def value_term(node: exp.Expr, rows: Writer) -> Term:
@@ -144,14 +146,20 @@ def _literal(node: exp.Expr, rows: Writer) -> Term:
     if isinstance(node, exp.Null):
         return Term("NULL", "null")
     if isinstance(node, exp.Boolean):
-        return Term(_number(bool(node.this)), "number", Kind.TRUTH)
+        return _constant(bool(node.this), Kind.TRUTH)
     if node.args.get("is_string"):
         held = rows.text(text)
-        return Term(held, "text", Kind.DOUBLE, held, source=None)
+        return Term(held, "text", Kind.DOUBLE, held, source=constant_value(text))
     number = int(text) if text.isdigit() and len(text) <= 15 else float(text)
     require_finite(np.array(float(number)))
-    kind = Kind.WHOLE if isinstance(number, int) else Kind.DOUBLE if "E" in text.upper() else Kind.DECIMAL
-    return Term(_number(number), "number", kind)
+    kind = Kind.DOUBLE if "E" in text.upper() else Kind.DECIMAL
+    return _constant(number, Kind.WHOLE if isinstance(number, int) else kind)
+
+
+def _constant(number: float, kind: Kind) -> Term:
+    text = repr(float(number))  # with an exponent it is read as a DOUBLE
+    sql = f"({text})" if "e" in text else f"({text}e0)"
+    return Term(sql, "number", kind, source=constant_value(number))
 
 
 def _made(sql: str, shape: str, kind: Kind, *terms: Term, label: str = "") -> Term:
@@ -182,11 +190,10 @@ def constant_of(term: Term) -> float | None:
     """Return the number that a term is of every row; None where it is none."""
     if term.column or term.shape != "number":
         return None
-    try:
-        return float(term.sql.strip("()"))
-    except ValueError:
-        (found,) = evaluated(f"SELECT {term.sql} AS z", {}, {})
-        return None if np.ma.is_masked(found) else float(found[0])
+    if term.source is not None:
+        return term.source.constant
+    (found,) = evaluated(f"SELECT {term.sql} AS z", {}, {})
+    return None if np.ma.is_masked(found) else float(found[0])
 
 
 _DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
@@ -285,7 +292,7 @@ def _cast(node: exp.Expr, rows: Writer) -> Term:
         return _as_text(node.this, rows)
     second = constant_second(node)
     if second is not None:
-        return Term(_number(second), "dated", Kind.WHOLE, rows.text(str(node.this.this)))
+        return Term(_constant(second, Kind.WHOLE).sql, "dated", Kind.WHOLE, rows.text(str(node.this.this)))
     inner = _numbers(node.this, rows, "CAST")
     if kind in WHOLE_TYPES:
         if inner.whole:
@@ -444,8 +451,7 @@ def _truth(node: exp.Expr, rows: Writer) -> Truth:
         if isinstance(node, exp.Boolean):
             return Truth.certain("TRUE" if node.this else "FALSE")
         if is_operand(node) and not isinstance(node, exp.Column) and type(node) not in CHOICES:
-            zero = Term(_number(0), "number", Kind.WHOLE)
-            return compared_terms(value_term(node, rows), "ne", zero, rows)
+            return compared_terms(value_term(node, rows), "ne", _constant(0, Kind.WHOLE), rows)
         if not is_computed(node):
             return _native(node, rows)
         return _TRUTHS[type(node)](node, rows)
@@ -515,7 +521,7 @@ def _dated(term: Term, other: Term, rows: Writer) -> Term:
     second = None if text is None else read_seconds(text, "UTC")
     if second is None:
         raise _mixed(other, term, rows)
-    return Term(_number(second), "dated", Kind.WHOLE)
+    return Term(_constant(second, Kind.WHOLE).sql, "dated", Kind.WHOLE)
 
 
 def _mixed(one: Term, two: Term, rows: Writer) -> QueryError:

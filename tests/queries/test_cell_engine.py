@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -163,6 +164,7 @@ def test_conditions_of_every_kind_hold_wherever_they_are_said_to(records: duckdb
 
 # --- the engine is locked -----------------------------------------------------------------------------------
 
+ROOT = Path(__file__).parent.parent.parent
 ROWS = {"k": np.arange(3)}
 secret = pd.DataFrame({"k": [1, 2, 3]})  # a name of Python's, which a replacement scan would find
 
@@ -290,6 +292,13 @@ def test_two_undeclared_texts_may_be_equal_or_not() -> None:
         assert found.least[0, 1] == found.most[0, 1], condition
 
 
+@pytest.mark.parametrize(
+    ("condition", "some"), [("ABS(x - 2) < 0.25", [0, 0, 1, 0, 0]), ("ABS(x - 2) < 2", [0, 1, 1, 0, 0])]
+)
+def test_the_least_absolute_value_is_0_where_0_lies_inside(condition: str, some: list[int]) -> None:
+    assert CellCondition.of(parse_where(condition, WIDE)).most.tolist() == some
+
+
 def test_whole_numbers_of_wide_cells_are_listed_where_they_are_few() -> None:
     few = Domain((IntegerAttribute("n", 0, 99, 10), IntegerAttribute("m", 0, 99, 10)), name="t")
     condition = CellCondition.of(parse_where("n % 7 = 3", few))
@@ -300,3 +309,16 @@ def test_whole_numbers_of_wide_cells_are_listed_where_they_are_few() -> None:
     assert CellCondition.of(parse_where("n + m > 100", many)).least.any()  # by the ends of their cells
     with pytest.raises(QueryError, match="a remainder of numbers that are known to wide cells alone"):
         parse_where("n % 7 + m = 3", many)
+
+
+def test_plain_conditions_columns_and_constants_load_no_engine() -> None:
+    code = (
+        "import sys; from tests.queries.test_cell_engine import WIDE; from queries.parsing import parse_sql;"
+        "sys.modules.pop('duckdb', None); sys.modules['duckdb'] = None;"
+        "parse_sql('SELECT s, COUNT(*), AVG(x), SUM(n), COUNT(1) FROM t WHERE x < 4 AND NOT (n IS NULL OR n "
+        "BETWEEN 3 AND 7) GROUP BY s HAVING COUNT(*) > 5 ORDER BY 2', WIDE)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert found.returncode == 0, found.stderr
