@@ -1,7 +1,6 @@
 """Values and conditions cell by cell: what a row of each cell may hold, and whether a condition holds there.
 
-A record is known to its cell, so a number is an interval: a point where the cell holds one value. Arithmetic
-on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever values lie inside the cells.
+A record is known to its cell, so a number is an interval: a point where the cell holds one value.
 """
 
 from __future__ import annotations

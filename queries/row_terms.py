@@ -29,9 +29,9 @@ from queries.cell_values import (
 )
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.comparisons import meaning_of
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
-from queries.locked_engine import evaluated
 from queries.predicates import Not, Order, example_texts, shown_value
 from queries.row_nodes import (
     CHOICES,
@@ -186,14 +186,12 @@ def _numbers(node: exp.Expr, rows: Writer, what: str) -> Term:
     return replace(term, sql="CAST(NULL AS DOUBLE)") if term.shape == "null" else term
 
 
-def constant_of(term: Term) -> float | None:
-    """Return the number that a term is of every row; None where it is none."""
-    if term.column or term.shape != "number":
+def constant_of(node: exp.Expr, domain: Domain) -> float | None:
+    """Return the number that an expression is of every row; None where it is none."""
+    if has_column(node):
         return None
-    if term.source is not None:
-        return term.source.constant
-    (found,) = evaluated(f"SELECT {term.sql} AS z", {}, {})
-    return None if np.ma.is_masked(found) else float(found[0])
+    rows = Writer(domain)
+    return rows.values(value_term(node, rows)).constant
 
 
 _DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
@@ -210,20 +208,21 @@ def _arithmetic(node: exp.Expr, rows: Writer) -> Term:
     if isinstance(node, _DIVISIONS):
         if isinstance(node, exp.IntDiv) and kind is not Kind.WHOLE:
             refuse(node, "// of anything but whole numbers")
-        if constant_of(right) in (None, 0):
+        if constant_of(node.expression, rows.domain) in (None, 0):
             refuse(node, "a division by anything but a number other than 0")
         if isinstance(node, exp.Mod) and left.spots:
             refuse(node, "a remainder of numbers that are known to wide cells alone")
         if isinstance(node, exp.Div):
             form, kind = (_OPERATORS[exp.IntDiv], kind) if kind is Kind.WHOLE else (form, Kind.DOUBLE)
     term = _made(form.format(left.sql, right.sql), "number", kind, left, right)
-    return replace(term, line=_line(node, form, left, right))
+    return replace(term, line=_line(node, form, (left, right), rows.domain))
 
 
-def _line(node: exp.Expr, form: str, left: Term, right: Term) -> Line | None:
+def _line(node: exp.Expr, form: str, sides: tuple[Term, Term], domain: Domain) -> Line | None:
     """Return which attribute a sum, a multiple or a part of numbers follows, and how; None where none."""
-    is_left = left.line is not None
-    line, constant = (left.line, constant_of(right)) if is_left else (right.line, constant_of(left))
+    is_left = sides[0].line is not None
+    line, other = (sides[0].line, node.expression) if is_left else (sides[1].line, node.this)
+    constant = None if line is None else constant_of(other, domain)
     if line is None or constant is None or form == _OPERATORS[exp.IntDiv] or isinstance(node, exp.Mod):
         return None
     if isinstance(node, exp.Mul):
@@ -250,7 +249,7 @@ def _floor(node: exp.Expr, rows: Writer) -> Term:
 
 def _round(node: exp.Expr, rows: Writer) -> Term:
     given = node.args.get("decimals")
-    wanted = 0 if given is None else constant_of(value_term(given, rows))
+    wanted = 0 if given is None else constant_of(given, rows.domain)
     if wanted is None or wanted != int(wanted) or abs(wanted) > 99:
         refuse(node, "ROUND to anything but a whole number of digits")
     digits, inner = int(wanted), _numbers(node.this, rows, "ROUND")
@@ -330,7 +329,7 @@ def _text(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _count(node: exp.Expr, rows: Writer) -> int:
-    number = constant_of(value_term(node, rows))
+    number = constant_of(node, rows.domain)
     if number is None or number != int(number) or not 0 <= number <= LONGEST_TEXT:
         refuse(node, f"a number of characters other than 0 to {LONGEST_TEXT:,}")
     return int(number)
