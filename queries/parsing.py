@@ -101,12 +101,12 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     raise QueryError("where must be a text or an object", code="bad_request", position="where")
 
 
-@counted_reading()
 def is_statement(question: object) -> bool:
     """Tell whether a question is the text of a statement, and no condition."""
     return isinstance(question, str) and question.lstrip()[:7].casefold().split() == ["select"]
 
 
+@counted_reading()
 def parse_sql(text: str, domain: Domain) -> Statement:
     """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
 

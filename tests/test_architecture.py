@@ -207,7 +207,7 @@ def test_what_prices_rest_on_is_little_enough_to_read() -> None:
         "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
     }  # fmt: skip
     modules.remove("queries.frozen")  # how values are made, as ``dataclasses`` would
-    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_500
+    assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_550
 
 
 def test_libraries_keep_to_their_rooms() -> None:

@@ -381,7 +381,7 @@ def _learned(state: PublicState) -> str:
     """Return how often the model learned something after opening."""
     if state.contract.options.reserved:
         numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
-        return f"numbers were drawn {counted(numbers, 'time')}, where error bars were wide"
+        return f"{counted(numbers, 'list')} of numbers drawn where error bars were wide"
     limit = counted(state.positives_limit, "correction")
     return f"{state.positives_used} of at most {limit} of the model were made"
 

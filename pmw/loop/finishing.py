@@ -17,10 +17,10 @@ from fractions import Fraction
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pmw.errors import NoiseError
 from pmw.loop.fit import model_holds
+from pmw.loop.purchases import numbers_at
 from pmw.model import half_width
-from pmw.planning.calibration import marginal_noise, noise_of_price
+from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.planning.opening import kept_for_later
 from pmw.planning.parts import plan_part
@@ -28,7 +28,7 @@ from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.bars import Bars
-from pmw.public.charges import Parts, QuestionNumbers, marginal_charge, reservation
+from pmw.public.charges import Parts, marginal_charge, reservation
 from pmw.public.clear import GAIN, left_for_parts
 from pmw.public.half_widths import Confidences
 from pmw.public.plans import MarginalTestPlan, marginal_tier
@@ -95,29 +95,21 @@ def _wide_numbers(state: PublicState, asked: Sequence[LinearQuery], most: Fracti
         asked: the distinct questions that were asked.
         most: what they may cost together, in the filter's own measure.
     """
-    found, bars = [query for query in asked if is_counted(query)][:MOST_ROWS], Bars(state)
-    quote = _numbers_of(state, found, most)
-    if quote is not None:
-        widest = GAIN * quote.half_width
-        widths = [bars.half_width(query) for query in found]
-        found = [query for query, width in zip(found, widths, strict=True) if width is None or width > widest]
-        quote = _numbers_of(state, found, most)
-    return () if quote is None else (quote,)
-
-
-def _numbers_of(state: PublicState, queries: Sequence[LinearQuery], most: Fraction) -> Quote | None:
-    """Return the quote of questions' numbers that cost so much together; None where none can be drawn."""
-    if not queries or not are_counted(queries):
-        return None
-    what = QuestionNumbers(tuple(queries))
-    moved = what.sensitivity(state.contract.options)
-    if not moved.l1:  # public numbers tell the answers
-        return None
-    try:
-        noise = noise_of_price(state.ledger.composition, floor_price(most), moved)
-    except NoiseError:
-        return None
-    return quote_of(state, what, len(queries), noise, half_width(noise, Confidences.in_state(state).number))
+    bars, price, confidence = Bars(state), floor_price(most), Confidences.in_state(state).number
+    known = ((bars.half_width(query), query) for query in asked if is_counted(query))
+    widths = [(math.inf if width is None else width, query) for width, query in known]
+    widest = sorted(widths, key=lambda one: -one[0])[:MOST_ROWS]
+    while widest and not are_counted([query for _, query in widest]):  # over too many cells together
+        widest = widest[: len(widest) // 2]
+    rows = numbers_at(state, [query for _, query in widest], price)
+    if rows is not None:
+        narrow = GAIN * half_width(rows.noise, confidence)
+        wide = [query for width, query in widest if width > narrow]
+        rows = numbers_at(state, wide, price)
+        if rows is not None:
+            width = half_width(rows.noise, confidence)
+            return (quote_of(state, rows.what, len(wide), rows.noise, width),)
+    return ()
 
 
 class Answered(Protocol):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,13 @@ from pmw.planning.error_quantiles import quantiles_left
 from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted
 from pmw.privacy.budget import floor_price
 from pmw.privacy.noise import NoiseDistribution
+from pmw.public.bars import Bars
 from pmw.public.charges import CellNumbers, QuestionNumbers, query_sensitivity
 from pmw.public.clear import FULL, GAIN, clear_half_width, full_price
 from pmw.public.foundations import strategy_of
 from pmw.public.half_widths import Confidences
 from pmw.public.own_numbers import own_numbers
-from pmw.public.quotes import affordable_price, half_width_after
+from pmw.public.quotes import affordable_price, bars_after
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
@@ -39,16 +41,16 @@ from queries.questions import Questions
 _GRID = 2**30  # of parts of what is left
 # Of the full price: a number more than twice as wide as one at that says less than the model does.
 _LEAST = Fraction(1, 4)
-_MARGINAL = 2  # prices of a number, for a marginal that makes all questions about its attributes clear
+MARGINAL = 2  # prices of a number, for a marginal that makes questions about its attributes clear
 _TOGETHER = 3  # attributes of such a marginal: pairs were measured at opening
 
 
 def next_part(bought: int, full: int = FULL) -> Fraction:
     """Return the part of what is left that the next number costs, after so many.
 
-    The first m = ``FULL`` numbers cost alike, the k-th after them in proportion to m/(k (1 + ln(k/m))^2): a
-    sum that converges, so the reserve outlasts every stream. The part is the number's weight over the sum of
-    all weights from it on, which is m - k + 1 + m, or at most s_k + m/(1 + ln(k/m)).
+    The first m = ``FULL`` numbers cost alike, the k-th after them in proportion to m/(k (1 + ln(k/m))^2), a
+    sum that converges. The part is the number's weight over the sum of all weights from it on, which is
+    m - k + 1 + m, or at most s_k + m/(1 + ln(k/m)). ``offered`` lets no price fall below a quarter.
 
     Args:
         bought: numbers of the same analyst before.
@@ -77,7 +79,9 @@ class Offer:
     half_width: float
 
 
-def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) -> Offer | None:
+def offered(
+    state: PublicState, left: Fraction, bought: int, part: float = 1.0, most: Fraction | None = None
+) -> Offer | None:
     """Return what the next number costs; None where the session buys none, or too little is left.
 
     Args:
@@ -85,14 +89,16 @@ def offered(state: PublicState, left: Fraction, bought: int, part: float = 1.0) 
         left: what may be charged for the analyst, in the filter's own measure.
         bought: numbers of the same analyst before.
         part: the analyst's share of the reserve: of the numbers at the full price as many belong to it.
+        most: what may be charged for one question unless it is told; a number costs no more.
     """
     options = state.contract.options
     if not options.reserved or state.closed:
         return None
     left = max(min(left, affordable_price(state) - quantiles_left(state)), Fraction(0))
     full, falling = full_price(state), left * next_part(bought, max(1, round(part * FULL)))
-    price = floor_price(min(full, max(falling, full * _LEAST)))
-    if price > left:
+    least = full * _LEAST
+    price = floor_price(min(full, max(falling, least), left if most is None else most))
+    if not floor_price(least) <= price <= left:
         return None
     moved = query_sensitivity(options)
     try:
@@ -144,48 +150,68 @@ def drawn_together(
     """
     if not are_unclear(state, questions, intervals, offer.half_width).any():
         return None
-    rows = requested(state, questions.queries(0, len(questions)), offer)
+    rows = numbers_at(state, questions.queries(0, len(questions)), offer.price)
     if rows is None:
         return None
     width = half_width(rows.noise, Confidences.in_state(state).number)
     return rows if are_unclear(state, questions, intervals, width).any() else None
 
 
-def marginal_instead(
-    state: PublicState, scope: tuple[str, ...], offer: Offer, most: Fraction
-) -> Requested | None:
-    """Return the marginal of three attributes that is measured in place of numbers; None where none is.
+class MarginalOffer(NamedTuple):
+    """A marginal of three attributes that may be measured in place of numbers.
 
-    It costs two prices, and every question about the three attributes is clear by scales with it. The scope
-    and the price decide it, not what was drawn of the question: so its bars fail as often as all others.
+    Attributes:
+        requested: what is measured.
+        after: what bounds questions with it, as scales tell; the numbers of questions themselves say nothing.
+    """
+
+    requested: Requested
+    after: Bars
+
+    def serves(self, state: PublicState, queries: Sequence[LinearQuery]) -> bool:
+        """Tell whether all questions are clear by scales with it, and one is not without it.
+
+        What was drawn of the questions does not decide it: so its bars fail as often as others.
+        """
+        widest, now = clear_half_width(state), Bars(state, paid=False)
+
+        def are_clear(bars: Bars) -> bool:
+            widths = map(bars.half_width, queries)
+            return all(width is not None and width <= widest for width in widths)
+
+        return all(map(is_counted, queries)) and are_clear(self.after) and not are_clear(now)
+
+
+def offered_marginal(state: PublicState, scope: tuple[str, ...], price: Fraction) -> MarginalOffer | None:
+    """Return the marginal of three attributes that may be measured in place of numbers; None where none may.
+
+    It costs two prices.
 
     Args:
         state: the public state.
         scope: attribute names in declared order.
-        offer: what a number costs.
-        most: what may be charged, in the filter's own measure.
+        price: of a number, in the filter's own measure.
     """
-    price, grid = floor_price(_MARGINAL * offer.price), state.grid(scope)
-    if len(scope) != _TOGETHER or price > most or grid.scope_shape(scope) != state.domain.scope_shape(scope):
+    grid = state.grid(scope)
+    if len(scope) != _TOGETHER or grid.scope_shape(scope) != state.domain.scope_shape(scope):
         return None
     rows = strategy_of(state, scope)
     if rows is None or any(one.scope == scope for one in state.marginals):
         return None
     try:
-        noise = marginal_noise(state.ledger.composition, price, state.contract.options)
+        noise = marginal_noise(
+            state.ledger.composition, floor_price(MARGINAL * price), state.contract.options
+        )
         rows.noise(noise)
     except NoiseError:
         return None
-    halves = {
-        name: (0, max(0, size // 2 - 1)) for name, size in zip(scope, grid.scope_shape(scope), strict=True)
-    }
-    width = half_width_after(state, scope, LinearQuery.cells(state.domain, halves), noise)  # the widest bar
-    is_clear = width is not None and width <= clear_half_width(state)
-    return Requested(CellNumbers(scope, rows), noise) if is_clear else None
+    return MarginalOffer(
+        Requested(CellNumbers(scope, rows), noise), bars_after(state, scope, noise, paid=False)
+    )
 
 
-def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) -> Requested | None:
-    """Return the numbers of questions, drawn together for the price of an offer; None where none is drawn.
+def numbers_at(state: PublicState, queries: Sequence[LinearQuery], price: Fraction) -> Requested | None:
+    """Return the numbers of questions, drawn together for a price; None where none is drawn.
 
     Disjoint questions, such as the groups of a statement, cost what one does; where they overlap, or weigh
     records, the noise is such that all of them together cost no more.
@@ -193,7 +219,7 @@ def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) 
     Args:
         state: the public state.
         queries: those that are asked together, of which some are unclear.
-        offer: what a number costs.
+        price: of all of them, in the filter's own measure.
     """
     found = {query.to_json(): query for query in queries if is_counted(query)}
     rows = tuple(found.values())
@@ -203,5 +229,7 @@ def requested(state: PublicState, queries: Sequence[LinearQuery], offer: Offer) 
     moved = what.sensitivity(state.contract.options)
     if not moved.l1:  # public numbers tell the answers
         return None
-    noise = noise_of_price(state.ledger.composition, offer.price, moved)
-    return Requested(what, noise)
+    try:
+        return Requested(what, noise_of_price(state.ledger.composition, price, moved))
+    except NoiseError:  # beyond every scale
+        return None

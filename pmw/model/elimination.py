@@ -71,7 +71,8 @@ def _conditional(
     if not separator:
         return table
     mass = project(table, positions, separator)
-    inverse = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
+    # The inverse of a subnormal mass is infinite, and nothing is expected there.
+    inverse = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > np.finfo(np.float64).tiny)
     return table * spread(inverse, separator, positions)
 
 

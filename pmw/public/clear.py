@@ -20,8 +20,8 @@ from pmw.errors import NoiseError
 from pmw.model import MarginalMeasurement, half_width
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
-from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.charges import marginal_charge, opening_entries, query_sensitivity
+from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
+from pmw.public.charges import PersonNumbers, marginal_charge, opening_entries, query_sensitivity
 from pmw.public.foundations import founding_scopes
 from pmw.public.half_widths import Confidences
 from pmw.public.options import Options
@@ -33,13 +33,20 @@ GAIN = 1.1  # times the bar of a number: what is wider is paid for
 PARTS = Fraction(15, 100)  # of the reserve, for parts
 
 
-def left_by_opening(state: PublicState, plan: OpeningPlan) -> Fraction:
+def left_by_opening(state: PublicState, plan: OpeningPlan, persons: NoiseDistribution | None) -> Fraction:
     """Return what opening leaves for what is asked, as a part of the cap: it never changes.
 
     Opening is all that is charged before any question, whether it is measured yet or not.
+
+    Args:
+        state: the public state.
+        plan: of the opening.
+        persons: the noise of the number of persons, where opening measures that.
     """
     options, ledger, tier = state.contract.options, state.ledger, marginal_tier(state.plan)
     charges = [entry.charge for entry in opening_entries(plan, options)]
+    if persons is not None:
+        charges.append(PersonNumbers((), 1).charge(persons, options))
     if tier is not None:
         charges += [marginal_charge(tier.noise_of(scope), options) for scope in founding_scopes(state)]
     return max(1 - sum(map(ledger.price, charges), Fraction(0)) / ledger.cap, Fraction(0))

@@ -265,7 +265,7 @@ def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
     """Return the price of a marginal under some noise, and the bar of one of its cells after it."""
     first = cell_question(state, scope, (0,) * len(scope), state.grid(scope))
-    width = half_width_after(state, scope, first, noise)
+    width = _half_width(state, scope, first, noise)
     return _quote(state, scope, noise, math.inf if width is None else width)
 
 
@@ -294,13 +294,13 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
     _require_few_cells(state, plan, scope)
     binned = state.grid(scope) is not state.domain and not state.coarsening.is_aligned(query)
-    if binned or half_width_after(state, scope, query, plan.noise) is None:
+    if binned or _half_width(state, scope, query, plan.noise) is None:
         raise _refused(
             f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
             f"{', '.join(scope)} is measured on"
         )
     noise = _noise_within(state, query, within)
-    width = None if noise is None else half_width_after(state, scope, query, noise)
+    width = None if noise is None else _half_width(state, scope, query, noise)
     if noise is None or width is None:
         raise _refused(f"no measurement has a bar of {within:g} records; ask for a wider one")
     return _quote(state, scope, noise, width)
@@ -452,21 +452,35 @@ def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) 
     return None if interval is None else (interval[1] - interval[0]) / 2
 
 
-def half_width_after(
+def _half_width(
     state: PublicState, scope: tuple[str, ...], query: LinearQuery, noise: NoiseDistribution
 ) -> float | None:
     """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
+    return bars_after(state, scope, noise).half_width(query)
+
+
+def bars_after(
+    state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution, *, paid: bool = True
+) -> Bars:
+    """Return what bounds questions once a marginal was measured, as scales tell: it holds no number.
+
+    Args:
+        state: the public state.
+        scope: of the marginal.
+        noise: on its cells.
+        paid: with the numbers of questions themselves.
+    """
     numbers = np.zeros(state.grid(scope).scope_shape(scope), dtype=np.int64)
     later = measured_as(scope, numbers, noise, strategy_of(state, scope), requested=True)
     later = founded(state, later)
-    return Bars(replace(state, measured=(*state.measured, later))).half_width(query)
+    return Bars(replace(state, measured=(*state.measured, later)), paid=paid)
 
 
 def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:
     """Return the widest noise under which a question's bar is so narrow; None for none."""
 
     def fits(noise: NoiseDistribution) -> bool:
-        width = half_width_after(state, query.scope, query, noise)
+        width = _half_width(state, query.scope, query, noise)
         return width is not None and width <= within
 
     return widest_noise(state.ledger, fits)

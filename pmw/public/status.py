@@ -32,7 +32,7 @@ class Reserve:
 
     Args:
         share: part of the cap that opening left for it.
-        numbers: how often numbers of questions were drawn.
+        numbers: how many lists of questions had numbers drawn.
         half_width: of a number at the full price, in records; None where none can be drawn.
     """
 
@@ -239,9 +239,9 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
 
 def reserve_words(reserve: Reserve) -> str:
     """Return a reserve in words."""
-    drawn = f"numbers were drawn {counted(reserve.numbers, 'time')}"
-    width = "" if reserve.half_width is None else f"; a number is within {reserve.half_width:,.0f} records"
-    return f"{reserve.share:.0%} of the budget, for wide error bars: {drawn}{width}"
+    drawn = f"{counted(reserve.numbers, 'list')} of numbers"
+    width = "" if reserve.half_width is None else f", each number within {reserve.half_width:,.0f} records"
+    return f"{reserve.share:.0%} of the budget, for wide error bars; so far {drawn} drawn{width}"
 
 
 def budget_meter(status: Status) -> Markup:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from queries.statements import Statement
 
 _LONGEST_NAME = 100  # characters
+_COUNTED = frozenset({Event.ROWS, Event.SUM, Event.REQUESTED})  # each as one number, in the next price
 # Of each source, by its code, whether released numbers or a test decide all of its answer.
 ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])
 
@@ -310,7 +311,7 @@ class Bookings:
         for entry in entries:
             for name, part in entry.booked:
                 self._sums[name] = self._sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
-                self._bought[name] += entry.event in (Event.ROWS, Event.SUM)
+                self._bought[name] += entry.event in _COUNTED
                 if entry.event == Event.PART:
                     self._parts.append(name)
                     price = part * ledger.price(entry.charge)

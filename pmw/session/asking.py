@@ -629,7 +629,7 @@ class Asking(ABC):
 
     def _require_own(self, domain: Domain) -> None:
         if domain is not self._alike:  # to compare them takes as long as an answer
-            if domain.counted != self.domain.counted:
+            if domain.counted != self.domain.counted or domain.person != self.domain.person:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = domain
 

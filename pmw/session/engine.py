@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
 _SOON = 2**13  # questions that come next, whose intervals are found together
+_PARTS_AGAIN = 64  # settled questions after which a part is tried again
 _VALUES = ""  # in place of a question's text: what was charged for values, which the statement tells
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
@@ -97,6 +98,7 @@ class Engine:
         self._intents = 0
         self._owed = dict[tuple[str, str], float]()  # what questions charged that wait for more tests
         self._looked_at = -1  # settled questions when it was last looked at what is due
+        self._parts_again = 0  # settled questions, from which on a part is tried that could not be measured
         self._looked_at_parts = set[tuple[str, int]]()  # the same of analysts' own, for parts of the reserve
         self.room = None
         self._offers = Offers(self.bookings, self._free)
@@ -445,9 +447,11 @@ class Engine:
             told: the text of the question whose answer tells what was charged.
             account: who asks.
         """
+        from pmw.public.quotes import affordable_price
+
         ledger = self._state.ledger
         price = ledger.price(rows.entry(self._state.contract.options).charge)
-        if self.room is not None and price > self.room:
+        if price > affordable_price(self.limited(account)) or (self.room is not None and price > self.room):
             return
         with contextlib.suppress(DataError):
             self._release(releases.MeasuredRelease.of(rows, self._state), account.whole)
@@ -681,12 +685,17 @@ class Engine:
 
     def _release_parts(self, account: Account) -> None:
         """Measure the parts of the reserve that are due, where whoever asks could have a number."""
-        if self._state.contract.options.reserved and account.may_pay(self.limited(account)):
-            with contextlib.suppress(DataError):
+        state = self._state
+        if not state.contract.options.reserved or state.settled < self._parts_again:
+            return
+        if account.may_pay(self.limited(account)):
+            try:
                 while part := releases.due_part(
                     self._store, self._state, self.bookings, self._looked_at_parts
                 ):
                     self._release(*part)
+            except DataError:  # the table is not read for every answer
+                self._parts_again = state.settled + _PARTS_AGAIN
 
     def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
         """Count what will be released, record it durably, then draw it.

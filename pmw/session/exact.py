@@ -24,7 +24,7 @@ from pmw.public.error_quantiles import TypicalError
 from pmw.public.ledger import Ledger, LedgerLine
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
-from pmw.public.status import Status
+from pmw.public.status import Reserve, Status
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity, Booked
@@ -136,6 +136,7 @@ class TableColumns:
 TYPES: tuple[type, ...] = (
     Spent,
     RecordsKept,
+    Reserve,
     Answers,
     TableColumns,
     Quote,

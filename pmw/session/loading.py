@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pmw.planning.refusals import check_model_size
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries
+from pmw.public.clear import left_by_opening
 from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
@@ -52,6 +54,15 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     contract: Contract = _fact(store, "contract", Contract)
     check_model_size(contract.domain, contract.options)
     return contract, _fact(store, "opening_plan", OpeningPlan)
+
+
+def opening_left(state: PublicState, plan: OpeningPlan) -> Fraction:
+    """Return what opening leaves for what is asked, as a part of the cap."""
+    from pmw.planning.opening import opening_persons  # most commands know no shares
+
+    contract = state.contract
+    persons = opening_persons(contract.domain, empty_ledger(contract), contract.options, state.total.value)
+    return left_by_opening(state, plan, persons)
 
 
 def load_plan(store: SessionStore) -> TestPlan:

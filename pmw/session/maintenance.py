@@ -14,7 +14,6 @@ from typing import Any
 from pmw.data import Place, Table, require_table
 from pmw.disk import require_file, synchronise
 from pmw.errors import DataError, SessionError, SessionExistsError, StoreError
-from pmw.public.clear import left_by_opening
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
@@ -27,6 +26,7 @@ from pmw.session.loading import (
     load_ledger,
     load_state,
     newest_released,
+    opening_left,
 )
 from pmw.session.model_file import export_model
 from pmw.session.released import empty_ledger
@@ -55,7 +55,7 @@ def read_shares(path: str | Path) -> tuple[Fraction, Fraction]:
     """
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
-        left = left_by_opening(state, load_contract(store)[1])
+        left = opening_left(state, load_contract(store)[1])
         return left, state.ledger.remaining / state.ledger.cap
 
 

@@ -20,7 +20,8 @@ from queries.questions import Questions
 
 if TYPE_CHECKING:
     from pmw.loop import Requested
-    from pmw.loop.purchases import Offer
+    from pmw.loop.purchases import MarginalOffer, Offer
+    from queries.linear import LinearQuery
     from queries.statements import Statement
 
 _MOST_AHEAD = 256  # questions
@@ -37,8 +38,10 @@ class Offers:
     def __init__(self, bookings: Bookings, free: FreeAnswers) -> None:
         self._bookings = bookings
         self._free = free
-        self._marginals: dict[tuple[str, ...], Requested | None] = {}  # in place of numbers, by scope
+        self._marginals: dict[tuple[str, ...], MarginalOffer | None] = {}  # in place of numbers, by scope
         self._found_at: tuple[object, ...] = ()  # what these follow from
+        self._last_offer: Offer | None = None
+        self._offer_follows: tuple[object, ...] = ()  # what that follows from
         self._values: tuple[PublicState, Statement, Fraction, tuple[Requested, ...]] | None = None  # the last
         self.ahead = 1  # questions whose bars are found before it is seen whether one is paid for
 
@@ -46,11 +49,20 @@ class Offers:
         """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
         if not (state.contract.options.reserved and account.draws_counts):
             return None
+        asker = (account.name, account.share, account.part, account.at_most)
+        follows = (state.ledger.spent, len(state.measured), len(state.quantiles), state.closed, *asker)
+        if self._offer_follows != follows:  # each question asks for it
+            self._last_offer, self._offer_follows = self._offer_of(state, account), follows
+        return self._last_offer
+
+    def _offer_of(self, state: PublicState, account: Account) -> Offer | None:
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price
 
         left = affordable_price(self._bookings.limited(state, account))
-        return offered(state, left, self._bookings.bought(account.name, state.ledger), float(account.part))
+        most = account.ceiling(state.ledger) * state.ledger.cap if account.at_most is None else left
+        bought = self._bookings.bought(account.name, state.ledger)
+        return offered(state, left, bought, float(account.part), most)
 
     def are_unclear(self, state: PublicState, questions: Questions, account: Account) -> NDArray[np.bool_]:
         """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""
@@ -68,26 +80,54 @@ class Offers:
             return None
         from pmw.loop.purchases import drawn_together
 
-        scopes = {one.scope for one in questions.kinds()[1]}
-        marginal = self._marginal(state, scopes.pop(), offer, account) if len(scopes) == 1 else None
-        if marginal is not None:
-            return marginal
+        if len({one.scope for one in questions.kinds()[1]}) == 1:
+            beside = sum((price_of(state, one) for one in self.values(state, account)), Fraction(0))
+            queries = questions.queries(0, len(questions))
+            marginal = self._marginal(state, queries, offer, account, beside)
+            if marginal is not None:
+                return marginal
         return drawn_together(state, questions, self._free.answers(state, questions).interval, offer)
 
     def _marginal(
-        self, state: PublicState, scope: tuple[str, ...], offer: Offer, account: Account
+        self,
+        state: PublicState,
+        queries: Sequence[LinearQuery],
+        offer: Offer,
+        account: Account,
+        beside: Fraction = Fraction(0),
     ) -> Requested | None:
-        """Return the marginal that is measured in place of numbers of questions about a scope, or None."""
-        from pmw.loop.purchases import marginal_instead
+        """Return the marginal that is measured in place of numbers of questions about one scope, or None.
+
+        Args:
+            state: the present state.
+            queries: that are asked together.
+            offer: what a number costs.
+            account: who asks.
+            beside: what is charged besides, of what may be charged at once.
+        """
+        found = self._offered_marginal(state, queries[0].scope, offer)
+        if found is None or price_of(state, found.requested) > self._most(state, account) - beside:
+            return None
+        return found.requested if found.serves(state, queries) else None
+
+    def _most(self, state: PublicState, account: Account) -> Fraction:
+        """Return what may be charged at once, in the filter's own measure."""
         from pmw.public.quotes import affordable_price
 
-        most = affordable_price(self._bookings.limited(state, account))
-        most = min(most, account.ceiling(state.ledger) * state.ledger.cap)
-        found_at = (state.version, offer.price, most)
+        most = account.ceiling(state.ledger) * state.ledger.cap
+        return min(affordable_price(self._bookings.limited(state, account)), most)
+
+    def _offered_marginal(
+        self, state: PublicState, scope: tuple[str, ...], offer: Offer
+    ) -> MarginalOffer | None:
+        """Return the marginal that may be measured in place of numbers about a scope; it is found once."""
+        from pmw.loop.purchases import offered_marginal
+
+        found_at = (offer.price, len(state.marginals), state.closed)
         if self._found_at != found_at:
             self._marginals, self._found_at = {}, found_at
         if scope not in self._marginals:
-            self._marginals[scope] = marginal_instead(state, scope, offer, most)
+            self._marginals[scope] = offered_marginal(state, scope, offer.price)
         return self._marginals[scope]
 
     def _have_marginals(
@@ -95,8 +135,11 @@ class Offers:
     ) -> NDArray[np.bool_]:
         """Tell for which questions a marginal is measured in place of numbers: bool, shape (n,)."""
         kinds, examples = questions.kinds()
-        found = [self._marginal(state, one.scope, offer, account) is not None for one in examples]
-        return np.array(found, dtype=np.bool_)[kinds]
+        may = [self._offered_marginal(state, one.scope, offer) is not None for one in examples]
+        found = np.array(may, dtype=np.bool_)[kinds]
+        for place in np.flatnonzero(found).tolist():
+            found[place] = self._marginal(state, [questions.query(place)], offer, account) is not None
+        return found
 
     def values(self, state: PublicState, account: Account) -> Sequence[Requested]:
         """Return the sums that are drawn for a statement's means and sums; none where no bar is wide.
@@ -129,9 +172,11 @@ class Offers:
         offer = self._offer(state, account)
         if offer is None:
             return Fraction(0)
-        marginals = [self._marginal(state, one.scope, offer, account) for one in asked.kinds()[1]]
-        dearest = max((price_of(state, one) for one in marginals if one is not None), default=Fraction(0))
-        return dearest or (offer.price if self.are_unclear(state, asked, account).any() else dearest)
+        from pmw.loop.purchases import MARGINAL
+
+        if self._have_marginals(state, asked, offer, account).any():
+            return MARGINAL * offer.price
+        return offer.price if self.are_unclear(state, asked, account).any() else Fraction(0)
 
     def first(
         self, state: PublicState, questions: Questions, answers: Answers, account: Account
@@ -147,7 +192,7 @@ class Offers:
         offer = self._offer(state, account)
         if offer is None:
             return len(answers), None
-        from pmw.loop.purchases import are_unclear, requested
+        from pmw.loop.purchases import are_unclear, numbers_at
 
         unclear = are_unclear(state, questions, answers.interval, offer.half_width)
         unclear |= self._have_marginals(state, questions, offer, account)
@@ -155,8 +200,9 @@ class Offers:
         self.ahead = 1 if unclear.any() else min(2 * self.ahead, _MOST_AHEAD)
         if first:
             return first, None
-        query = questions.query(0)
-        return first, self._marginal(state, query.scope, offer, account) or requested(state, [query], offer)
+        queries = questions.queries(0, 1)
+        marginal = self._marginal(state, queries, offer, account)
+        return first, marginal or numbers_at(state, queries, offer.price)
 
 
 def price_of(state: PublicState, drawn: Requested) -> Fraction:

@@ -10,7 +10,7 @@ loading it would be most of the time of a command that asks one question.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pmw.disk import require_file
 from pmw.errors import SessionError, SessionLockedError
 from pmw.loop import refined
-from pmw.public.clear import left_by_opening
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.session.verification import Verification
+    from queries.linear import LinearQuery
 
 
 class Session(Dialogue, LocalPublishing):
@@ -94,7 +94,7 @@ class Session(Dialogue, LocalPublishing):
     def _left(self) -> Fraction:
         """Return what opening leaves for what is asked, as a part of the cap: it never changes."""
         if self._opening_left is None:  # whoever else is asking: it waits for no turn
-            self._opening_left = left_by_opening(self.state, self._engine.opening_plan)
+            self._opening_left = loading.opening_left(self.state, self._engine.opening_plan)
         return self._opening_left
 
     def read_table(self) -> None:
@@ -174,7 +174,7 @@ class Session(Dialogue, LocalPublishing):
         with self._turn:
             self._open_store()
             self._engine.finish_interrupted()
-            quotes = finishing.plan_finish(self.state, self.asked())
+            quotes = finishing.plan_finish(self.state, self._paid_for())
             if not dry_run:
                 if self.state.contract.options.reserved:
                     part = [(one.scope, one.noise) for one in quotes if one.noise and not one.of_questions]
@@ -186,6 +186,14 @@ class Session(Dialogue, LocalPublishing):
                     self._pay(self._engine, quote)
                 self._engine.finalize()
             return quotes
+
+    def _paid_for(self) -> Sequence[LinearQuery]:
+        """Return what finishing serves: in a session with a reserve, the questions of those who may pay."""
+        asked = self.asked()
+        if not self.state.contract.options.reserved or not asked:
+            return asked
+        settled = self._open_store().answers.are_settled([query.to_json() for query in asked])
+        return [query for query, is_settled in zip(asked, settled.tolist(), strict=True) if is_settled]
 
     def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
         """Return a picture of the session, made of public state alone; free.

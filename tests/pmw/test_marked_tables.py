@@ -255,7 +255,7 @@ TAKE_NONE = """
 pmw.Activity pmw.Analyst pmw.Answer pmw.Answers pmw.backup_session pmw.Booked pmw.Budget pmw.Check
 pmw.connect pmw.Composition pmw.CsvDialect pmw.DatabaseTable pmw.Domain pmw.LinearQuery pmw.load_schema
 pmw.Ledger pmw.LedgerLine pmw.load_model
-pmw.ModelKind
+pmw.ExpectedQuestions pmw.expected_questions pmw.ModelKind
 pmw.NeighboringRelation pmw.Prior pmw.public_prior pmw.PublicModel pmw.Quote pmw.RemoteSession
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
 pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.TestKind pmw.UpdateRule pmw.Verification

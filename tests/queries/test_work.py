@@ -94,6 +94,8 @@ def test_a_question_of_too_many_cells_names_them_and_its_place() -> None:
     error = refusal(parse_where, text, ADULT)
     assert "would evaluate more than 1,048,576 cells, the last 7,326 of age, hours" in error.message
     assert text[int(error.position or 0) :].startswith("age * ")
+    statement = refusal(parse_sql, f"SELECT COUNT(*) FROM adult WHERE {text}", ADULT)
+    assert "would evaluate more than 1,048,576 cells" in statement.message
 
 
 # --- what is counted ----------------------------------------------------------------------------------------

@@ -151,28 +151,6 @@ def test_among_several_each_that_could_cost_more_has_its_own_error(client: TestC
     assert charged == pytest.approx(client.get("/sessions/study/you", headers=ann).json()["spent"], rel=1e-5)
 
 
-def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
-    client: TestClient, add: Any, service: Service
-) -> None:
-    ann, cat = add("ann", "1/2"), add("cat", role=Role.CUSTODIAN, share=1)
-    session = service.hosted(service.users.listed()[0], "study").session
-    you = client.get("/sessions/study/you", headers=ann).json()
-    share = you["share"]
-    assert share == you["left"] == pytest.approx((1 - session.state.ledger.share) / 2)
-    while session.measure(["region"], dry_run=True).affordable:
-        session.measure(["region"])
-    left = float(session.state.ledger.remaining / session.state.ledger.cap)
-    assert left < share
-    you = client.get("/sessions/study/you", headers=ann).json()
-    assert (you["share"], you["left"]) == (share, left)
-    assert client.get("/sessions/study", headers=ann).json()["you"]["left"] == left
-    assert client.get("/sessions", headers=ann).json()["sessions"][0]["share"] == left
-    page = client.get("/page/study", headers=ann).text
-    assert f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it" in page
-    known = client.get("/page/study/custodian", headers=cat).text
-    assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
-
-
 NO_BARS: list[dict[str, Any]] = [
     {"queries": [{"where": ""}], "within": 40},
     {"where": "", "within": 40, "fresh": True},

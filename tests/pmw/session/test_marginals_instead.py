@@ -83,13 +83,58 @@ def test_two_prices_are_enough_for_it(asked: str) -> None:
 
 
 def test_one_of_many_cells_that_leaves_bars_wide_is_not_bought() -> None:
-    domain = Domain(tuple(IntegerAttribute(name, 0, 15) for name in "abcd"), "grades")
-    grades = pd.DataFrame(np.random.default_rng(5).integers(0, 16, (20_000, 4)), columns=list("abcd"))
-    with worlds.opened(grades, domain, epsilon=1, seed=3, opening=pmw.Opening.PAIRS) as session:
+    with grades(16) as session:
         assert strategy_of(session.state, ("a", "b", "c")) is not None
         answer = session.ask("a < 8 AND b < 8 AND c < 8")
         assert not triples(session)
         assert answer.spent.charged == pytest.approx(PRICE, rel=1e-6)
+
+
+def grades(cells: int, path: Path | None = None) -> pmw.Session:
+    domain = Domain(tuple(IntegerAttribute(name, 0, cells - 1) for name in "abcd"), "grades")
+    drawn = np.random.default_rng(5).integers(0, cells, (20_000, 4))
+    frame = pd.DataFrame(drawn, columns=list("abcd"))
+    if path is not None and path.exists():
+        return pmw.resume_session(path, frame)
+    return worlds.opened(frame, domain, path, epsilon=1, seed=None if path else 3, opening=pmw.Opening.PAIRS)
+
+
+def test_a_question_that_stays_wide_with_it_gets_a_number() -> None:
+    odd = " AND ".join(f"{name} IN (0, 2, 4, 6, 8)" for name in "abc")
+    with grades(9) as session:
+        answer = session.ask(odd)
+        assert answer.spent.charged == pytest.approx(PRICE, rel=1e-6)
+        assert width(answer) <= clear_half_width(session.state)
+        assert not triples(session)
+        assert session.ask("a < 4 AND b < 4 AND c < 4").spent.charged == pytest.approx(2 * PRICE, rel=1e-2)
+        assert triples(session) == [("a", "b", "c")]
+
+
+def test_what_has_a_number_of_its_own_buys_no_marginal_whoever_looks_again(tmp_path: Path) -> None:
+    path = tmp_path / "grades.pmw"
+    for where in ("a < 8 AND b < 8 AND c < 8", "a BETWEEN 4 AND 11 AND b BETWEEN 4 AND 11 AND c > 7"):
+        with grades(16, path) as session:
+            assert session.ask(where).spent.charged == pytest.approx(PRICE, rel=1e-2)
+            assert session.ask(where, fresh=True).spent.charged == 0
+        with grades(16, path) as session:
+            assert session.ask(where, fresh=True).spent.charged == 0
+            assert not triples(session)
+
+
+def test_what_is_clear_or_cells_do_not_decide_buys_none() -> None:
+    with opened() as session:
+        free = "rooms = 8 AND sex = 'f' AND smoker = 'yes'"
+        before = session.ask(free, at_most=0)
+        if width(before) <= clear_half_width(session.state) / 2:
+            assert session.ask(free, fresh=True).spent.charged == 0
+        assert not triples(session)
+
+
+def test_the_next_number_costs_what_is_left_after_one_more() -> None:
+    with opened() as session:
+        session.ask(ASKED)
+        part = (2 * FULL - 2) / (2 * FULL - 1)  # of what two prices leave, for one number less
+        assert session.ask(WIDE).spent.charged == pytest.approx(PRICE * part, rel=1e-5)
 
 
 def test_an_analyst_pays_for_it_and_others_are_free() -> None:

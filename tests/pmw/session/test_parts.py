@@ -271,8 +271,10 @@ def test_without_the_table_no_part_is_bought_and_answers_go_on(
             patch.setattr("pmw.session.engine.Engine._tables", unread)
             session.ask(STREAM[64])
         assert not lines(session)
-        if not resumed:  # it is due as long as it was not had
+        if not resumed:  # it is due as long as it was not had, and tried again after some more
             session.ask(STREAM[65])
+            assert not lines(session)
+            ask(session, STREAM[66:140])
             assert lines(session)
     if resumed:
         with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
@@ -391,6 +393,16 @@ def test_finish_draws_numbers_of_what_was_asked_where_its_bars_are_wide() -> Non
         low, high = session.ask(wide, fresh=True).interval or (0.0, math.inf)
         assert (high - low) / 2 - 0.001 <= drawn.half_width < 0.2 * number_half_width(session.state)
         assert session.verify().holds
+
+
+def test_finish_serves_those_who_may_pay() -> None:
+    wide = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND rooms >= 3"
+    with opened() as session:
+        session.analyst("ann", 0.5, at_most=1).ask(wide)
+        reader = session.analyst("eve", 0)
+        reader.ask_all([f"age <= {age} AND sex = 'f' AND rooms > 2" for age in range(40)])
+        (drawn,) = (quote for quote in session.finish(dry_run=True) if quote.of_questions)
+        assert drawn.cells == 1
 
 
 def test_finish_of_a_session_that_was_asked_nothing_spends_nothing() -> None:

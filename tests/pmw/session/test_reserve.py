@@ -344,6 +344,16 @@ def test_the_next_price_is_the_analysts_own() -> None:
         assert session.verify().holds
 
 
+def test_whoever_has_a_small_share_gets_a_number_within_its_tenth_or_a_free_answer() -> None:
+    with opened() as session:
+        full = float(NUMBERS / (2 * FULL))
+        small, least = session.analyst("small", 0.01), session.analyst("least", 0.003)
+        tenth = float(small.most) / 10
+        assert full / 4 < tenth < full
+        assert small.ask(WIDE).spent.charged == pytest.approx(tenth, rel=1e-2)
+        assert least.ask(ALSO).spent.charged == 0
+
+
 def test_no_number_costs_less_than_a_quarter_and_none_is_drawn_of_less() -> None:
     with opened() as session:
         state, first = session.state, offered(session.state, session.state.ledger.cap, 0)

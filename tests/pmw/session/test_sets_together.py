@@ -108,7 +108,7 @@ def test_half_widths_of_sets_are_those_of_their_weights() -> None:
             found = summed.product_half_widths(Products.of_queries(alone).sides)
             np.testing.assert_allclose(found, wanted, rtol=1e-9)
             looked_at += 1
-    assert looked_at == 10
+    assert looked_at >= 10  # all pairs
     for opened_by in state.opening:
         axis = AxisNoise(opened_by.estimate, 0.999)
         asked = [sets(generator, opened_by.scope) for _ in range(9)]
