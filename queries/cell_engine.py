@@ -106,27 +106,25 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """SQL of whether a condition is true, or false, for certain or for some value of a row.
+    """SQL of what a condition may be for some value of a row; none of it is ever NULL.
 
     Args:
-        true, may_be_true, false, may_be_false, may_be_null: SQL, never NULL.
-        share: SQL of the part of a row where it is true.
+        true, false, null: whether it may be that. If only one of them holds, it is that for all values.
+        share: the part of a row where it is true.
         sql: the condition itself, where every row decides it; else None.
     """
 
     true: str
-    may_be_true: str
     false: str
-    may_be_false: str
-    may_be_null: str
+    null: str
     share: str
     sql: str | None = None
 
     @classmethod
     def certain(cls, sql: str) -> Truth:
         """Return a condition that every row decides."""
-        true, false = f"(({sql}) IS TRUE)", f"(({sql}) IS FALSE)"
-        return cls(true, true, false, false, f"(({sql}) IS NULL)", f"CAST({true} AS DOUBLE)", sql)
+        true, false, null = (f"(({sql}) IS {word})" for word in ("TRUE", "FALSE", "NULL"))
+        return cls(true, false, null, f"CAST({true} AS DOUBLE)", sql)
 
     @classmethod
     def unless(cls, sql: str, open_: Iterable[str], lost: Iterable[str], share: str = "0e0") -> Truth:
@@ -138,64 +136,53 @@ class Truth:
         may = [f"({either(*opened)} AND ({sql}) IS NOT NULL)"] if opened else []
         true, false = f"({sql}) IS TRUE", f"({sql}) IS FALSE"
         return cls(
-            f"({true} AND NOT {unclear})", either(true, *may, *gone),
-            f"({false} AND NOT {unclear})", either(false, *may, *gone),
-            either(f"({sql}) IS NULL", *gone),
+            either(true, *may, *gone), either(false, *may, *gone), either(f"({sql}) IS NULL", *gone),
             f"CASE WHEN {unclear} THEN {share} ELSE CAST({true} AS DOUBLE) END",
         )  # fmt: skip
+
+    @property
+    def always(self) -> str:
+        """SQL of whether it is TRUE for all values of a row."""
+        return f"({self.true} AND NOT ({self.false} OR {self.null}))"
 
     @property
     def negated(self) -> Truth:
         """Whether its negation is."""
         if self.sql is not None:
             return Truth.certain(f"(NOT ({self.sql}))")
-        return Truth(
-            self.false, self.may_be_false, self.true, self.may_be_true, self.may_be_null,
-            f"(1e0 - ({self.share}))",
-        )  # fmt: skip
+        return Truth(self.false, self.true, self.null, f"(1e0 - ({self.share}))")
 
     def both(self, other: Truth) -> Truth:
         """Whether both hold."""
         if self.sql is not None and other.sql is not None:
             return Truth.certain(f"(({self.sql}) AND ({other.sql}))")
+        known = f"({self.true} OR {self.null}) AND ({other.true} OR {other.null})"
         return Truth(
-            f"({self.true} AND {other.true})",
-            f"({self.may_be_true} AND {other.may_be_true})",
-            f"({self.false} OR {other.false})",
-            f"({self.may_be_false} OR {other.may_be_false})",
-            f"(({self.may_be_null} OR {other.may_be_null}) AND NOT ({self.false} OR {other.false}))",
-            f"(({self.share}) * ({other.share}))",
-        )
+            f"({self.true} AND {other.true})", f"({self.false} OR {other.false})",
+            f"(({self.null} OR {other.null}) AND {known})", f"(({self.share}) * ({other.share}))",
+        )  # fmt: skip
 
     def either(self, other: Truth) -> Truth:
         """Whether one of them holds."""
-        found = self.negated.both(other.negated).negated
-        if found.sql is not None:
-            return found
-        return replace(found, share=f"(1e0 - (1e0 - ({self.share})) * (1e0 - ({other.share})))")
+        return self.negated.both(other.negated).negated
 
     @property
     def is_null(self) -> Truth:
         """Whether it is NULL, which is never NULL itself."""
         if self.sql is not None:
             return Truth.certain(f"(({self.sql}) IS NULL)")
-        may = f"({self.may_be_null} AND NOT ({self.true} OR {self.false}))"
-        known = f"({self.may_be_true} OR {self.may_be_false})"
-        sure = f"(NOT {known})"
-        return Truth(sure, may, f"(NOT {may})", known, "FALSE", f"CAST({sure} AS DOUBLE)")
+        known = f"({self.true} OR {self.false})"
+        return Truth(self.null, known, "FALSE", f"CAST((NOT {known}) AS DOUBLE)")
 
     @property
     def is_true(self) -> Truth:
         """Whether it is TRUE, which is never NULL."""
         if self.sql is not None:
             return Truth.certain(f"(({self.sql}) IS TRUE)")
-        return Truth(
-            self.true, self.may_be_true, f"(NOT {self.may_be_true})", f"(NOT {self.true})", "FALSE",
-            self.share,
-        )  # fmt: skip
+        return Truth(self.true, f"({self.false} OR {self.null})", "FALSE", self.share)
 
 
-NEVER = Truth("FALSE", "FALSE", "FALSE", "FALSE", "TRUE", "0e0", "CAST(NULL AS BOOLEAN)")
+NEVER = Truth("FALSE", "FALSE", "TRUE", "0e0", "CAST(NULL AS BOOLEAN)")
 
 
 def either(*parts: str) -> str:
@@ -254,7 +241,7 @@ class Input:
     def _of_condition(self, cells: NDArray[np.int64]) -> Columns:
         holds, fails, name = self.holds, self.fails, str(self.number)
         assert holds is not None and fails is not None  # noqa: S101, PT018 - of a condition
-        arrays = {"t": holds.least, "m": holds.most, "f": fails.least, "g": fails.most, "p": holds.weights}
+        arrays = {"m": holds.most, "g": fails.most, "p": holds.weights}
         return {letter + name: array.reshape(-1)[cells] for letter, array in arrays.items()}
 
 
@@ -374,7 +361,7 @@ class Writer:
 
     def condition(self, truth: Truth) -> CellCondition:
         """Return where a condition holds, cell by cell."""
-        asked = {"true": truth.true, "some": truth.may_be_true, "share": truth.share, "weight": "w"}
+        asked = {"true": truth.always, "some": truth.true, "share": truth.share, "weight": "w"}
         return _Cells(self, asked).condition
 
     def values(self, term: Term) -> CellValues:
@@ -509,10 +496,10 @@ def _choosing(name: str, truth: Truth, rows: str) -> str:
     """Return rows once for each outcome that a condition may have; NULL weighs what FALSE leaves."""
     share = f"least(greatest({truth.share}, 1e-9), 1e0)"
     return (
-        f"(SELECT * REPLACE (CASE WHEN {name} AND NOT ({truth.may_be_false} OR {truth.may_be_null}) THEN w "  # noqa: S608
-        f"WHEN {name} THEN w * {share} WHEN {truth.may_be_true} THEN w * (1e0 - {share}) ELSE w END AS w) "
+        f"(SELECT * REPLACE (CASE WHEN {name} AND NOT ({truth.false} OR {truth.null}) THEN w "  # noqa: S608
+        f"WHEN {name} THEN w * {share} WHEN {truth.true} THEN w * (1e0 - {share}) ELSE w END AS w) "
         f"FROM (SELECT * FROM (VALUES (TRUE), (FALSE), (NULL)) AS o({name}), {rows}) WHERE CASE WHEN {name} "
-        f"THEN {truth.may_be_true} WHEN NOT {name} THEN {truth.may_be_false} ELSE {truth.may_be_null} END)"
+        f"THEN {truth.true} WHEN NOT {name} THEN {truth.false} ELSE {truth.null} END)"
     )
 
 

@@ -466,9 +466,8 @@ def _native(node: exp.Expr, rows: Writer) -> Truth:
     holds, fails = (one.placed(rows.domain, scope) for one in (holds, fails))
     number = rows.new(("holds", node), scope[0], holds=holds, fails=fails).number
     if holds.is_decided and fails.is_decided:
-        return Truth.certain(f"CASE WHEN t{number} THEN TRUE WHEN f{number} THEN FALSE END")
-    null = f"NOT (m{number} OR g{number})"
-    return Truth(f"t{number}", f"m{number}", f"f{number}", f"g{number}", null, f"p{number}")
+        return Truth.certain(f"CASE WHEN m{number} THEN TRUE WHEN g{number} THEN FALSE END")
+    return Truth(f"m{number}", f"g{number}", f"(NOT (m{number} OR g{number}))", f"p{number}")
 
 
 def compared_terms(one: Term, sign: Order, two: Term, rows: Writer) -> Truth:
@@ -563,35 +562,29 @@ class _Difference:
         rows.staged({self.low: f"{self.a} - {self.d}", self.high: f"{self.b} - {self.c}"})
         self.near = self._near()
 
-    def ends(self, sign: Order) -> tuple[str, str]:
-        """Return SQL of whether numbers compare so for certain, and whether they may; NULL of NULL."""
-        low, high = self.low, self.high
-        if sign in ("eq", "ne"):
-            inside, equal = f"({low} <= 0 AND {high} >= 0)", f"({low} = 0 AND {high} = 0)"
-            return (equal, inside) if sign == "eq" else (f"(NOT {inside})", f"(NOT {equal})")
-        sure, some = (high, low) if sign in ("lt", "le") else (low, high)
-        return f"({sure} {_SIGNS[sign]} 0)", f"({some} {_SIGNS[sign]} 0)"
+    def may(self, sign: Order) -> str:
+        """Return SQL of whether they may compare so by their ends; NULL of NULL."""
+        if sign == "eq":
+            return f"({self.low} <= 0 AND {self.high} >= 0)"
+        if sign == "ne":
+            return f"(NOT ({self.low} = 0 AND {self.high} = 0))"
+        return f"({self.low if sign in ('lt', 'le') else self.high} {_SIGNS[sign]} 0)"
+
+    def possible(self, sign: Order) -> str:
+        """Return SQL of whether some numbers may compare so."""
+        return either(f"coalesce({self.may(sign)}, FALSE)", *self.open, *self.lost, *self.near)
 
     def truth(self, sign: Order) -> Truth:
         """Return whether they compare so."""
         if self.is_point and self.is_whole:
-            return Truth.unless(self.ends(sign)[0], self.open, self.lost, "1e0" if sign == "ne" else "0e0")
-        null = f"({self.low} IS NULL)"
-        (true, some), (false, other) = self.ends(sign), self.ends(_NEGATED[sign])
-        unclear = either(*self.open, *self.lost, *self.near)
-        sure = f" AND NOT {unclear}" if unclear else ""
-        opened = either(*self.open, *self.near)
-        may = [f"({opened} AND NOT {null})"] if opened else []
-        may += self.lost
-        return Truth(
-            f"(coalesce({true}, FALSE){sure})", either(f"coalesce({some}, FALSE)", *may),
-            f"(coalesce({false}, FALSE){sure})", either(f"coalesce({other}, FALSE)", *may),
-            either(null, *self.lost), f"coalesce({self._share(sign)}, 0e0)",
-        )  # fmt: skip
-
-    def possible(self, sign: Order) -> str:
-        """Return SQL of whether some numbers may compare so."""
-        return either(f"coalesce({self.ends(sign)[1]}, FALSE)", *self.open, *self.lost, *self.near)
+            return Truth.unless(self.may(sign), self.open, self.lost, "1e0" if sign == "ne" else "0e0")
+        null, opened = f"({self.low} IS NULL)", either(*self.open, *self.near)
+        unclear = [f"({opened} AND NOT {null})"] if opened else []
+        true, false = (
+            either(f"coalesce({self.may(one)}, FALSE)", *unclear, *self.lost)
+            for one in (sign, _NEGATED[sign])
+        )
+        return Truth(true, false, either(null, *self.lost), f"coalesce({self._share(sign)}, 0e0)")
 
     def _share(self, sign: Order) -> str:
         low, high = self.low, self.high
@@ -717,8 +710,7 @@ def _nulls(term: Term) -> Truth:
     lost = either(*sorted(term.lost))
     if not lost:
         return Truth.certain(term.null)
-    sure, may = f"({term.null} AND NOT {lost})", f"({term.null} OR {lost})"
-    return Truth(sure, may, f"(NOT {may})", f"(NOT {sure})", "FALSE", f"CAST({sure} AS DOUBLE)")
+    return Truth.unless(term.null, [lost], ())
 
 
 def _distinct(node: exp.Expr, rows: Writer) -> Truth:
