@@ -12,14 +12,15 @@ import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, CellValues, Kind, Line, constant_value, require_finite
 from queries.cells import OTHER_LABEL, canonical_text
-from queries.domain import Domain
+from queries.dates import Periods
+from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.locked_engine import evaluated
@@ -53,6 +54,7 @@ class Term:
         line: which attribute a number follows.
         source: of a column, or of a constant, its values.
         column: whether it is of any column.
+        ordered: a text of a date, which says nothing of how values are listed.
     """
 
     sql: str
@@ -66,6 +68,7 @@ class Term:
     line: Line | None = None
     source: CellValues | None = None
     column: bool = False
+    ordered: bool = False
 
     @property
     def whole(self) -> bool:
@@ -194,6 +197,34 @@ def either(*parts: str) -> str:
 
 _Written = TypeVar("_Written", "Term", "Truth")
 Columns: TypeAlias = dict[str, NDArray[Any]]
+Check: TypeAlias = Callable[
+    ["np.ma.MaskedArray[Any, Any]", NDArray[np.int64]], bool
+]  # of a column and the cells
+
+
+class Rows(NamedTuple):
+    """Rows of one attribute: their cells, their ends where these are not the cells', their parts of cells.
+
+    ``texts`` are those of which an undeclared text is one.
+    """
+
+    cells: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    texts: NDArray[Any]
+
+    @classmethod
+    def of(
+        cls, cells: NDArray[Any], low: Any = np.nan, high: Any = np.nan, weight: Any = 1.0, texts: Any = None
+    ) -> Rows:
+        """Return rows of some cells."""
+        given = (low, high, weight, np.array(texts, dtype=object))
+        return cls(cells, *(np.broadcast_to(np.asarray(one), cells.shape) for one in given))
+
+    def and_(self, other: Rows) -> Rows:
+        """Return these rows, and others."""
+        return Rows(*map(np.concatenate, zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,17 +246,23 @@ class Input:
     fails: CellCondition | None = None
     listed: bool = False
 
-    def columns(self, cells: NDArray[np.int64], texts: NDArray[Any], numbers: NDArray[np.float64]) -> Columns:
-        """Return the columns over rows: their cells, the undeclared texts they hold, and their numbers."""
+    def columns(self, rows: Rows) -> Columns:
+        """Return the columns over rows."""
+        cells, texts = rows.cells, rows.texts
         if self.values is None:
             return self._of_condition(cells)
         name, values = str(self.number), self.values
         undecided, gone = values.undecided[cells], ~values.present[cells]
         if values.labels is None or values.dated:
-            found: Columns = {}
-            for letter, ends in zip("lvh", values.arrays, strict=True):
-                one = np.where(np.isnan(numbers), ends[cells], numbers) if self.listed else ends[cells]
-                found[letter + name] = np.ma.masked_array(one, gone)
+            low, high = (
+                np.where(np.isnan(own), ends[cells], own)
+                for own, ends in ((rows.low, values.low), (rows.high, values.high))
+            )
+            middle = np.where(np.isnan(rows.low), values.middle[cells], (low + high) / 2)
+            found: Columns = {
+                letter + name: np.ma.masked_array(one, gone)
+                for letter, one in zip("lvh", (low, middle, high), strict=True)
+            }
             if values.dated and values.labels is not None:
                 found["n" + name] = _texts(values.labels[cells])
         else:
@@ -265,7 +302,8 @@ class Writer:
         self._stages: list[dict[str, str] | tuple[str, Truth]] = []
         self._ends: dict[str, tuple[str, str]] = {}
         self._choices: dict[Truth, str] = {}
-        self.checks: list[tuple[str, Callable[[], QueryError]]] = []
+        self.checks: list[tuple[str, Check, Callable[[], QueryError]]] = []
+        self._starts: dict[str, list[NDArray[np.int64]]] = {}
         self._columns = itertools.count()
 
     def new(self, key: object, attribute: str, **given: Any) -> Input:
@@ -277,6 +315,20 @@ class Writer:
         if key not in self._known:
             self._known[key] = write()
         return cast(_Written, self._known[key])
+
+    def check(self, sql: str, holds: Check, error: Callable[[], QueryError]) -> None:
+        """Have the expression refused where a column of the rows does not hold as it should."""
+        self.checks.append((sql, holds, error))
+
+    def dates(self, attribute: Periods, starts: NDArray[np.int64] | None) -> int:
+        """Return the number of the column of an attribute's seconds; rows are cut where periods start."""
+        if starts is not None:
+            self._starts.setdefault(attribute.name, []).append(starts)
+        ends = np.zeros((2, attribute.size))
+        ends[:, : attribute.base_size] = attribute.seconds()
+        present = np.arange(attribute.size) < attribute.base_size
+        values = CellValues((attribute.name,), ends[0], ends.mean(axis=0), ends[1], present, None, Kind.WHOLE)
+        return self.new((attribute.name, "seconds"), attribute.name, values=values).number
 
     def new_number(self) -> int:
         """Return the number of a further column."""
@@ -314,7 +366,7 @@ class Writer:
             self.staged({low: vertices[0]})
         if term.shape == "number" and term.column:
             sizes = " AND ".join(f"coalesce(abs({end}) <= {_LARGEST}, TRUE)" for end in {low, high})
-            self.checks.append((sizes, _too_large))
+            self.check(sizes, every, _too_large)
         self._ends[term.sql] = low, high
         return low, high
 
@@ -404,23 +456,20 @@ class Writer:
         """Return the values of one attribute's cells, in the columns that are used."""
         attribute = self.domain[name]
         own = [one for one in self.inputs.values() if one.attribute == name]
-        cells, fresh = np.arange(attribute.size), self._witnesses(name, own)
-        texts = np.full(len(cells), None, dtype=object)
-        numbers, weight = np.full(len(cells), np.nan), np.ones(len(cells))
+        fresh, rows = self._witnesses(name, own), Rows.of(np.arange(attribute.size))
         listed = next((one.values for one in own if one.listed and one.values is not None), None)
         if listed is not None:
-            cells, numbers, weight = _listed(listed)
-            texts = np.full(len(cells), None, dtype=object)
+            rows = _listed(listed)
+        elif name in self._starts:
+            rows = _pieces(attribute, self._starts[name])
         if fresh:
-            place = int(np.flatnonzero(cells == attribute.other_code)[0])
-            kept, extra = np.delete(np.arange(len(cells)), place), len(fresh)
-            weight = np.concatenate([weight[kept], [1.0], np.zeros(extra - 1)])
-            numbers = np.concatenate([numbers[kept], np.full(extra, np.nan)])
-            texts = np.concatenate([texts[kept], np.array(fresh, dtype=object)])
-            cells = np.concatenate([cells[kept], np.full(extra, attribute.other_code)])
-        columns: Columns = {"k": cells, "w": weight}
+            kept = rows.cells != attribute.other_code
+            first = np.arange(len(fresh)) == 0
+            others = Rows.of(np.full(len(fresh), attribute.other_code), weight=first, texts=fresh)
+            rows = Rows(*(one[kept] for one in rows)).and_(others)
+        columns: Columns = {"k": rows.cells, "w": rows.weight}
         for one in own:
-            held = one.columns(cells, texts, numbers)
+            held = one.columns(rows)
             columns |= {column: values for column, values in held.items() if column in used}
         return columns
 
@@ -460,8 +509,8 @@ class Writer:
         rows = _product(tables, [self.domain[name].size for name in scope])
         cells, *found = evaluated(text, rows, texts)
         values, checks = found[: len(columns)], found[len(columns) :]
-        for passed, (_, error) in zip(checks, self.checks, strict=True):
-            if not (np.all(passed) if error is _too_large else np.any(passed)):
+        for passed, (_, holds, error) in zip(checks, self.checks, strict=True):
+            if not holds(np.ma.masked_array(passed), cells):
                 raise error()
         return cells, dict(zip(columns, values, strict=True))
 
@@ -469,7 +518,7 @@ class Writer:
         text = "r" if self.inputs else "(SELECT 0 AS k, 1e0 AS w)"
         for stage in self._stages:
             text = _carrying(stage, text) if isinstance(stage, dict) else _choosing(*stage, text)
-        asked = [*columns.values(), *(check for check, _ in self.checks)]
+        asked = [*columns.values(), *(check for check, _, _ in self.checks)]
         listed = ", ".join(f"{sql} AS z{place}" for place, sql in enumerate(asked))
         return f"SELECT k, {listed} FROM {text}"  # noqa: S608 - written here
 
@@ -503,7 +552,19 @@ def _choosing(name: str, truth: Truth, rows: str) -> str:
     )
 
 
-def _listed(values: CellValues) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def _pieces(attribute: Attribute, starts: Sequence[NDArray[np.int64]]) -> Rows:
+    """Return a row for each piece of a cell of dates that lies inside one period of each kind."""
+    assert isinstance(attribute, Periods)  # noqa: S101 - it has starts of periods
+    bounds = np.array(attribute.boundaries) * attribute.scale
+    points = np.unique(np.concatenate([bounds[:-1], *starts]))
+    points = points[(points >= bounds[0]) & (points < bounds[-1])]
+    stops = np.append(points[1:], bounds[-1])
+    cells = bounds.searchsorted(points, side="right") - 1
+    pieces = Rows.of(cells, points, stops - attribute.scale, (stops - points) / np.diff(bounds)[cells])
+    return pieces.and_(Rows.of(np.arange(attribute.base_size, attribute.size)))
+
+
+def _listed(values: CellValues) -> Rows:
     """Return a row for each whole number of each cell: its cell, the number, and its share of the cell."""
     single = values.present & (values.low == values.high)
     points = set(values.low[single].tolist())  # numbers with a cell of their own
@@ -513,7 +574,27 @@ def _listed(values: CellValues) -> tuple[NDArray[np.int64], NDArray[np.float64],
         cells += [cell] * len(held)
         numbers += held
         weights += [1 / len(held)] * len(held)
-    return np.array(cells), np.array(numbers), np.array(weights)
+    return Rows.of(np.array(cells), np.array(numbers), np.array(numbers), np.array(weights))
+
+
+def every(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) -> bool:
+    """Tell whether every row passes."""
+    del cells
+    return bool(passed.all())
+
+
+def some(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) -> bool:
+    """Tell whether some row passes."""
+    del cells
+    return bool(passed.filled(False).any())
+
+
+def some_decided(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) -> bool:
+    """Tell whether in some cell all rows pass, or none, of those that know; or whether none knows."""
+    known = ~np.ma.getmaskarray(passed)
+    true = passed.filled(False)
+    holds, fails = np.unique(cells[true]), np.unique(cells[known & ~true])
+    return not known.any() or np.setxor1d(holds, fails).size > 0
 
 
 def _too_large() -> QueryError:
@@ -567,6 +648,8 @@ class _Cells:
         if term.shape != "number":
             labels, open_, declared = self._labels(term, null, undecided)
             undecided |= open_
+            if term.shape == "dated" and not term.plain:
+                undecided |= ends[0] != ends[2]
         elif np.any(present & empty & ~undecided):
             raise QueryError(
                 "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a "

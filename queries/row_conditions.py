@@ -19,7 +19,8 @@ from queries.predicates import Junction, Not
 from queries.row_nodes import is_computed, is_operand, placed, ranges_of
 from queries.row_terms import truth_of, value_term
 from queries.segments import conditions_where, count_where
-from queries.sql_tree import COMPARISONS
+from queries.sql_dates import part_of
+from queries.sql_tree import COMPARISONS, PART_NODES, position_of
 from queries.where_text import convert_condition
 from queries.work import once
 
@@ -62,7 +63,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
 
 
 def _computed(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
-    if isinstance(node, exp.And | exp.Or):
+    if isinstance(node, exp.And | exp.Or) and _only_name(node) is None:
         sides = [row_condition(side, domain, negated=negated) for side in _sides(node)]
         return joined_conditions(sides, domain, every=isinstance(node, exp.And) != negated)
     if isinstance(node, exp.Between) and not is_computed(whole := ranges_of(node)):
@@ -90,9 +91,17 @@ def joined_conditions(conditions: Sequence[CellCondition], domain: Domain, *, ev
 
 
 def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
-    """Return a refusal; where a key cuts cells, one that names conditions at the edges nearest to its own."""
+    """Return a refusal; where a key cuts cells, one that names the part of a date, or the nearest edges."""
+    if refusal.code != "unaligned":
+        return refusal
+    for part in node.find_all(*PART_NODES):
+        name, asked = part_of(part, domain)
+        try:
+            row_value(part, domain).groups()
+        except QueryError:
+            return asked.cuts(asked.of(domain[name], None), position_of(part))
     cut = list[LinearQuery]()
-    for one in node.find_all(*COMPARISONS, exp.Between) if refusal.code == "unaligned" else ():
+    for one in node.find_all(*COMPARISONS, exp.Between):
         with suppress(QueryError):
             cut.append(count_where(convert_condition(one, domain), domain))
     message = refusal.message + nearest_to(cut)
@@ -119,17 +128,28 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
         QueryError: a condition is not supported, or names what is not declared, or joins too many cells.
     """
     terms = [term for node in nodes for term in _conjuncts(node)]
-    computed = [term for term in terms if is_computed(term)]
+    computed = dict[object, exp.Expr]()  # of one attribute together, the others one by one
+    for place, term in enumerate(terms):
+        if is_computed(term):
+            key = _only_name(term) or place
+            both = exp.And(this=computed[key].copy(), expression=term.copy()) if key in computed else term
+            computed[key] = both
     plain = [convert_condition(term, domain) for term in terms if not is_computed(term)]
     with placed(*nodes):
         found = conditions_where(Junction("and", tuple(plain)), domain)
-    for term in computed:
+    for term in computed.values():
         with placed(term):
             one = row_condition(term, domain)
             joined = [other for other in found if set(other.scope) & set(one.scope)]
             found = [other for other in found if other not in joined]
             found.append(joined_conditions([*joined, one], domain, every=True))
     return counted_where(found, domain)
+
+
+def _only_name(node: exp.Expr) -> str | None:
+    """Return the name of the one attribute of a condition; None of several, and of columns of lookups."""
+    names = {one.name.casefold() for one in node.find_all(exp.Column)}
+    return names.pop() if len(names) == 1 and node.find(exp.Dot) is None else None
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +11,6 @@ from sqlglot import exp
 from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.frozen import dataclass
 from queries.sql_tree import COMPARISONS, PART_NODES, error_at, position_of
 
 WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
@@ -22,7 +22,7 @@ _CONDITIONS = (
 _COMPUTED = (
     *(exp.Dot, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Floor, exp.Ceil, exp.Round),
     *(exp.Abs, exp.Greatest, exp.Least, exp.Lower, exp.Upper, exp.Left, exp.Right, exp.Substring),
-    *(exp.Length, exp.DPipe, exp.Nullif, *CHOICES),
+    *(exp.Length, exp.DPipe, exp.Nullif, *CHOICES, *PART_NODES),
 )
 
 
@@ -66,15 +66,6 @@ def apart(node: exp.Expr) -> str:
     return f" (write {first} AND {second})"
 
 
-def period_of(node: exp.Expr) -> str:
-    """Return of which period a node is the start, as text; an empty one for anything else."""
-    return node.transform(_blanked).sql() if node.find(exp.DateTrunc) else ""
-
-
-def _blanked(node: exp.Expr) -> exp.Expr:
-    return exp.Null() if isinstance(node, exp.Column) else node
-
-
 def wrong_kind(what: str, node: exp.Expr, *, dated: bool) -> QueryError:
     """Return the error of an expression that holds no numbers where some are needed."""
     name = node.find(exp.Column)
@@ -110,7 +101,7 @@ def require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:
 def ranges_of(node: exp.Expr) -> exp.Expr:
     """Return BETWEEN as two comparisons, and SYMMETRIC as two ranges."""
     low, high = node.args["low"], node.args["high"]
-    known = [number for end in (low, high) if (number := _literal(end)) is not None]
+    known = [number for end in (low, high) if isinstance(number := literal_value(end), float)]
     if node.args.get("symmetric") and known != sorted(known):
         low, high = high, low
     whole = _both(exp.GTE, node.this, low, exp.LTE, high)
@@ -119,11 +110,12 @@ def ranges_of(node: exp.Expr) -> exp.Expr:
     return whole
 
 
-def _literal(node: exp.Expr) -> float | None:
-    """Return the number that a node writes; None of anything else."""
+def literal_value(node: exp.Expr) -> float | str | None:
+    """Return the number or the text that a node writes; None of anything else."""
     sign, node = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
-    is_number = isinstance(node, exp.Literal) and not node.is_string
-    return sign * float(node.this) if is_number else None
+    if not isinstance(node, exp.Literal):
+        return None
+    return str(node.this) if node.is_string else sign * float(node.this)
 
 
 def _both(
@@ -140,56 +132,20 @@ def quoted(node: exp.Expr, whole: exp.Expr) -> str:
     return str(node.this)
 
 
-@dataclass(frozen=True, slots=True)
-class LikePattern:
-    """A pattern of LIKE: ``%`` is any text, ``_`` any character.
-
-    Args:
-        text: the pattern.
-        escape: the character behind which another one stands for itself; None for none.
-        fold: upper and lower case are alike, as for ILIKE.
+def like_kind(pattern: str, escape: str | None) -> tuple[str | None, bool]:
+    """Return the one text that a pattern of LIKE matches, None where several do, and whether all of them do.
 
     Raises:
-        QueryError: the pattern ends with the character, or that is not one.
+        QueryError: it ends with the character behind which another one stands for itself, or that is none.
     """
-
-    text: str
-    escape: str | None = None
-    fold: bool = False
-
-    def __post_init__(self) -> None:
-        if self.escape is not None and len(self.escape) != 1:
-            raise QueryError(f"ESCAPE needs one character, got {self.escape[:40]!r}", code="syntax")
-        self._pieces()
-
-    def _pieces(self) -> list[tuple[str, bool]]:
-        """Return the characters, and whether each stands for others."""
-        found: list[tuple[str, bool]] = []
-        rest = iter(self.text)
-        for character in rest:
-            if character != self.escape:
-                found.append((character, character in ("%", "_")))
-                continue
-            literal = next(rest, None)
-            if literal is None:
-                message = "a pattern of LIKE does not end with its ESCAPE character"
-                raise QueryError(message, code="syntax")
-            found.append((literal, False))
-        return found
-
-    @property
-    def only(self) -> str | None:
-        """The one text that matches; None where several do."""
-        pieces = self._pieces()
-        if self.fold or any(wild for _, wild in pieces):
-            return None
-        return "".join(one for one, _ in pieces)
-
-    @property
-    def is_any(self) -> bool:
-        """Every text matches."""
-        pieces = self._pieces()
-        return bool(pieces) and all(one == "%" and wild for one, wild in pieces)
+    if escape is not None and len(escape) != 1:
+        raise QueryError(f"ESCAPE needs one character, got {escape[:40]!r}", code="syntax")
+    mark = "(?!)" if escape is None else re.escape(escape)
+    wild = re.sub(f"{mark}.", "y" if escape == "x" else "x", pattern, flags=re.DOTALL)
+    if wild.endswith(escape or "\0"):
+        raise QueryError("a pattern of LIKE does not end with its ESCAPE character", code="syntax")
+    only = re.sub(f"{mark}(.)", r"\1", pattern, flags=re.DOTALL)
+    return None if re.search("[%_]", wild) else only, bool(wild) and not wild.strip("%")
 
 
 @contextmanager
@@ -219,7 +175,13 @@ def is_computed(node: exp.Expr) -> bool:
 
 def _is_plain(node: exp.Expr) -> bool:
     """Tell whether one comparison is of an attribute, or a part of it, with values."""
-    for part in node.walk(prune=lambda one: isinstance(one, PART_NODES)):
+    if (
+        isinstance(node, exp.Is)
+        and isinstance(node.expression, exp.Null)
+        and isinstance(node.this, PART_NODES)
+    ):
+        return True  # of an empty date
+    for part in node.walk():
         if _is_computation(part) or (part is not node and not is_operand(part)):
             return False
     if type(node) in COMPARISONS:

@@ -17,7 +17,8 @@ import numpy as np
 from sqlglot import exp
 
 from queries.calendar import read_seconds
-from queries.cell_engine import NEVER, Term, Truth, Writer, either
+from queries.categories import CategoricalAttribute
+from queries.cell_engine import NEVER, Term, Truth, Writer, either, every, some, some_decided
 from queries.cell_values import (
     CellCondition,
     CellValues,
@@ -28,7 +29,7 @@ from queries.cell_values import (
     require_finite,
 )
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
-from queries.comparisons import meaning_of
+from queries.date_parts import CALENDAR, moment_text_sql
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
@@ -36,13 +37,13 @@ from queries.predicates import Not, Order, example_texts, shown_value
 from queries.row_nodes import (
     CHOICES,
     WHOLE_TYPES,
-    LikePattern,
     apart,
     branches_of,
     has_column,
     is_computed,
     is_operand,
-    period_of,
+    like_kind,
+    literal_value,
     placed,
     quoted,
     ranges_of,
@@ -95,30 +96,38 @@ def _column(node: exp.Expr, rows: Writer) -> Term:
         lookup = LookupCells.of(node, rows.domain)
         return _input(rows, node, lookup.attribute.name, lookup.values(node, rows.domain))
     name, level = operand_of(node, rows.domain)
-    values = attribute_values(rows.domain[name])
+    attribute = rows.domain[name]
+    values = attribute_values(attribute)
     count_cells(values.present.size * (1 if values.labels is None else TEXT), (name,))
-    if level is not None:
+    coarser = (
+        attribute.level(level) if level is not None and isinstance(attribute, CategoricalAttribute) else None
+    )
+    if coarser is not None:
         labels = np.full(values.present.shape, OTHER_LABEL, dtype=object)
-        for label, cells in meaning_of(rows.domain[name]).part_groups(level):
-            labels[cells] = label
+        labels[: attribute.base_size] = coarser.parents
         # An undeclared text may share its first characters with a declared one.
         values = replace(values, labels=labels, declared=frozenset())
     return _input(rows, (name, level), name, values)
 
 
 def _part(node: exp.Expr, rows: Writer) -> Term:
-    """Return a part of a date, which no cell cuts: a number such as YEAR(hired), or a text."""
+    """Return a part of a date: a number such as YEAR(hired), a text, or a date or time."""
     name, part = part_of(node, rows.domain)
-    size, is_number = rows.domain[name].size, part.kind == "number"
-    count_cells(TEXT * size, (name,))
-    numbers, present, labels = np.zeros(size), np.zeros(size, dtype=bool), np.full(size, None, dtype=object)
-    for value, cells in meaning_of(rows.domain[name]).part_groups(part, position_of(node)):
-        present[cells], labels[cells] = True, value
-        if is_number:
-            numbers[cells] = float(value)
-    values = CellValues((name,), numbers, numbers, numbers, present, None if is_number else labels,
-                        Kind.WHOLE if is_number else Kind.DOUBLE)  # fmt: skip
-    return _input(rows, node, name, values)
+    position = position_of(node)
+    attribute = part.of(rows.domain[name], position)
+    starts = part.starts(attribute, position)
+    number = rows.dates(attribute, starts)
+    second = f"\x01{number}\x02" if starts is None else f"l{number}"
+    low, high = rows.ends(Term(part.moment(second), "dated"))
+    if part.steps:
+        inside = f"coalesce({low} >= {CALENDAR[0]} AND {high} < {CALENDAR[1]}, TRUE)"
+        rows.check(inside, every, lambda: part.past_end(attribute, position))
+    shape, sql = {"moment": "dated"}.get(part.kind, part.kind), part.sql(second)
+    label = moment_text_sql(low) if shape == "dated" else sql
+    is_text = shape == "text"
+    return Term(
+        sql, shape, Kind.DOUBLE if is_text else Kind.WHOLE, label, plain=False, column=True, ordered=is_text
+    )
 
 
 def _input(rows: Writer, key: object, name: str, values: CellValues) -> Term:
@@ -307,7 +316,9 @@ def _as_text(node: exp.Expr, rows: Writer) -> Term:
     """Return a text, or the text of a whole number."""
     term = value_term(node, rows)
     if term.shape == "dated":
-        refuse(node, "a text of a date")
+        if term.plain:
+            refuse(node, "a text of a date")
+        return replace(term, shape="text", sql=term.label)
     if term.shape in ("text", "null"):
         return term
     if not term.whole or term.spots:
@@ -453,7 +464,36 @@ def _truth(node: exp.Expr, rows: Writer) -> Truth:
             return compared_terms(value_term(node, rows), "ne", _constant(0, Kind.WHOLE), rows)
         if not is_computed(node):
             return _native(node, rows)
-        return _TRUTHS[type(node)](node, rows)
+        errors = _errors_of_part(node, rows.domain)
+        found = _TRUTHS[type(node)](node, rows)
+        for holds, error in zip((some, some_decided), errors, strict=False):
+            rows.check(f"CASE WHEN NOT {found.null} THEN {found.true} END", holds, error)
+        return found
+
+
+def _errors_of_part(node: exp.Expr, domain: Domain) -> tuple[Callable[[], QueryError], ...]:
+    """Return the errors of a part of dates that is compared with constants: if it never holds, if it tells of
+    no cell.
+
+    Raises:
+        QueryError: a constant is of another kind.
+    """
+    is_plain = isinstance(node, (*COMPARISONS, exp.Between, exp.In))
+    sides = [one.unnest() for one in node.iter_expressions()] if is_plain else []
+    parts = [one for one in sides if isinstance(one, PART_NODES)]
+    if len(parts) != 1 or any(has_column(one) for one in sides if one is not parts[0]):
+        return ()
+    name, part = part_of(parts[0], domain)
+    position, attribute = position_of(node), part.of(domain[name], None)
+    wanted = {"number": "a whole number", "text": "a text"}.get(part.kind)
+    for value in map(literal_value, sides):
+        if value is None or wanted is None:
+            continue
+        if (part.kind == "text") != isinstance(value, str) or (not isinstance(value, str) and value % 1):
+            message = f"{part.shown(quoted_name(name))} is {wanted}; got {shown_value(value)}"
+            raise error_at(node, "wrong_kind", message)
+    errors = (lambda: part.is_nowhere(attribute, position)), (lambda: part.cuts(attribute, position))
+    return errors if part.periods else ()
 
 
 def _native(node: exp.Expr, rows: Writer) -> Truth:
@@ -488,7 +528,7 @@ def compared_terms(one: Term, sign: Order, two: Term, rows: Writer) -> Truth:
 
 
 def _compared_texts(one: Term, sign: Order, two: Term) -> Truth:
-    if sign not in ("eq", "ne"):
+    if sign not in ("eq", "ne") and any(side.column and not side.ordered for side in (one, two)):
         raise _no_order(one, two)
     open_ = one.open | two.open
     if not (one.plain and two.plain):  # a witness is complete for texts that are compared as they stand
@@ -615,7 +655,8 @@ class _Difference:
 def _compared(left: exp.Expr, sign: Order, right: exp.Expr, rows: Writer) -> Truth:
     """Return a comparison; of numbers that the declared ends never satisfy it is refused."""
     one, two = value_term(left, rows), value_term(right, rows)
-    if not (one.column or two.column) or one.shape != "number" or two.shape != "number":
+    of_part = isinstance(left.unnest(), PART_NODES) or isinstance(right.unnest(), PART_NODES)
+    if of_part or not (one.column or two.column) or one.shape != "number" or two.shape != "number":
         if sign in ("eq", "ne") and one.shape == two.shape == "text":
             name = rows.texts.get(OTHER_LABEL)
             one, two = _named(one, two, name), _named(two, one, name)
@@ -623,7 +664,7 @@ def _compared(left: exp.Expr, sign: Order, right: exp.Expr, rows: Writer) -> Tru
     difference = _Difference(one, two, rows)
     signs: tuple[Order, ...] = ("le", "ge") if sign in ("eq", "ne") else (sign,)  # beyond either end
     for each in signs:
-        rows.checks.append((difference.possible(each), lambda: _empty_range(left, one, right, two, rows)))
+        rows.check(difference.possible(each), some, lambda: _empty_range(left, one, right, two, rows))
     return difference.truth(sign)
 
 
@@ -663,8 +704,6 @@ def _comparison(node: exp.Expr, rows: Writer) -> Truth:
     if isinstance(sides[0], exp.Tuple) and isinstance(node, exp.EQ | exp.NEQ):
         found = _row_of_values(sides[0], sides[1], rows)
         return found if isinstance(node, exp.EQ) else found.negated
-    if len({period_of(one) for one in sides}) > 1:
-        raise error_at(node, "wrong_kind", "the start of a period is compared with that of the same period")
     return _compared(node.this, COMPARISONS[type(node)], node.expression, rows)
 
 
@@ -728,8 +767,8 @@ def _pattern(node: exp.Expr, rows: Writer) -> Truth:
     """Return LIKE and ILIKE, with ESCAPE or without."""
     like, escape = (node.this, node.expression) if isinstance(node, exp.Escape) else (node, None)
     mark = None if escape is None else quoted(escape, node)
-    pattern = LikePattern(quoted(like.expression, node), mark, isinstance(like, exp.ILike))
-    term = value_term(like.this, rows)
+    pattern, term = quoted(like.expression, node), value_term(like.this, rows)
+    only, is_any = like_kind(pattern, mark)
     if term.shape not in ("text", "null"):
         raise error_at(
             node,
@@ -737,28 +776,24 @@ def _pattern(node: exp.Expr, rows: Writer) -> Truth:
             f"LIKE compares texts, and {like.this.sql()} holds none; CAST(… AS VARCHAR) makes texts of whole "
             "numbers",
         )
-    found = _matches(term, pattern, rows)
-    return found.negated if like.args.get("negate") else found
-
-
-def _matches(term: Term, pattern: LikePattern, rows: Writer) -> Truth:
+    ending = "" if mark is None else f" ESCAPE {rows.text(mark)}"
+    sql = f"({term.sql} {like.key.upper()} {rows.text(pattern)}{ending})"
+    found = Truth.unless(sql, term.open | ({term.undeclared} - {""}), term.lost)
     if term.shape == "null":
-        return NEVER
-    if pattern.is_any:
-        return Truth.unless(f"(CASE WHEN {term.null} THEN NULL ELSE TRUE END)", (), term.lost)
-    if pattern.only is not None:
-        text = rows.text(pattern.only)
-        return _compared_texts(term, "eq", Term(text, "text", Kind.DOUBLE, text))
-    function = "ILIKE" if pattern.fold else "LIKE"
-    escape = "" if pattern.escape is None else f" ESCAPE {rows.text(pattern.escape)}"
-    open_ = term.open | ({term.undeclared} - {""})
-    return Truth.unless(f"({term.sql} {function} {rows.text(pattern.text)}{escape})", open_, term.lost)
+        found = NEVER
+    elif is_any:
+        found = Truth.unless(f"(CASE WHEN {term.null} THEN NULL ELSE TRUE END)", (), term.lost)
+    elif only is not None and isinstance(like, exp.Like):
+        text = rows.text(only)
+        found = _compared_texts(term, "eq", Term(text, "text", Kind.DOUBLE, text))
+    return found.negated if like.args.get("negate") else found
 
 
 def _beginning(node: exp.Expr, rows: Writer) -> Truth:
     """Return starts_with(text, 'A'), which is LIKE 'A%'."""
     start = re.sub(r"([%_!])", r"!\1", quoted(node.expression, node))
-    return _matches(_text(node.this, rows), LikePattern(f"{start}%", "!"), rows)
+    like = exp.Like(this=node.this.copy(), expression=exp.Literal.string(f"{start}%"))
+    return _pattern(exp.Escape(this=like, expression=exp.Literal.string("!")), rows)
 
 
 def _choice_of_conditions(node: exp.Expr, rows: Writer) -> Truth:

@@ -18,13 +18,12 @@ from sqlglot import exp
 
 from queries.calendar import DAY, read_days, read_seconds, time_text
 from queries.cells import nearest
-from queries.comparisons import meaning_of
-from queries.date_parts import NUMBERS, PERIODS, DatePart, Step, begins_in, format_texts
+from queries.date_parts import CALENDAR, NUMBERS, PERIODS, DatePart, Step, begins_in, format_pieces
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.locked_engine import evaluated
 from queries.sql_tree import (
     CONDITIONS,
-    PART_NODES,
     Grammar,
     check_node,
     error_at,
@@ -113,7 +112,7 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     name, level = operand_of(column, domain)
     if level is not None:
         raise error_at(column, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
-    meaning_of(domain[name]).require_part(part, position_of(node))
+    part.of(domain[name], position_of(node))
     return name, part
 
 
@@ -123,17 +122,6 @@ def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryErr
     hint = f'; a name with a hyphen stands in double quotes: "{name}"' if name in domain else ""
     message = f"{part.shown('d')} takes an attribute of dates as d, got {written[:40]}{hint}"
     return error_at(operand, "wrong_kind", message)
-
-
-def cut_part(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
-    """Return a refusal, or where it is of cut cells, that of the part of a date in a key that cuts them."""
-    for part in node.find_all(*PART_NODES) if refusal.code == "unaligned" else ():
-        name, asked = part_of(part, domain)
-        try:
-            meaning_of(domain[name]).part_groups(asked, position_of(part))
-        except QueryError as cut:
-            return cut
-    return refusal
 
 
 def part_title(node: exp.Expr, domain: Domain) -> str:
@@ -237,10 +225,7 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
     if second is None:
         return _truncation(_MOMENT, type(node)(this=left, expression=right))
     step = _interval(right, back=isinstance(node, exp.Sub))
-    try:
-        return _constant(step.apply(second), node)
-    except (ValueError, OverflowError):
-        raise error_at(node, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999") from None
+    return _folded(node, DatePart("moment", "", (step,)), left)
 
 
 def _function_moved(node: exp.Expr) -> exp.Expr | None:
@@ -276,10 +261,15 @@ def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
     second = constant_second(operand)
     if second is None:
         return node
-    value = part.value(second)
+    given = f"{second}e0"
+    moment, value = (
+        one[0] for one in evaluated(f"SELECT {part.moment(given)}, {part.sql(given)} AS v", {}, {})
+    )
+    if not CALENDAR[0] <= moment < CALENDAR[1]:
+        raise error_at(node, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999")
     if part.kind == "moment":
-        return _constant(int(value), operand)
-    return exp.Literal.number(value) if part.kind == "number" else exp.Literal.string(str(value))
+        return _constant(int(moment), node)
+    return exp.Literal.number(int(value)) if part.kind == "number" else exp.Literal.string(str(value))
 
 
 def _number(word: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
@@ -358,7 +348,7 @@ def _cast(node: exp.Expr) -> exp.Expr | None:
 def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
     """Return the text of a date in a format of strftime."""
     try:
-        format_texts(format)
+        format_pieces(format)
     except ValueError as reason:
         raise error_at(
             node,
