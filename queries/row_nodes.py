@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,13 @@ from sqlglot import exp
 from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.sql_dates import dated_text
 from queries.sql_tree import COMPARISONS, PART_NODES, error_at, position_of
 
-WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
+WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT, exp.DType.TINYINT)
+TEXT_FUNCTIONS = (
+    *(exp.Lower, exp.Upper, exp.Left, exp.Right, exp.Substring, exp.Length, exp.Trim, exp.Replace),
+)
 CHOICES = (exp.Case, exp.If, exp.Coalesce)  # of conditions, or of values
 _CONDITIONS = (
     *(*COMPARISONS, exp.Between, exp.In, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ),
@@ -21,8 +26,19 @@ _CONDITIONS = (
 )
 _COMPUTED = (
     *(exp.Dot, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Floor, exp.Ceil, exp.Round),
-    *(exp.Abs, exp.Greatest, exp.Least, exp.Lower, exp.Upper, exp.Left, exp.Right, exp.Substring),
-    *(exp.Length, exp.DPipe, exp.Nullif, *CHOICES, *PART_NODES),
+    *(
+        exp.Abs,
+        exp.Greatest,
+        exp.Least,
+        exp.Sqrt,
+        exp.Ln,
+        *TEXT_FUNCTIONS,
+        exp.DPipe,
+        exp.Concat,
+        exp.Nullif,
+        *CHOICES,
+        *PART_NODES,
+    ),
 )
 
 
@@ -98,6 +114,27 @@ def require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:
     raise error_at(right, "unsupported", f"expected a value to compare with, got the name {name!r}{hint}")
 
 
+def rewritten(node: exp.Expr) -> exp.Expr:
+    """Return a node without parentheses, and what is short for something else as that."""
+    node = node.unnest()
+    one, two = node.this, node.expression
+    if isinstance(node, exp.Neg):
+        return exp.Sub(this=exp.Literal.number(0), expression=one.copy())
+    if isinstance(node, exp.Nullif):
+        equal = exp.EQ(this=one.copy(), expression=two.copy())
+        return exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=one.copy())
+    return node
+
+
+def row_of_values(names: exp.Tuple, values: exp.Expr) -> exp.Expr:
+    """Return whether attributes have the values that a tuple lists."""
+    if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
+        raise error_at(names, "syntax", f"expected a list of tuples of {len(names.expressions)} values")
+    pairs = zip(names.expressions, values.expressions, strict=True)
+    tests: list[exp.Expr] = [exp.EQ(this=name.copy(), expression=value.copy()) for name, value in pairs]
+    return functools.reduce(lambda left, right: exp.And(this=left, expression=right), tests)
+
+
 def ranges_of(node: exp.Expr) -> exp.Expr:
     """Return BETWEEN as two comparisons, and SYMMETRIC as two ranges."""
     low, high = node.args["low"], node.args["high"]
@@ -142,7 +179,7 @@ def like_kind(pattern: str, escape: str | None) -> tuple[str | None, bool]:
         raise QueryError(f"ESCAPE needs one character, got {escape[:40]!r}", code="syntax")
     mark = "(?!)" if escape is None else re.escape(escape)
     wild = re.sub(f"{mark}.", "y" if escape == "x" else "x", pattern, flags=re.DOTALL)
-    if wild.endswith(escape or "\0"):
+    if escape is not None and wild.endswith(escape):
         raise QueryError("a pattern of LIKE does not end with its ESCAPE character", code="syntax")
     only = re.sub(f"{mark}(.)", r"\1", pattern, flags=re.DOTALL)
     return None if re.search("[%_]", wild) else only, bool(wild) and not wild.strip("%")
@@ -196,6 +233,8 @@ def _is_plain(node: exp.Expr) -> bool:
 
 
 def _is_computation(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Cast | exp.Neg):
+    if isinstance(node, exp.Cast):
+        return has_column(node) or dated_text(node) is None
+    if isinstance(node, exp.Neg):
         return has_column(node)
     return isinstance(node, (exp.Tuple, *_COMPUTED))

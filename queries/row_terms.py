@@ -36,6 +36,7 @@ from queries.joins import LookupCells
 from queries.predicates import Not, Order, example_texts, shown_value
 from queries.row_nodes import (
     CHOICES,
+    TEXT_FUNCTIONS,
     WHOLE_TYPES,
     apart,
     branches_of,
@@ -48,6 +49,8 @@ from queries.row_nodes import (
     quoted,
     ranges_of,
     require_declared,
+    rewritten,
+    row_of_values,
     wrong_kind,
 )
 from queries.segments import count_where
@@ -74,7 +77,7 @@ def value_term(node: exp.Expr, rows: Writer) -> Term:
     Raises:
         QueryError: the expression is not supported, or names what is not declared.
     """
-    node = node.unnest()
+    node = rewritten(node)
     return rows.once(("value", node), lambda: rows.shortened(_term(node, rows)))
 
 
@@ -241,22 +244,18 @@ def _line(node: exp.Expr, form: str, sides: tuple[Term, Term], domain: Domain) -
     return line if is_left or isinstance(node, exp.Add) else Line(line.attribute, -line.factor)
 
 
-def _negative(node: exp.Expr, rows: Writer) -> Term:
-    inner = _numbers(node.this, rows, "arithmetic")
-    line = None if inner.line is None else Line(inner.line.attribute, -inner.line.factor)
-    term = _made(f"(-{inner.sql})", "number", max(inner.kind, Kind.WHOLE), inner)
-    return replace(term, line=line)
-
-
-def _floor(node: exp.Expr, rows: Writer) -> Term:
-    inner = _numbers(node.this, rows, "arithmetic")
-    if inner.whole:
-        return replace(inner, kind=Kind.WHOLE)
-    function = "floor" if isinstance(node, exp.Floor) else "ceil"
-    return _made(f"{function}({inner.sql})", "number", Kind.WHOLE, inner)
+def _function(node: exp.Expr, rows: Writer) -> Term:
+    """Return FLOOR, CEIL, SQRT or LN, which grow with their number."""
+    inner, kind = _numbers(node.this, rows, "arithmetic"), Kind.DOUBLE
+    if isinstance(node, exp.Floor | exp.Ceil):
+        kind = Kind.WHOLE
+        if inner.whole:
+            return replace(inner, kind=kind)
+    return _made(f"{node.key}({inner.sql})", "number", kind, inner)
 
 
 def _round(node: exp.Expr, rows: Writer) -> Term:
+    """Return numbers rounded half away from zero, as SQL does."""
     given = node.args.get("decimals")
     wanted = 0 if given is None else constant_of(given, rows.domain)
     if wanted is None or wanted != int(wanted) or abs(wanted) > 99:
@@ -265,12 +264,7 @@ def _round(node: exp.Expr, rows: Writer) -> Term:
     if inner.whole and digits >= 0:
         return inner if digits else replace(inner, kind=Kind.WHOLE)
     kind = Kind.WHOLE if inner.whole or not digits else inner.kind
-    return _made(_rounded(inner, digits), "number", kind, inner)
-
-
-def _rounded(term: Term, digits: int) -> str:
-    """Return numbers rounded half away from zero, as SQL does."""
-    return f"round({term.sql}, {digits})"
+    return _made(f"round({inner.sql}, {digits})", "number", kind, inner)
 
 
 def _absolute(node: exp.Expr, rows: Writer) -> Term:
@@ -305,8 +299,8 @@ def _cast(node: exp.Expr, rows: Writer) -> Term:
     if kind in WHOLE_TYPES:
         if inner.whole:
             return replace(inner, kind=Kind.WHOLE)
-        sql = f"round_even({inner.sql}, 0)" if inner.kind is Kind.DOUBLE else _rounded(inner, 0)
-        return _made(sql, "number", Kind.WHOLE, inner)
+        function = "round_even" if inner.kind is Kind.DOUBLE else "round"
+        return _made(f"{function}({inner.sql}, 0)", "number", Kind.WHOLE, inner)
     if kind not in _REAL_TYPES:
         refuse(node, "a cast to anything but INTEGER, DOUBLE or VARCHAR")
     return replace(inner, kind=_REAL_TYPES[kind])
@@ -347,37 +341,35 @@ def _count(node: exp.Expr, rows: Writer) -> int:
 
 
 def _of_text(node: exp.Expr, rows: Writer) -> Term:
-    """Return LOWER, UPPER, LEFT, RIGHT, SUBSTRING or LENGTH of a text."""
-    given = list[int]()
-    if isinstance(node, exp.Substring):
-        places = node.args["start"], node.args.get("length")
-        given = [_count(one, rows) for one in places if one is not None]
-        if given[0] < 1:
-            refuse(node, "SUBSTRING that begins before the first character, which is 1")
-    elif isinstance(node, exp.Left | exp.Right):
-        given = [_count(node.expression, rows)]
-    inner = _text(node.this, rows)
+    """Return a function of texts, and of numbers of characters."""
+    names = ("this", "expression", "start", "length", "replacement")
+    first, *others = [one for name in names if isinstance(one := node.args.get(name), exp.Expr)]
+    counts, texts = list[int](), [_text(first, rows)]
+    if isinstance(node, exp.Left | exp.Right | exp.Substring):
+        counts = [_count(one, rows) for one in others]
+    else:
+        texts += [_text(one, rows) for one in others]
+    if isinstance(node, exp.Substring) and counts[0] < 1:
+        refuse(node, "SUBSTRING that begins before the first character, which is 1")
+    sql = f"{node.key}({', '.join([*(one.sql for one in texts), *map(str, counts)])})"
     if isinstance(node, exp.Length):
-        return _computed(f"CAST(length({inner.sql}) AS DOUBLE)", "number", Kind.WHOLE, inner)
-    return _computed(f"{node.key}({', '.join([inner.sql, *map(str, given)])})", "text", Kind.DOUBLE, inner)
+        return _computed(f"CAST({sql} AS DOUBLE)", "number", Kind.WHOLE, *texts)
+    return _computed(sql, "text", Kind.DOUBLE, *texts)
 
 
 def _joined(node: exp.Expr, rows: Writer) -> Term:
-    sides = [_as_text(side, rows) for side in (node.this, node.expression)]
-    return _computed(f"({sides[0].sql} || {sides[1].sql})", "text", Kind.DOUBLE, *sides)
-
-
-def _nullif(node: exp.Expr, rows: Writer) -> Term:
-    equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
-    return _case(exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy()), rows)
+    """Return ``||``, which is NULL where a side is, or CONCAT, which leaves NULL out."""
+    is_concat = isinstance(node, exp.Concat)
+    if is_concat and not node.args.get("safe"):  # two texts without anything between them
+        refuse(node)
+    sides = [_as_text(one, rows) for one in (node.expressions or (node.this, node.expression))]
+    form, sign = ("concat({})", ", ") if is_concat else ("({})", " || ")
+    return _computed(form.format(sign.join(one.sql for one in sides)), "text", Kind.DOUBLE, *sides)
 
 
 def _coalesce(node: exp.Expr, rows: Writer) -> Term:
     terms = [value_term(one, rows) for one in (node.this, *node.args["expressions"])]
-    tests = [
-        f"({_part_of(one, 'sql')}) IS NOT NULL" if not one.spots else f"NOT {one.null}" for one in terms[:-1]
-    ]
-    return _chosen(terms, lambda each: _branched(tests, each))
+    return _chosen(terms, lambda each: _branched([f"NOT {one.null}" for one in terms[:-1]], each))
 
 
 def _case(node: exp.Expr, rows: Writer) -> Term:
@@ -422,15 +414,13 @@ _TERMS: dict[type[exp.Expr], Callable[[exp.Expr, Writer], Term]] = {
     **dict.fromkeys(PART_NODES, _part),
     **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _literal),
     **dict.fromkeys(_OPERATORS, _arithmetic),
-    exp.Neg: _negative,
-    **dict.fromkeys((exp.Floor, exp.Ceil), _floor),
+    **dict.fromkeys((exp.Floor, exp.Ceil, exp.Sqrt, exp.Ln), _function),
     exp.Round: _round,
     exp.Abs: _absolute,
     **dict.fromkeys((exp.Greatest, exp.Least), _extreme),
     exp.Cast: _cast,
-    **dict.fromkeys((exp.Lower, exp.Upper, exp.Left, exp.Right, exp.Substring, exp.Length), _of_text),
-    exp.DPipe: _joined,
-    exp.Nullif: _nullif,
+    **dict.fromkeys(TEXT_FUNCTIONS, _of_text),
+    **dict.fromkeys((exp.DPipe, exp.Concat), _joined),
     exp.Coalesce: _coalesce,
     **dict.fromkeys((exp.Case, exp.If), _case),
 }
@@ -445,7 +435,7 @@ def truth_of(node: exp.Expr, rows: Writer) -> Truth:
     Raises:
         QueryError: the condition is not supported, or names what is not declared.
     """
-    node = node.unnest()
+    node = rewritten(node)
     if isinstance(node, exp.Not):
         return truth_of(node.this, rows).negated
     return rows.once(("condition", node), lambda: rows.held(_truth(node, rows)))
@@ -702,32 +692,19 @@ def _comparison(node: exp.Expr, rows: Writer) -> Truth:
             found = truth_of(inner, rows)
             return found if isinstance(node, exp.EQ) == bool(other.this) else found.negated
     if isinstance(sides[0], exp.Tuple) and isinstance(node, exp.EQ | exp.NEQ):
-        found = _row_of_values(sides[0], sides[1], rows)
+        found = truth_of(row_of_values(sides[0], sides[1]), rows)
         return found if isinstance(node, exp.EQ) else found.negated
     return _compared(node.this, COMPARISONS[type(node)], node.expression, rows)
-
-
-def _range(node: exp.Expr, rows: Writer) -> Truth:
-    return truth_of(ranges_of(node), rows)
 
 
 def _membership(node: exp.Expr, rows: Writer) -> Truth:
     if not node.expressions:
         raise error_at(node, "syntax", "IN needs at least one value")
     if isinstance(node.this, exp.Tuple):
-        found = [_row_of_values(node.this, one, rows) for one in node.expressions]
+        found = [truth_of(row_of_values(node.this, one), rows) for one in node.expressions]
     else:
         found = [_compared(node.this, "eq", one, rows) for one in node.expressions]
     return functools.reduce(Truth.either, found)
-
-
-def _row_of_values(names: exp.Tuple, values: exp.Expr, rows: Writer) -> Truth:
-    """Return where attributes have the values that a tuple lists."""
-    if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
-        raise error_at(names, "syntax", f"expected a list of tuples of {len(names.expressions)} values")
-    pairs = zip(names.expressions, values.expressions, strict=True)
-    tests = [exp.EQ(this=name.copy(), expression=value.copy()) for name, value in pairs]
-    return functools.reduce(Truth.both, [truth_of(test, rows) for test in tests])
 
 
 def _is(node: exp.Expr, rows: Writer) -> Truth:
@@ -754,13 +731,13 @@ def _nulls(term: Term) -> Truth:
 
 def _distinct(node: exp.Expr, rows: Writer) -> Truth:
     """Return IS DISTINCT FROM: unequal, where NULL equals NULL."""
-    one, two = value_term(node.this, rows), value_term(node.expression, rows)
     require_declared(node.this, node.expression, rows.domain)
-    nulls = _nulls(one).both(_nulls(two))
+    one, two = (value_term(side, rows) for side in (node.this, node.expression))
+    found = _nulls(one).both(_nulls(two))
     if "null" not in (one.shape, two.shape):
         equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
-        nulls = nulls.either(truth_of(equal, rows).is_true)
-    return nulls if isinstance(node, exp.NullSafeEQ) else nulls.negated
+        found = found.either(truth_of(equal, rows).is_true)
+    return found if isinstance(node, exp.NullSafeEQ) else found.negated
 
 
 def _pattern(node: exp.Expr, rows: Writer) -> Truth:
@@ -812,10 +789,10 @@ def _first_known(node: exp.Expr, rows: Writer) -> Truth:
 
 _TRUTHS: dict[type[exp.Expr], Callable[[exp.Expr, Writer], Truth]] = {
     **dict.fromkeys(COMPARISONS, _comparison),
-    exp.Between: _range,
+    exp.Between: lambda node, rows: truth_of(ranges_of(node), rows),
     exp.In: _membership,
-    exp.Is: _is,
     **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _distinct),
+    exp.Is: _is,
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _pattern),
     exp.StartsWith: _beginning,
     **dict.fromkeys((exp.Case, exp.If), _choice_of_conditions),

@@ -103,7 +103,14 @@ OTHERS = [
     "COALESCE(x > 2, n > 2, FALSE)", "COALESCE(x > n, q > 2, TRUE)",
     "CASE WHEN x > 2 THEN 1 WHEN n > 2 THEN 2 ELSE 3 END IN (1, 3)",
     "CASE WHEN x IS NULL THEN 2 WHEN x * x > 2 THEN x ELSE n END <= 2", "IF(x > 2, n > 2, NULL)",
-    "IF(NULLIF(x, 2) IS NULL, TRUE, q > 2)", "x IS NOT DISTINCT FROM n",
+    "IF(NULLIF(x, 2) IS NULL, TRUE, q > 2)", "x IS NOT DISTINCT FROM n", "TRIM(s) = 'F'",
+    "REPLACE(s, 'F', 'q') = 'q'", "CONCAT(s, 'x') = 'Fx'", "CONCAT(s, 'x') = 'x'", "SQRT(ABS(x)) > 1.5",
+    "LN(ABS(x) + 1) > 1", "LN(n + 1) * x > 2", "n > CAST(2 AS TINYINT)",
+    "CAST(q AS DOUBLE PRECISION) / 2 > 1", "LENGTH(TRIM(s)) = 2", "n >= CAST(2.5 AS INTEGER)",
+    "MONTH(d) = 2", "YEAR(d) = 2023 AND MONTH(d) > 2", "DAY(d) > 14 OR MONTH(d) = 1", "DAY(d) = n",
+    "DATE_TRUNC('month', d) > DATE '2023-02-14'", "d + INTERVAL 20 DAY > DATE '2023-02-28'",
+    "COALESCE(DAY(d) > 14, FALSE)", "CASE WHEN DAY(d) > 14 THEN x ELSE n END > 2", "DAY(d) * x > 20",
+    "strftime(d, '%d') > '13' AND s = 'F'", "DATE_TRUNC('week', d) = DATE '2023-02-13'",
 ]  # fmt: skip
 
 
