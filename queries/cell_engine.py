@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -237,6 +237,8 @@ class Input:
         values: of cells; None for a condition.
         holds, fails: of a condition, where it holds and where its negation does.
         listed: every whole number of a cell has a row of its own.
+        keys: of a column of a lookup, what undeclared values that are its keys are called.
+        outer: records that are in none of its rows are meant, too.
     """
 
     number: int
@@ -245,6 +247,8 @@ class Input:
     holds: CellCondition | None = None
     fails: CellCondition | None = None
     listed: bool = False
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    outer: bool = True
 
     def columns(self, rows: Rows) -> Columns:
         """Return the columns over rows."""
@@ -271,8 +275,10 @@ class Input:
             found = {"n" + name: _texts(labels)}
             witness = undecided & np.array([one is not None for one in texts])
             labels = labels.copy()
-            labels[witness] = texts[witness]
+            labels[witness] = [self.keys.get(one) if self.keys else one for one in texts[witness]]
             found["v" + name] = _texts(labels)
+            if self.keys:
+                found["n" + name] = found["v" + name]
         return found | {"u" + name: undecided}
 
     def _of_condition(self, cells: NDArray[np.int64]) -> Columns:
@@ -464,8 +470,8 @@ class Writer:
             rows = _pieces(attribute, self._starts[name])
         if fresh:
             kept = rows.cells != attribute.other_code
-            first = np.arange(len(fresh)) == 0
-            others = Rows.of(np.full(len(fresh), attribute.other_code), weight=first, texts=fresh)
+            weight = 1 / len(fresh) if any(one.keys for one in own) else np.arange(len(fresh)) == 0
+            others = Rows.of(np.full(len(fresh), attribute.other_code), weight=weight, texts=fresh)
             rows = Rows(*(one[kept] for one in rows)).and_(others)
         columns: Columns = {"k": rows.cells, "w": rows.weight}
         for one in own:
@@ -475,8 +481,12 @@ class Writer:
 
     def _witnesses(self, name: str, own: Sequence[Input]) -> list[str]:
         """Return the texts that stand for all that an attribute does not declare: one of its own first."""
+        lookups = [one for one in own if one.keys]
+        inner = [one.keys.keys() for one in lookups if not one.outer]
+        if inner:  # a record that is meant has a key of each
+            return [key for key in inner[0] if all(key in keys for keys in inner)]
         held = [one.values for one in own if one.values is not None and one.values.declared]
-        if not any(one.undecided.any() for one in held):
+        if not lookups and not any(one.undecided.any() for one in held):
             return []
         declared = frozenset[str]().union(*(one.declared for one in held))
         others = [
@@ -485,10 +495,12 @@ class Writer:
         ]  # fmt: skip
         names = [name, *sorted({one.attribute for one in others})]
         found = dict.fromkeys(f"{_FRESH}{one}" for one in names) | dict.fromkeys(self.texts)
+        found |= dict.fromkeys(key for one in lookups for key in one.keys)
         for other in others:
             assert other.values is not None and other.values.labels is not None  # noqa: S101, PT018 - texts
             told = other.values.labels[~other.values.undecided]
             found |= dict.fromkeys(canonical_text(one) for one in told if one is not None)
+            found |= dict.fromkeys(one for one in other.keys.values() if one is not None)
         return [one for one in found if one not in declared]
 
     def evaluated(self, columns: Mapping[str, str]) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:

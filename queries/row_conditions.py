@@ -13,7 +13,6 @@ from queries.cell_engine import Term, Truth, Writer
 from queries.cell_values import CellCondition, CellValues, counted_where
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.joins import single_column
 from queries.linear import LinearQuery, nearest_to
 from queries.predicates import Junction, Not
 from queries.row_nodes import is_computed, is_operand, placed, ranges_of
@@ -55,10 +54,6 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         if not is_computed(node) and (isinstance(node, exp.Column) or not is_operand(node)):
             predicate = convert_condition(node, domain)
             return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
-        single = single_column(node, domain)
-        if single is not None:
-            cells, inner = single
-            return cells.spread(row_condition(inner, cells.domain, negated=negated))
         return _computed(node, domain, negated)
 
 

@@ -29,11 +29,12 @@ from queries.cell_values import (
     require_finite,
 )
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
+from queries.comparisons import meaning_of
 from queries.date_parts import CALENDAR, moment_text_sql
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
-from queries.predicates import Not, Order, example_texts, shown_value
+from queries.predicates import Comparison, Not, Order, example_texts, shown_value
 from queries.row_nodes import (
     CHOICES,
     TEXT_FUNCTIONS,
@@ -96,8 +97,11 @@ def _term(node: exp.Expr, rows: Writer) -> Term:
 
 def _column(node: exp.Expr, rows: Writer) -> Term:
     if isinstance(node, exp.Dot):
-        lookup = LookupCells.of(node, rows.domain)
-        return _input(rows, node, lookup.attribute.name, lookup.values(node, rows.domain))
+        cells = LookupCells.of(node, rows.domain)
+        number = rows.new(
+            node, cells.attribute.name, values=cells.values(), keys=cells.undeclared, outer=node.args["outer"]
+        ).number
+        return Term(f"v{number}", "text", Kind.DOUBLE, f"n{number}", column=True)
     name, level = operand_of(node, rows.domain)
     attribute = rows.domain[name]
     values = attribute_values(attribute)
@@ -644,6 +648,11 @@ class _Difference:
 
 def _compared(left: exp.Expr, sign: Order, right: exp.Expr, rows: Writer) -> Truth:
     """Return a comparison; of numbers that the declared ends never satisfy it is refused."""
+    for inner, other in ((left.unnest(), right), (right.unnest(), left)):
+        text = literal_value(other) if isinstance(inner, exp.Dot) else None
+        if text is not None:  # one of those of the lookup
+            attribute = LookupCells.of(inner, rows.domain).domain.attributes[0]
+            meaning_of(attribute).named_cells(Comparison(attribute.name, sign, (text,), position_of(inner)))
     one, two = value_term(left, rows), value_term(right, rows)
     of_part = isinstance(left.unnest(), PART_NODES) or isinstance(right.unnest(), PART_NODES)
     if of_part or not (one.column or two.column) or one.shape != "number" or two.shape != "number":
