@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,16 +122,23 @@ def rewritten(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Nullif):
         equal = exp.EQ(this=one.copy(), expression=two.copy())
         return exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=one.copy())
+    if isinstance(node, exp.StartsWith):
+        start = re.sub(r"([%_!])", r"!\1", quoted(two, node))
+        like = exp.Like(this=one.copy(), expression=exp.Literal.string(f"{start}%"))
+        return exp.Escape(this=like, expression=exp.Literal.string("!"))
+    if isinstance(node, exp.In | exp.EQ | exp.NEQ) and isinstance(names := one.unnest(), exp.Tuple):
+        rows = node.expressions if isinstance(node, exp.In) else [two.unnest()]
+        found: exp.Expr = exp.or_(*(_row_of_values(names, values) for values in rows), copy=False)
+        return exp.Not(this=found) if isinstance(node, exp.NEQ) else found.unnest()
     return node
 
 
-def row_of_values(names: exp.Tuple, values: exp.Expr) -> exp.Expr:
+def _row_of_values(names: exp.Tuple, values: exp.Expr) -> exp.Expr:
     """Return whether attributes have the values that a tuple lists."""
     if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
         raise error_at(names, "syntax", f"expected a list of tuples of {len(names.expressions)} values")
     pairs = zip(names.expressions, values.expressions, strict=True)
-    tests: list[exp.Expr] = [exp.EQ(this=name.copy(), expression=value.copy()) for name, value in pairs]
-    return functools.reduce(lambda left, right: exp.And(this=left, expression=right), tests)
+    return exp.and_(*(exp.EQ(this=name.copy(), expression=value.copy()) for name, value in pairs), copy=False)
 
 
 def ranges_of(node: exp.Expr) -> exp.Expr:

@@ -31,6 +31,7 @@ from queries.cell_values import (
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.comparisons import meaning_of
 from queries.date_parts import CALENDAR, moment_text_sql
+from queries.dates import Periods
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
@@ -51,7 +52,6 @@ from queries.row_nodes import (
     ranges_of,
     require_declared,
     rewritten,
-    row_of_values,
     wrong_kind,
 )
 from queries.segments import count_where
@@ -550,7 +550,10 @@ def _dated(term: Term, other: Term, rows: Writer) -> Term:
     if term.shape == "dated":
         return term
     text = rows.written(term)
-    second = None if text is None else read_seconds(text, "UTC")
+    attributes = (rows.domain[name] for name in _names_in(other, rows))
+    read = [one.read_second for one in attributes if isinstance(one, Periods)]
+    seconds = [] if text is None else [one(text) for one in read] or [read_seconds(text, "UTC")]
+    second = next((one for one in seconds if one is not None), None)
     if second is None:
         raise _mixed(other, term, rows)
     return Term(_constant(second, Kind.WHOLE).sql, "dated", Kind.WHOLE)
@@ -575,9 +578,15 @@ def _kind(term: Term, rows: Writer) -> str:
     if not term.column:
         text = rows.written(term)
         return "a number" if text is None else f"the text {shown_value(text)}"
+    return f"{term.shape.replace('dated', 'date')}s of {' and '.join(_names_in(term, rows))}"
+
+
+def _names_in(term: Term, rows: Writer) -> tuple[str, ...]:
+    """Return the attributes that a term names."""
     numbers = set(re.findall(r"(?:\x01|\b[a-z])([0-9]+)", term.sql))
-    names = {one.attribute for one in rows.inputs.values() if str(one.number) in numbers}
-    return f"{term.shape.replace('dated', 'date')}s of {' and '.join(rows.domain.scope(list(names)))}"
+    return rows.domain.scope(
+        list({one.attribute for one in rows.inputs.values() if str(one.number) in numbers})
+    )
 
 
 class _Difference:
@@ -700,20 +709,13 @@ def _comparison(node: exp.Expr, rows: Writer) -> Truth:
         if isinstance(other, exp.Boolean) and is_condition and isinstance(node, exp.EQ | exp.NEQ):
             found = truth_of(inner, rows)
             return found if isinstance(node, exp.EQ) == bool(other.this) else found.negated
-    if isinstance(sides[0], exp.Tuple) and isinstance(node, exp.EQ | exp.NEQ):
-        found = truth_of(row_of_values(sides[0], sides[1]), rows)
-        return found if isinstance(node, exp.EQ) else found.negated
     return _compared(node.this, COMPARISONS[type(node)], node.expression, rows)
 
 
 def _membership(node: exp.Expr, rows: Writer) -> Truth:
     if not node.expressions:
         raise error_at(node, "syntax", "IN needs at least one value")
-    if isinstance(node.this, exp.Tuple):
-        found = [truth_of(row_of_values(node.this, one), rows) for one in node.expressions]
-    else:
-        found = [_compared(node.this, "eq", one, rows) for one in node.expressions]
-    return functools.reduce(Truth.either, found)
+    return functools.reduce(Truth.either, [_compared(node.this, "eq", one, rows) for one in node.expressions])
 
 
 def _is(node: exp.Expr, rows: Writer) -> Truth:
@@ -725,17 +727,11 @@ def _is(node: exp.Expr, rows: Writer) -> Truth:
         return (found if asked.this else found.negated).is_true
     if not isinstance(asked, exp.Null):
         refuse(node, "IS with anything but NULL, TRUE or FALSE")
-    if is_operand(inner):
-        term = value_term(inner, rows)
-        return _nulls(term)
-    return truth_of(inner, rows).is_null
+    return _nulls(value_term(inner, rows)) if is_operand(inner) else truth_of(inner, rows).is_null
 
 
 def _nulls(term: Term) -> Truth:
-    lost = either(*sorted(term.lost))
-    if not lost:
-        return Truth.certain(term.null)
-    return Truth.unless(term.null, [lost], ())
+    return Truth.unless(term.null, term.lost, ())
 
 
 def _distinct(node: exp.Expr, rows: Writer) -> Truth:
@@ -775,13 +771,6 @@ def _pattern(node: exp.Expr, rows: Writer) -> Truth:
     return found.negated if like.args.get("negate") else found
 
 
-def _beginning(node: exp.Expr, rows: Writer) -> Truth:
-    """Return starts_with(text, 'A'), which is LIKE 'A%'."""
-    start = re.sub(r"([%_!])", r"!\1", quoted(node.expression, node))
-    like = exp.Like(this=node.this.copy(), expression=exp.Literal.string(f"{start}%"))
-    return _pattern(exp.Escape(this=like, expression=exp.Literal.string("!")), rows)
-
-
 def _choice_of_conditions(node: exp.Expr, rows: Writer) -> Truth:
     """Return where CASE, or IF, of conditions is true."""
     branches, default = branches_of(node)
@@ -803,7 +792,6 @@ _TRUTHS: dict[type[exp.Expr], Callable[[exp.Expr, Writer], Truth]] = {
     **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _distinct),
     exp.Is: _is,
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _pattern),
-    exp.StartsWith: _beginning,
     **dict.fromkeys((exp.Case, exp.If), _choice_of_conditions),
     exp.Coalesce: _first_known,
 }

@@ -290,6 +290,16 @@ def test_a_truncated_day_is_the_key_that_a_statement_casts() -> None:
     assert [value for value, _ in grouping.groups][:3] == ["Thursday", "Friday", "Saturday"]
 
 
+def test_a_part_is_compared_with_dates_as_its_attribute_writes_them() -> None:
+    domain = days(format="%d.%m.%Y")
+    for text in (
+        "DATE_TRUNC('month', d) >= '01.03.2020'",
+        "COALESCE(DATE_TRUNC('month', d) >= '01.03.2020', FALSE)",
+    ):
+        held = full_weights(parse_where(text, domain)) > 0
+        assert held.tolist() == [day >= date(2020, 3, 1) for day in DAYS]
+
+
 def test_empty_and_undeclared_dates_have_no_part() -> None:
     domain = days(missing=True, other=True)
     for text in (
