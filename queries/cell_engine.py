@@ -331,7 +331,8 @@ class Writer:
         if starts is not None:
             self._starts.setdefault(attribute.name, []).append(starts)
         ends = np.zeros((2, attribute.size))
-        ends[:, : attribute.base_size] = attribute.seconds()
+        bounds = np.array(attribute.boundaries) * attribute.scale
+        ends[:, : attribute.base_size] = bounds[:-1], bounds[1:] - attribute.scale
         present = np.arange(attribute.size) < attribute.base_size
         values = CellValues((attribute.name,), ends[0], ends.mean(axis=0), ends[1], present, None, Kind.WHOLE)
         return self.new((attribute.name, "seconds"), attribute.name, values=values).number
@@ -604,9 +605,10 @@ def some(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) -> bool:
 def some_decided(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) -> bool:
     """Tell whether in some cell all rows pass, or none, of those that know; or whether none knows."""
     known = ~np.ma.getmaskarray(passed)
-    true = passed.filled(False)
-    holds, fails = np.unique(cells[true]), np.unique(cells[known & ~true])
-    return not known.any() or np.setxor1d(holds, fails).size > 0
+    holds, fails = np.zeros((2, int(cells.max()) + 1), dtype=bool)
+    holds[cells[passed.filled(False)]] = True
+    fails[cells[known & ~passed.filled(True)]] = True
+    return not known.any() or bool((holds != fails).any())
 
 
 def _too_large() -> QueryError:
