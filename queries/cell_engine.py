@@ -144,11 +144,6 @@ class Truth:
         )  # fmt: skip
 
     @property
-    def always(self) -> str:
-        """SQL of whether it is TRUE for all values of a row."""
-        return f"({self.true} AND NOT ({self.false} OR {self.null}))"
-
-    @property
     def negated(self) -> Truth:
         """Whether its negation is."""
         if self.sql is not None:
@@ -167,6 +162,8 @@ class Truth:
 
     def either(self, other: Truth) -> Truth:
         """Whether one of them holds."""
+        if self.sql is not None and other.sql is not None:
+            return Truth.certain(f"(({self.sql}) OR ({other.sql}))")
         return self.negated.both(other.negated).negated
 
     @property
@@ -420,7 +417,10 @@ class Writer:
 
     def condition(self, truth: Truth) -> CellCondition:
         """Return where a condition holds, cell by cell."""
-        asked = {"true": truth.always, "some": truth.true, "share": truth.share, "weight": "w"}
+        asked = {"weight": "w"}
+        if truth.sql is not None:
+            return _Cells(self, asked | {"sql": truth.sql}).condition
+        asked |= {"true": truth.true, "false": truth.false, "null": truth.null, "share": truth.share}
         return _Cells(self, asked).condition
 
     def values(self, term: Term) -> CellValues:
@@ -521,18 +521,21 @@ class Writer:
         texts = {name: one for one, name in self.texts.items() if name in used}
         rows = _product(tables, [self.domain[name].size for name in scope])
         cells, *found = evaluated(text, rows, texts)
-        values, checks = found[: len(columns)], found[len(columns) :]
-        for passed, (_, holds, error) in zip(checks, self.checks, strict=True):
-            if not holds(np.ma.masked_array(passed), cells):
+        told = dict(zip(self._asked(columns), found, strict=True))
+        for sql, holds, error in self.checks:
+            if not holds(np.ma.masked_array(told[sql]), cells):
                 raise error()
-        return cells, dict(zip(columns, values, strict=True))
+        return cells, {name: told[sql] for name, sql in columns.items()}
+
+    def _asked(self, columns: Mapping[str, str]) -> dict[str, None]:
+        """Return the SQL of columns and of checks, each once."""
+        return dict.fromkeys([*columns.values(), *(check for check, _, _ in self.checks)])
 
     def _text(self, columns: Mapping[str, str]) -> str:
         text = "r" if self.inputs else "(SELECT 0 AS k, 1e0 AS w)"
         for stage in self._stages:
             text = _carrying(stage, text) if isinstance(stage, dict) else _choosing(*stage, text)
-        asked = [*columns.values(), *(check for check, _, _ in self.checks)]
-        listed = ", ".join(f"{sql} AS z{place}" for place, sql in enumerate(asked))
+        listed = ", ".join(f"{sql} AS z{place}" for place, sql in enumerate(self._asked(columns)))
         return f"SELECT k, {listed} FROM {text}"  # noqa: S608 - written here
 
 
@@ -631,10 +634,16 @@ class _Cells:
     @property
     def condition(self) -> CellCondition:
         """Where a condition holds."""
-        least, most = ~self._some(~self.found["true"]), self._some(self.found["some"])
+        if "sql" in self.found:
+            true = np.ma.filled(self.found["sql"], False)
+            always, share = true, true.astype(np.float64)
+        else:
+            true, share = self.found["true"], self.found["share"]
+            always = true & ~(self.found["false"] | self.found["null"])
+        least, most = ~self._some(~always), self._some(true)
         total, share = (
             np.bincount(as_index(self.cells), self.found["weight"] * part, minlength=self.size)
-            for part in (1.0, self.found["share"] * self.found["some"])
+            for part in (1.0, share * true)
         )
         part = np.clip(share / total, 0.0, 1.0).reshape(self.shape)
         return CellCondition(self.rows.scope, least.reshape(self.shape), part, most.reshape(self.shape))

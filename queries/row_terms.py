@@ -461,7 +461,7 @@ def _truth(node: exp.Expr, rows: Writer) -> Truth:
         errors = _errors_of_part(node, rows.domain)
         found = _TRUTHS[type(node)](node, rows)
         for holds, error in zip((some, some_decided), errors, strict=False):
-            rows.check(f"CASE WHEN NOT {found.null} THEN {found.true} END", holds, error)
+            rows.check(found.sql or f"CASE WHEN NOT {found.null} THEN {found.true} END", holds, error)
         return found
 
 
@@ -607,6 +607,8 @@ class _Difference:
 
     def may(self, sign: Order) -> str:
         """Return SQL of whether they may compare so by their ends; NULL of NULL."""
+        if self.is_point:
+            return f"({self.low} {_SIGNS[sign]} 0)"
         if sign == "eq":
             return f"({self.low} <= 0 AND {self.high} >= 0)"
         if sign == "ne":
