@@ -641,11 +641,11 @@ class _Cells:
             true, share = self.found["true"], self.found["share"]
             always = true & ~(self.found["false"] | self.found["null"])
         least, most = ~self._some(~always), self._some(true)
-        total, share = (
+        total, held = (
             np.bincount(as_index(self.cells), self.found["weight"] * part, minlength=self.size)
             for part in (1.0, share * true)
         )
-        part = np.clip(share / total, 0.0, 1.0).reshape(self.shape)
+        part = np.clip(held / total, 0.0, 1.0).reshape(self.shape)
         return CellCondition(self.rows.scope, least.reshape(self.shape), part, most.reshape(self.shape))
 
     def _some(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
