@@ -11,6 +11,7 @@ MySQL.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,7 @@ from queries.errors import QueryError
 from queries.locked_engine import evaluated
 from queries.sql_tree import (
     CONDITIONS,
+    PART_NODES,
     Grammar,
     check_node,
     error_at,
@@ -84,6 +86,8 @@ def canonical_parts(tree: exp.Expr) -> exp.Expr:
             continue
         check_node(node, _SPELLINGS)
         found = convert(node)
+        if isinstance(found, PART_NODES):
+            found = _folded(found)
         if found is not None and found is not node:
             node.replace(found)
     tree = root.this
@@ -97,14 +101,7 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     Raises:
         QueryError: it is of anything but a declared attribute, or that has no such part.
     """
-    operand = node.expression if isinstance(node, exp.Extract) else node.this
-    column, steps = _steps(node if isinstance(node, exp.DateTrunc) else operand)
-    if isinstance(node, exp.Extract):
-        part = DatePart("number", node.this.name.casefold(), tuple(steps))
-    elif isinstance(node, exp.TimeToStr):
-        part = DatePart("text", node.args["format"].name, tuple(steps))
-    else:
-        part = DatePart("moment", "", tuple(steps))
+    column, part = _operand_and_part(node)
     if not isinstance(column, exp.Column):
         raise _no_attribute(column, part, domain)
     if column.table:
@@ -113,7 +110,25 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     if level is not None:
         raise error_at(column, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
     part.of(domain[name], position_of(node))
+    if any(step.months for step in itertools.takewhile(lambda step: not step.period, part.steps)):
+        raise error_at(
+            node,
+            "wrong_kind",
+            "months differ in length: INTERVAL of months is added to constants and to starts of "
+            "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
+        )
     return name, part
+
+
+def _operand_and_part(node: exp.Expr) -> tuple[exp.Expr, DatePart]:
+    """Return what one of the PART_NODES is of, and the part."""
+    if isinstance(node, exp.DateTrunc):
+        operand, steps = _steps(node)
+        return operand, DatePart("moment", "", tuple(steps))
+    operand, steps = _steps(node.expression if isinstance(node, exp.Extract) else node.this)
+    if isinstance(node, exp.Extract):
+        return operand, DatePart("number", node.this.name.casefold(), tuple(steps))
+    return operand, DatePart("text", node.args["format"].name, tuple(steps))
 
 
 def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryError:
@@ -144,15 +159,7 @@ def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
         return column, steps if unit == _MOMENT else [*steps, Step(unit.casefold())]
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
         column, steps = _steps(node.this)
-        step = _interval(node.expression, back=isinstance(node, exp.Sub))
-        if step.months and not any(one.period for one in steps):
-            raise error_at(
-                node,
-                "wrong_kind",
-                "months differ in length: INTERVAL of months is added to constants and to starts of "
-                "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
-            )
-        return column, [*steps, step]
+        return column, [*steps, _interval(node.expression, back=isinstance(node, exp.Sub))]
     return _steps(node.this) if isinstance(node, exp.Paren) else (node, [])
 
 
@@ -209,7 +216,7 @@ def _constant(second: int, place: exp.Expr) -> exp.Expr:
 
 
 def _moved(node: exp.Expr) -> exp.Expr | None:
-    """Return a constant that an INTERVAL, or days, are added to; of anything else the time that is moved."""
+    """Return a time that an INTERVAL, or days, are added to."""
     left, right = node.this, node.expression
     if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
         left, right = right, left
@@ -222,10 +229,7 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
         raise error_at(
             left, "wrong_kind", f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}"
         )
-    if second is None:
-        return _truncation(_MOMENT, type(node)(this=left, expression=right))
-    step = _interval(right, back=isinstance(node, exp.Sub))
-    return _folded(node, DatePart("moment", "", (step,)), left)
+    return _truncation(_MOMENT, type(node)(this=left, expression=right))
 
 
 def _function_moved(node: exp.Expr) -> exp.Expr | None:
@@ -256,8 +260,9 @@ def _today(node: exp.Expr) -> None:
 # --- spellings ----------------------------------------------------------------------------------------------
 
 
-def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
-    """Return a node, or what it is where its operand is a constant."""
+def _folded(node: exp.Expr) -> exp.Expr:
+    """Return a part, or what it is where it is of a constant."""
+    operand, part = _operand_and_part(node)
     second = constant_second(operand)
     if second is None:
         return node
@@ -266,17 +271,16 @@ def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
         one[0] for one in evaluated(f"SELECT {part.moment(given)}, {part.sql(given)} AS v", {}, {})
     )
     if not CALENDAR[0] <= moment < CALENDAR[1]:
-        raise error_at(node, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999")
+        raise error_at(operand, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999")
     if part.kind == "moment":
-        return _constant(int(moment), node)
+        return _constant(int(moment), operand)
     return exp.Literal.number(int(value)) if part.kind == "number" else exp.Literal.string(str(value))
 
 
 def _number(word: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
     """Return a part that is a number, by one of its names."""
     part = _known(word, tuple(NUMBERS), node)
-    made = exp.Extract(this=exp.Var(this=part.upper()), expression=operand)
-    return _folded(made, DatePart("number", part), operand)
+    return exp.Extract(this=exp.Var(this=part.upper()), expression=operand)
 
 
 def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
@@ -298,14 +302,6 @@ def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
     return name
 
 
-def _number_function(node: exp.Expr) -> exp.Expr:
-    return _number(_NUMBER_FUNCTIONS[type(node)], node.this, node)
-
-
-def _extract(node: exp.Expr) -> exp.Expr:
-    return _number(node.this.name, node.expression, node)
-
-
 def _truncated(node: exp.Expr) -> exp.Expr:
     unit = node.args["unit"].name
     if _ALIASES.get(unit.casefold(), unit.casefold()).removesuffix("s") not in (*PERIODS, *_CLOCK):
@@ -324,7 +320,7 @@ def _start(period: str, operand: exp.Expr) -> exp.Expr:
     unit = inner.args["unit"].name.casefold() if isinstance(inner, exp.DateTrunc) else ""
     if unit in PERIODS and begins_in(period, unit):
         return inner
-    return _folded(_truncation(period.upper(), operand), DatePart("moment", "", (Step(period),)), operand)
+    return _truncation(period.upper(), operand)
 
 
 def _truncation(unit: str, operand: exp.Expr) -> exp.DateTrunc:
@@ -356,8 +352,7 @@ def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
             f"the format has {str(reason)!r}, which no cells decide or which is unknown; known are %Y, %m, "
             "%d, %H, %B, %b, %A, %a, %j, %V, %G, as in strftime(d, '%Y-%m')",
         ) from None
-    made = exp.TimeToStr(this=operand, format=exp.Literal.string(format))
-    return _folded(made, DatePart("text", format), operand)
+    return exp.TimeToStr(this=operand, format=exp.Literal.string(format))
 
 
 def _given_text(node: exp.Expr) -> exp.Expr:
@@ -380,10 +375,6 @@ def _given_text(node: exp.Expr) -> exp.Expr:
             _POSTGRES.get(known) or (quoted or plain).replace("%", "%%") for known, quoted, plain, _ in pieces
         )
     return _text(format, node.this, node)
-
-
-def _name_text(node: exp.Expr) -> exp.Expr:
-    return _text("%A" if isinstance(node, exp.Dayname) else "%B", node.this, node)
 
 
 def _function(node: exp.Expr) -> exp.Expr | None:
@@ -418,12 +409,13 @@ def _of_mysql(format: str) -> str:
 
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]] = {
-    **dict.fromkeys(_NUMBER_FUNCTIONS, _number_function),
-    exp.Extract: _extract,
+    **dict.fromkeys(_NUMBER_FUNCTIONS, lambda node: _number(_NUMBER_FUNCTIONS[type(node)], node.this, node)),
+    exp.Extract: lambda node: _number(node.this.name, node.expression, node),
     **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), _truncated),
     **dict.fromkeys((exp.Cast, exp.Date), _cast),
     **dict.fromkeys((exp.TimeToStr, exp.ToChar), _given_text),
-    **dict.fromkeys((exp.Dayname, exp.Monthname), _name_text),
+    exp.Dayname: lambda node: _text("%A", node.this, node),
+    exp.Monthname: lambda node: _text("%B", node.this, node),
     exp.Anonymous: _function,
     **dict.fromkeys((exp.Add, exp.Sub), _moved),
     **dict.fromkeys((exp.DateAdd, exp.DateSub), _function_moved),
