@@ -232,7 +232,7 @@ class Input:
         number: of its columns.
         attribute: its name.
         values: of cells; None for a condition.
-        holds, fails: of a condition, where it holds and where its negation does.
+        flags: of a condition, where it may hold (``m``) and fail (``g``), and its part of each cell (``p``).
         listed: every whole number of a cell has a row of its own.
         keys: of a column of a lookup, what undeclared values that are its keys are called.
         outer: records that are in none of its rows are meant, too.
@@ -241,8 +241,7 @@ class Input:
     number: int
     attribute: str
     values: CellValues | None = None
-    holds: CellCondition | None = None
-    fails: CellCondition | None = None
+    flags: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     listed: bool = False
     keys: Mapping[str, str | None] = field(default_factory=dict)
     outer: bool = True
@@ -250,9 +249,9 @@ class Input:
     def columns(self, rows: Rows) -> Columns:
         """Return the columns over rows."""
         cells, texts = rows.cells, rows.texts
-        if self.values is None:
-            return self._of_condition(cells)
         name, values = str(self.number), self.values
+        if values is None:
+            return {letter + name: array.reshape(-1)[cells] for letter, array in self.flags.items()}
         undecided, gone = values.undecided[cells], ~values.present[cells]
         if values.labels is None or values.dated:
             low, high = (
@@ -269,20 +268,12 @@ class Input:
         else:
             labels = values.labels[cells]
             labels[gone] = None
-            found = {"n" + name: _texts(labels)}
             witness = undecided & np.array([one is not None for one in texts])
-            labels = labels.copy()
-            labels[witness] = [self.keys.get(one) if self.keys else one for one in texts[witness]]
-            found["v" + name] = _texts(labels)
-            if self.keys:
-                found["n" + name] = found["v" + name]
+            told = [self.keys.get(one) if self.keys else one for one in texts[witness]]
+            held = labels.copy()
+            held[witness] = told
+            found = {"v" + name: _texts(held), "n" + name: _texts(held if self.keys else labels)}
         return found | {"u" + name: undecided}
-
-    def _of_condition(self, cells: NDArray[np.int64]) -> Columns:
-        holds, fails, name = self.holds, self.fails, str(self.number)
-        assert holds is not None and fails is not None  # noqa: S101, PT018 - of a condition
-        arrays = {"m": holds.most, "g": fails.most, "p": holds.weights}
-        return {letter + name: array.reshape(-1)[cells] for letter, array in arrays.items()}
 
 
 def _texts(labels: NDArray[Any]) -> NDArray[Any]:

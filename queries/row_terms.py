@@ -498,7 +498,8 @@ def _native(node: exp.Expr, rows: Writer) -> Truth:
     if not scope:
         return Truth.certain("TRUE" if holds.most else "FALSE" if fails.most else "CAST(NULL AS BOOLEAN)")
     holds, fails = (one.placed(rows.domain, scope) for one in (holds, fails))
-    number = rows.new(("holds", node), scope[0], holds=holds, fails=fails).number
+    flags = {"m": holds.most, "g": fails.most, "p": holds.weights}
+    number = rows.new(("holds", node), scope[0], flags=flags).number
     if holds.is_decided and fails.is_decided:
         return Truth.certain(f"CASE WHEN m{number} THEN TRUE WHEN g{number} THEN FALSE END")
     return Truth(f"m{number}", f"g{number}", f"(NOT (m{number} OR g{number}))", f"p{number}")

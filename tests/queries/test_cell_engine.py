@@ -71,7 +71,7 @@ TERMS = [
     "q + n", "q * 2", "NULLIF(q, 2)", "CASE WHEN x > 2 THEN n ELSE q END", "CASE WHEN x > 2 THEN x END",
     "IF(q > 1, x, n)", "CASE WHEN x * x > 4 THEN 2 WHEN n > 2 THEN x ELSE 1 END",
     "COALESCE(NULLIF(x, 2), n)", "GREATEST(ABS(x), x + 1)", "x * q", "ROUND(x * 3, 1)",
-    "CASE WHEN s = 'F' THEN x ELSE -x END",
+    "CASE WHEN s = 'F' THEN x ELSE -x END", "DAY(d) + n", "MONTH(d) - x",
 ]  # fmt: skip
 TESTS = [
     "{} > 2", "{} <= 2", "{} = 2", "{} <> 2", "{} >= n", "{} BETWEEN 1 AND 2", "{} IN (1, 2)",

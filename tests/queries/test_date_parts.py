@@ -16,12 +16,14 @@ from queries import (
     DatetimeAttribute,
     Domain,
     LinearQuery,
+    QueryError,
     Statement,
     parse_sql,
     parse_where,
 )
 from queries.calendar import DAY
 from queries.date_parts import DatePart, Step, format_pieces
+from queries.expressions import Linear
 from queries.locked_engine import evaluated
 from queries.values import values_of
 from tests.queries.meaning import full_weights, refusal
@@ -290,6 +292,37 @@ def test_a_truncated_day_is_the_key_that_a_statement_casts() -> None:
     assert [value for value, _ in grouping.groups][:3] == ["Thursday", "Friday", "Saturday"]
 
 
+@pytest.mark.parametrize("width", ["hour", "day", "week", "month"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DATE_TRUNC('hour', d) >= TIMESTAMP '2020-12-31 05:00:00'",
+        "d + INTERVAL 90 MINUTE > TIMESTAMP '2020-12-31 05:00:00'",
+        "d - INTERVAL 90 MINUTE <= TIMESTAMP '2020-12-31 22:30:00' AND d > '2020-12-30 12:00'",
+        "HOUR(d - INTERVAL 3 HOUR) < 12 OR d < '2020-12-31'", "DAYOFWEEK(d + INTERVAL 5 HOUR) IN (4, 5)",
+        "COALESCE(HOUR(d) > 12, FALSE)", "CASE WHEN HOUR(d) > 12 THEN DAY(d) ELSE 30 END = 31",
+        "strftime(d, '%d %H') > '31 10'", "MONTH(d) * HOUR(d) > 100", "d::date = DATE '2020-12-31'",
+        "DATE_TRUNC('day', d) + INTERVAL 1 MONTH > DATE '2021-01-30'", "HOUR(d) % 5 = 2",
+        "(HOUR(d) > 12) IS NOT TRUE", "NULLIF(HOUR(d), 12) IS NULL", "HOUR(d) IS NOT DISTINCT FROM DAY(d)",
+    ],
+)  # fmt: skip
+def test_a_condition_on_times_holds_wherever_it_is_said_to_and_nowhere_else(text: str, width: str) -> None:
+    domain = hours(width)
+    try:
+        query = parse_where(text, domain)
+    except QueryError as error:
+        assert error.code == "unaligned"  # noqa: PT017
+        return
+    least, most = (full_weights(one) > 0 for one in query.readings or (query, query))
+    times = [hour + timedelta(minutes=more) for hour in HOURS[:-1] for more in (0, 29, 30, 59)]
+    found = duckdb.execute(
+        f"SELECT coalesce({text}, false) FROM (SELECT unnest(?)::TIMESTAMP AS d)", [times]
+    ).fetchall()
+    cells = [values_of(domain["d"]).encode(one) for one in times]
+    for cell, (true,) in zip(cells, found, strict=True):
+        assert bool(least[cell]) <= true <= bool(most[cell])
+
+
 def test_a_part_is_compared_with_dates_as_its_attribute_writes_them() -> None:
     domain = days(format="%d.%m.%Y")
     for text in (
@@ -323,6 +356,18 @@ def test_parts_stand_inside_of_aggregates_and_arithmetic() -> None:
     )
     assert isinstance(statement, Statement)
     assert len(statement.leaves) >= 2
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_summand_has_the_least_and_the_greatest_part_of_its_cell(width: str) -> None:
+    domain = days(width)
+    (form,) = parse_sql("SELECT SUM(DAY(d)) FROM t", domain).leaves
+    assert isinstance(form, Linear)
+    held: dict[int, list[int]] = {}
+    for day in DAYS:
+        held.setdefault(values_of(domain["d"]).encode(day), []).append(day.day)
+    assert form.low.tolist() == [min(held[cell]) for cell in range(domain["d"].size)]
+    assert form.high.tolist() == [max(held[cell]) for cell in range(domain["d"].size)]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------
