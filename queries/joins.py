@@ -8,6 +8,7 @@ undeclared values it is not known which one a record holds: each key among them 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
@@ -254,6 +255,10 @@ class LookupCells:
         kept: whether the join keeps the records of each cell; of the cell that is open it keeps some.
         open: what the records of undeclared values may be called, once for each key; empty where nothing is
             said of them.
+
+    Attributes:
+        domain: one attribute, whose values are the texts of the column, and NULL.
+        undeclared: the texts of undeclared values that are keys.
     """
 
     lookup: Lookup
@@ -264,17 +269,15 @@ class LookupCells:
     kept: tuple[bool, ...]
     open: tuple[str | None, ...]
 
-    @property
-    def domain(self) -> Domain:
-        """One attribute, whose values are the texts of the column, and NULL."""
-        known = dict.fromkeys(text for text in self.lookup.texts(self.column).values() if text is not None)
-        return Domain((CategoricalAttribute(self.title, tuple(known), missing=True),))
+    domain: Domain = field(init=False)
+    undeclared: dict[str, str | None] = field(init=False)
 
-    @property
-    def undeclared(self) -> dict[str, str | None]:
-        """The texts of undeclared values that are keys."""
+    def __post_init__(self) -> None:
         texts = self.lookup.texts(self.column)
-        return {key: texts[key] for key in self.lookup.undeclared(self.attribute)} if self.open else {}
+        known = tuple(dict.fromkeys(text for text in texts.values() if text is not None))
+        object.__setattr__(self, "domain", Domain((CategoricalAttribute(self.title, known, missing=True),)))
+        keys = self.lookup.undeclared(self.attribute) if self.open else []
+        object.__setattr__(self, "undeclared", {key: texts[key] for key in keys})
 
     @classmethod
     def of(cls, node: exp.Expr, domain: Domain) -> LookupCells:
