@@ -99,7 +99,7 @@ class DatePart:
     Args:
         kind: a ``number``, a ``text``, or a ``moment``: a date or time itself.
         what: the number's name, or the text's format (``format_pieces``); empty for a moment.
-        steps: what is done before; months are added behind the first period's start alone.
+        steps: what is done before; of a time months are added behind a period's start alone.
     """
 
     kind: Literal["number", "text", "moment"]
@@ -110,6 +110,8 @@ class DatePart:
     def periods(self) -> tuple[str, ...]:
         """The kinds of periods in which it is one value, if ``offset`` is added first; of a moment none."""
         found = [step.period for step in self.steps if step.period][:1]
+        if self.moves_months:
+            return ("day",)
         if found or self.kind == "moment":
             return tuple(found)
         if self.kind == "number":
@@ -117,10 +119,19 @@ class DatePart:
         return tuple({_DIRECTIVES.get(piece, "year") for piece in format_pieces(self.what)}) or ("year",)
 
     @property
+    def _before(self) -> list[Step]:
+        """The steps before it goes back to a period's start."""
+        return list(itertools.takewhile(lambda step: not step.period, self.steps))
+
+    @property
     def offset(self) -> int:
         """Seconds that are added before a period begins."""
-        before = itertools.takewhile(lambda step: not step.period, self.steps)
-        return sum(step.seconds for step in before)
+        return sum(step.seconds for step in self._before)
+
+    @property
+    def moves_months(self) -> bool:
+        """Months are added to a day itself, which then may be the last one of its month."""
+        return any(step.months for step in self._before)
 
     def moment(self, second: str) -> str:
         """Return SQL of what the steps make of a second."""

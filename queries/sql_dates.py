@@ -11,7 +11,6 @@ MySQL.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -109,13 +108,13 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     name, level = operand_of(column, domain)
     if level is not None:
         raise error_at(column, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
-    part.of(domain[name], position_of(node))
-    if any(step.months for step in itertools.takewhile(lambda step: not step.period, part.steps)):
+    attribute = part.of(domain[name], position_of(node))
+    if part.moves_months and attribute.scale != DAY:
         raise error_at(
             node,
             "wrong_kind",
-            "months differ in length: INTERVAL of months is added to constants and to starts of "
-            "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
+            "months differ in length: INTERVAL of months is added to dates, constants and starts of "
+            "periods, and not to times; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
         )
     return name, part
 
