@@ -1425,7 +1425,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "ELSE {truth.null} END)", "ELSE FALSE END)",
      "queries/test_cell_engine queries/test_row_conditions"),
     ("conditions-that-both-hold-may-be-known", "queries/cell_engine",
-     'f"({self.true} AND {other.true})"', 'f"({self.true} OR {other.true})"',
+     'f"({self.false} OR {other.false})"', 'f"({self.false} AND {other.false})"',
      "queries/test_cell_engine"),
     ("conditions-that-may-be-null-hold-for-all", "queries/cell_engine",
      'always = true & ~(self.found["false"] | self.found["null"])', 'always = true & ~self.found["false"]',

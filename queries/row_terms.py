@@ -1,8 +1,8 @@
 """Expressions and conditions of one row in SQL, written anew for rows of cells (``queries.cell_engine``).
 
 Nothing of a text is passed on: each kind of node has its own SQL here, columns have numbers for names, and
-texts are parameters. A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 10`` is
-a decade.
+texts are parameters or quoted. A division of whole numbers drops the fraction, as in PostgreSQL: so
+``age / 10 * 10`` is a decade.
 """
 
 from __future__ import annotations

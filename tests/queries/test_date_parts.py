@@ -111,6 +111,10 @@ SPELLINGS: dict[str, tuple[str, Callable[[date], Any]]] = {
     "strftime(d, '%Y-%m')": ("strftime(d, '%Y-%m')", lambda day: day.strftime("%Y-%m")),
     "strftime('%d.%m.%y', d)": ("strftime(d, '%d.%m.%y')", lambda day: day.strftime("%d.%m.%y")),
     "strftime(d, '%G-W%V')": ("strftime(d, '%G-W%V')", lambda day: day.strftime("%G-W%V")),
+    "strftime(d, '''||x; %Y''--')": (
+        "strftime(d, '''||x; %Y''--')",
+        lambda day: f"'||x; {day.year}'--",
+    ),
     "strftime(d, '%a %-d %b, 100%%')": (
         "strftime(d, '%a %-d %b, 100%%')",
         lambda day: day.strftime("%a %-d %b, 100%%"),
