@@ -190,6 +190,7 @@ def _shown(rows: Sequence[tuple[Row, Sequence[Estimate]]]) -> list[Row]:
 def _wrong(found: Estimate, true: Value, *, is_wide: bool) -> str:
     """Return what is wrong with a number and its bar; empty where nothing is."""
     value, told = found.value, f"{found.value} in {found.interval}, and in truth {true}"
+    true = {"true": 1.0, "false": 0.0}.get(true, true) if isinstance(true, str) else true
     if value is None or true is None or isinstance(true, str):
         return "" if value is true is None or (is_wide and not found.is_promised) else told
     low, high = found.interval or (-math.inf, math.inf)

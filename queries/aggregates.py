@@ -22,8 +22,8 @@ from queries.expressions import (
     counted,
     total,
 )
-from queries.row_conditions import branches_of, joined_conditions
-from queries.row_expressions import row_condition, row_value, wrong_kind
+from queries.row_conditions import joined_conditions, row_condition, row_value
+from queries.row_nodes import branches_of, wrong_kind
 from queries.sql_tree import error_at, is_zero, position_of, refuse, written
 from queries.statement_grammar import GRAMMAR, is_of_people
 
@@ -137,7 +137,8 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     values = row_value(node, domain)
     if values.labels is not None:
         name = written(aggregate) if isinstance(aggregate, exp.Func) else "this aggregate"
-        raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node, values)
+        name = "MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name
+        raise wrong_kind(name, node, dated=values.dated)
     if np.any(values.undecided & values.present):
         raise _untold(node)
     for ends in (values.low, values.high):

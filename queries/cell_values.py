@@ -1,7 +1,6 @@
 """Values and conditions cell by cell: what a row of each cell may hold, and whether a condition holds there.
 
-A record is known to its cell, so a number is an interval: a point where the cell holds one value. Arithmetic
-on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever values lie inside the cells.
+A record is known to its cell, so a number is an interval: a point where the cell holds one value.
 """
 
 from __future__ import annotations
@@ -75,11 +74,6 @@ class CellCondition:
         return cls.decided((), np.array(holds))
 
     @property
-    def complement(self) -> CellCondition:
-        """Where it does not hold: it is false there, or neither."""
-        return CellCondition(self.scope, ~self.most, 1.0 - self.share, ~self.least)
-
-    @property
     def is_decided(self) -> bool:
         """No cell is left open."""
         return self.least is self.most or np.array_equal(self.least, self.most)
@@ -107,11 +101,6 @@ class CellCondition:
     def either(self, other: CellCondition, domain: Domain) -> CellCondition:
         """Return where one of them holds; shares inside one cell are taken as independent."""
         return self._joined(other, domain, np.logical_or, lambda one, two: one + two - one * two)
-
-    def choosing(self, one: CellCondition, other: CellCondition, domain: Domain) -> CellCondition:
-        """Return where one condition holds and this one does, or another one and this one does not."""
-        found = chosen_values(self, truths(one), truths(other), domain)
-        return CellCondition(found.scope, found.low > 0, found.middle, found.high > 0)
 
     def _joined(
         self,
@@ -213,17 +202,6 @@ class CellValues:
         return self.kind <= Kind.WHOLE
 
     @property
-    def is_null(self) -> bool:
-        """It is NULL everywhere, which is of any kind."""
-        return not (self.present.any() or self.undecided.any())
-
-    @property
-    def nulls(self) -> CellCondition:
-        """Where it is NULL."""
-        least = ~self.present & ~self.undecided
-        return CellCondition(self.scope, least, least.astype(np.float64), ~self.present)
-
-    @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """The three numbers of each cell."""
         return self.low, self.middle, self.high
@@ -248,14 +226,6 @@ class CellValues:
             self, scope=scope, low=low, middle=middle, high=high, present=wide(self.present), labels=labels,
             undecided=wide(self.undecided),
         )  # fmt: skip
-
-    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], kind: Kind) -> CellValues:
-        """Return a growing function of every number; of whole numbers, those themselves if it makes such."""
-        if self.whole and kind is Kind.WHOLE:
-            return self if self.kind is kind else replace(self, kind=kind)
-        count_cells(self.present.size, self.scope)
-        return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
-                       kind=kind, line=None)  # fmt: skip
 
     def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
         """Return every value with the places of the cells that hold it, numbers growing, NULL last.
@@ -350,13 +320,6 @@ def constant_value(value: float | str | None) -> CellValues:
     return CellValues((), number, number, number, np.array(value is not None), labels, kind)
 
 
-def truths(holds: CellCondition) -> CellValues:
-    """Return 1 where a condition holds, and 0 where it does not."""
-    count_cells(holds.least.size, holds.scope)
-    low, middle, high = (one.astype(np.float64) for one in (holds.least, holds.weights, holds.most))
-    return CellValues(holds.scope, low, middle, high, np.ones(low.shape, dtype=bool), None, Kind.TRUTH)
-
-
 def attribute_values(attribute: Attribute) -> CellValues:
     """Return what the cells of an attribute hold: numbers where it has some, else labels.
 
@@ -386,105 +349,6 @@ def attribute_values(attribute: Attribute) -> CellValues:
         scope, low, (low + high) / 2, high, present, labels, Kind.WHOLE if span else Kind.DOUBLE, undecided,
         declared, span is not None,
     )  # fmt: skip
-
-
-def combined(
-    domain: Domain,
-    function: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
-    one: CellValues,
-    two: CellValues,
-    kind: Kind,
-) -> CellValues:
-    """Return a function of two numbers, cell by cell; it is monotone in each of them inside every cell."""
-    scope = union_scope(domain, (one.scope, two.scope))
-    one, two = one.placed(domain, scope), two.placed(domain, scope)
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite numbers looks for them
-        low = high = function(one.low, two.low)
-        for left, right in ((one.low, two.high), (one.high, two.low), (one.high, two.high)):
-            corner = function(left, right)
-            low, high = np.minimum(low, corner), np.maximum(high, corner)
-        middle = function(one.middle, two.middle)
-    return CellValues(
-        scope,
-        low,
-        middle,
-        high,
-        one.present & two.present,
-        None,
-        kind,
-        either_undecided(one, two),
-    )
-
-
-def chosen_values(holds: CellCondition, then: CellValues, other: CellValues, domain: Domain) -> CellValues:
-    """Return one value where a condition holds, else the other; what lies between where it is not decided.
-
-    Raises:
-        QueryError: one is a text and the other a number, or a cell may hold NULL or a value.
-    """
-    scope = union_scope(domain, (holds.scope, then.scope, other.scope))
-    where = holds.placed(domain, scope)
-    then, other = then.placed(domain, scope), other.placed(domain, scope)
-    least, most, open_ = where.least, where.most, where.most & ~where.least
-    labels = None
-    if _is_text(then, other):
-        if not (_fits(then) and _fits(other)):
-            raise QueryError(
-                "CASE or COALESCE gives a text in one place and a number in another", code="wrong_kind"
-            )
-        labels = np.where(least, _labels(then), _labels(other))
-        told = (then.present == other.present) & (_labels(then) == _labels(other))
-        open_ = open_ & ~told.astype(bool)
-        labels[open_] = None
-    elif np.any(open_ & (then.present != other.present)):
-        raise QueryError(
-            "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a cell",
-            code="unaligned",
-        )
-    present = np.where(least, then.present, np.where(open_, then.present & other.present, other.present))
-    undecided = np.where(
-        least, then.undecided, np.where(most, then.undecided | other.undecided, other.undecided)
-    )
-    low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
-    high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))
-    middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
-    middle = middle * then.middle + (1 - middle) * other.middle
-    # NULL is of any kind.
-    kind = max([one.kind for one in (then, other) if not one.is_null], default=Kind.TRUTH)
-    if labels is None:
-        return CellValues(scope, low, middle, high, present, None, kind, undecided)
-    dated = (then.dated or then.is_null) and (other.dated or other.is_null)
-    mixed = open_.any() and not dated  # the cell holds one text or another: it may be any of them
-    return CellValues(
-        scope, low, middle, high, present, labels, kind, undecided | open_,
-        frozenset() if mixed else _undeclared(then, other), dated,
-    )  # fmt: skip
-
-
-def _undeclared(*values: CellValues) -> frozenset[str]:
-    """Return texts that no undecided cell of several values holds."""
-    found = [one.declared for one in values if one.undecided.any()]
-    return frozenset.intersection(*found) if found else frozenset()
-
-
-def _is_text(*values: CellValues) -> bool:
-    return any(one.labels is not None for one in values)
-
-
-def _fits(values: CellValues) -> bool:
-    return values.labels is not None or values.is_null
-
-
-def _labels(values: CellValues) -> NDArray[Any]:
-    if values.labels is not None:
-        return values.labels
-    return np.full(values.present.shape, None, dtype=object)
-
-
-def either_undecided(one: CellValues, two: CellValues) -> NDArray[np.bool_]:
-    """Return where a function of two values is not told: one of them is not, and neither is NULL."""
-    held = (one.present | one.undecided) & (two.present | two.undecided)
-    return (one.undecided | two.undecided) & held
 
 
 def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

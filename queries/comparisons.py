@@ -1,7 +1,7 @@
 """Comparisons: what one of them means on one attribute, as cells that it names or as intervals of numbers.
 
-Also parts, which a question asks for in place of a whole value: the month of a date, a level of codes. Every
-refusal of a value is worded here: it names what is declared, what came and what is near.
+Also levels of codes, which a question asks for in place of a whole value. Every refusal of a value is worded
+here: it names what is declared, what came and what is near.
 """
 
 from __future__ import annotations
@@ -9,14 +9,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from queries.calendar import DAY, time_text
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import (
     OTHER_LABEL,
@@ -27,14 +22,11 @@ from queries.cells import (
     number_text,
     quoted_name,
 )
-from queries.date_parts import DatePart, Step, begins_in
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.predicates import COMPARE, Comparison, Part, Position, Scalar, example_texts, shown_value
-
-_MOST_PERIODS = 1_000_000
+from queries.predicates import Comparison, Position, Scalar, example_texts, shown_value
 
 Intervals: TypeAlias = tuple[tuple[float, float], ...]  # of numbers, half-open
 _Kind = TypeVar("_Kind", bound=Cells)
@@ -91,13 +83,6 @@ def _spelt(name: str, names: Sequence[str], any_case: bool) -> str:
     return folded[0] if name not in names and len(folded) == 1 else name
 
 
-class PartGroup(NamedTuple):
-    """The base cells that share a part: its value, and the cells."""
-
-    value: str | int
-    cells: NDArray[np.int64]
-
-
 def meaning_of(attribute: Attribute) -> Meaning[Any]:
     """Return what comparisons mean on an attribute."""
     return _KINDS[type(attribute)](attribute)
@@ -126,23 +111,6 @@ class Meaning(ABC, Generic[_Kind]):
         del comparison
         return ()
 
-    def require_part(self, part: Part, position: Position = None) -> None:
-        """Refuse a part that values of the attribute do not have, such as the year of a number.
-
-        Raises:
-            QueryError: they have no such part.
-        """
-        raise self._no_part(part, position)
-
-    def part_groups(self, part: Part, position: Position = None) -> tuple[PartGroup, ...]:
-        """Return the base cells of each value of a part, in the order of the cells or of the values.
-
-        Raises:
-            QueryError: the attribute has no such part, or a cell lies in more than one period.
-        """
-        self.require_part(part, position)
-        return ()
-
     def _special_cell(self, comparison: Comparison) -> int:
         """Return the cell of empty or of undeclared values, which a comparison asks for."""
         flag = comparison.operator
@@ -152,11 +120,6 @@ class Meaning(ABC, Generic[_Kind]):
             message = f"declares no cell for {values} values ({flag} = true)"
             raise self._refusal(message, "unknown_value", comparison.position)
         return code
-
-    def _no_part(self, part: Part, position: Position) -> QueryError:
-        name = quoted_name(self.attribute.name)
-        shown = part.shown(name) if isinstance(part, DatePart) else f"{part}({name})"
-        return self._refusal(f"holds no dates, and has no {shown}", "wrong_kind", position)
 
     def _refusal(self, message: str, code: str, position: Position) -> QueryError:
         return QueryError(f"attribute {self.attribute.name!r} {message}", code=code, position=position)
@@ -169,7 +132,10 @@ class _Categories(Meaning[CategoricalAttribute]):
             return [self._special_cell(comparison)]
         attribute = self.attribute
         if comparison.part is not None:
-            return self._level_cells(self._level(comparison.part, comparison.position), comparison)
+            level = attribute.level(comparison.part)
+            if level is None:
+                raise self._refusal(f"has no level {comparison.part!r}", "wrong_kind", comparison.position)
+            return self._level_cells(level, comparison)
         if not comparison.listed:
             some = example_texts(attribute.texts() or (), 2) or [canonical_text(attribute.values[0])]
             way = f"{quoted_name(attribute.name)} IN ({', '.join(some)})"
@@ -195,16 +161,6 @@ class _Categories(Meaning[CategoricalAttribute]):
         message = f"has the values {listed}{special}; got {shown_value(value)}{near}"
         raise self._refusal(message, "unknown_value", position)
 
-    def _level(self, part: Part, position: Position = None) -> Level:
-        level = None if isinstance(part, DatePart) else self.attribute.level(part)
-        if level is None:
-            raise self._no_part(part, position)
-        return level
-
-    def require_part(self, part: Part, position: Position = None) -> None:
-        """Refuse what is no level of the attribute."""
-        self._level(part, position)
-
     def _level_cells(self, level: Level, comparison: Comparison) -> list[int]:
         position = comparison.position
         if not comparison.listed:
@@ -223,12 +179,6 @@ class _Categories(Meaning[CategoricalAttribute]):
             cells += [code for code, parent in enumerate(level.parents) if parent == text]
         return cells
 
-    def part_groups(self, part: Part, position: Position = None) -> tuple[PartGroup, ...]:
-        """Return the cells of each value of a level."""
-        level = self._level(part, position)
-        numbers = np.array(level.codes)
-        return tuple(PartGroup(node, np.flatnonzero(numbers == one)) for one, node in enumerate(level.nodes))
-
 
 class _Ordered(Meaning[_Scale]):
     def named_cells(self, comparison: Comparison) -> list[int] | None:
@@ -245,18 +195,12 @@ class _Ordered(Meaning[_Scale]):
         """Return the intervals of numbers where a comparison holds."""
         if comparison.operator in ("missing", "other") or self._names_other(comparison):
             return ()
-        if comparison.part is not None:
-            return self._part_intervals(comparison, comparison.part)
         points = tuple(self._point(value, comparison.position) for value in comparison.listed)
         if comparison.operator == "ne":
             ((low, high),) = points
             start, end = self.attribute.value_ends
             return (start, low), (high, end)
         return points or self._range(comparison)
-
-    def _part_intervals(self, comparison: Comparison, part: Part) -> Intervals:
-        self.require_part(part, comparison.position)
-        return ()
 
     def _range(self, comparison: Comparison) -> Intervals:
         """Return the interval of a comparison of order; none of BETWEEN whose first end is the greater."""
@@ -316,154 +260,12 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
     _whole_called: ClassVar[str] = "values"
 
     def _number(self, value: Scalar, position: Position) -> float:
-        number, rest = divmod(self._second(value, position), self.attribute.scale)
-        if rest:  # a day is before none of its hours
-            raise self._no_date(value, position)
-        return float(number)
-
-    def _second(self, value: Scalar, position: Position) -> int:
         second = self.attribute.read_second(value) if isinstance(value, str) else None
-        if second is None:
-            raise self._no_date(value, position)
-        return second
-
-    def _no_date(self, value: Scalar, position: Position) -> QueryError:
+        if second is not None and second % self.attribute.scale == 0:  # a day is before none of its hours
+            return float(second // self.attribute.scale)
         what, example = self.attribute.values_called, self.attribute.literal(self.attribute.ends[0])
         message = f"holds {what}, written as {example}; got {shown_value(value)}"
-        return self._refusal(message, "wrong_kind", position)
-
-    def require_part(self, part: Part, position: Position = None) -> None:
-        """Refuse what is no part of a date, and the hour of a date."""
-        self._date_part(part, position)
-
-    def _date_part(self, part: Part, position: Position) -> DatePart:
-        if not isinstance(part, DatePart):
-            raise self._no_part(part, position)
-        if "hour" not in self.attribute.widths and (part.period == "hour" or part.offset % DAY):
-            message = "holds dates, which have no hours; kind = 'datetime' with width = 'hour' has them"
-            raise self._refusal(message, "wrong_kind", position)
-        return part
-
-    def _part_intervals(self, comparison: Comparison, part: Part) -> Intervals:
-        part = self._date_part(part, comparison.position)
-        if not part.period:
-            return self._moved_intervals(comparison, part)
-        holds = self._part_test(comparison, part)
-        pieces: list[tuple[float, float]] = []
-        for start, stop, value in self._periods(part, comparison.position):
-            if holds(value):
-                begin = pieces.pop()[0] if pieces and pieces[-1][1] == start else start
-                pieces.append((begin, stop))
-        if not pieces:
-            message = f"{self._goes()}, and no such {self._shown(part)} lies there"
-            raise self._empty_range(message, comparison.position)
-        if self._decides_no_cell(pieces):
-            raise self._cuts(part, comparison.position)
-        return tuple(pieces)
-
-    def _decides_no_cell(self, pieces: Sequence[tuple[float, float]]) -> bool:
-        """Tell whether every cell lies partly in pieces of the scale, which do not touch each other."""
-        cells = np.array(self.attribute.boundaries)
-        starts, stops = np.array([*pieces, (math.inf, math.inf)]).T
-        first = stops.searchsorted(cells[:-1], side="right")  # of the pieces that end behind a cell's start
-        whole = (starts[first] <= cells[:-1]) & (stops[first] >= cells[1:])
-        return bool(np.all((starts[first] < cells[1:]) & ~whole))
-
-    def _moved_intervals(self, comparison: Comparison, part: DatePart) -> Intervals:
-        """Return the intervals of ``d + INTERVAL …`` compared with values: of ``d`` with earlier values."""
-        position, back = comparison.position, Step(seconds=-part.offset)
-        seconds = [self._second(value, position) for value in comparison.values]
-        try:
-            moved = [time_text(back.apply(second)) for second in seconds]
-        except ValueError:
-            raise self._past_end(part, position) from None
-        return self.intervals(replace(comparison, values=tuple(moved), part=None))
-
-    def _part_test(self, comparison: Comparison, part: DatePart) -> Callable[[int | str], bool]:
-        """Return what tells whether a comparison holds for a value of its part."""
-
-        def known(value: Scalar) -> int | float | str:
-            if part.kind == "moment":
-                return self._second(value, comparison.position)
-            whole = not isinstance(value, bool | str) and value == value // 1
-            if not (isinstance(value, str) if part.kind == "text" else whole):
-                wanted = "a text" if part.kind == "text" else "a whole number"
-                message = f"{self._shown(part)} is {wanted}; got {shown_value(value)}"
-                raise QueryError(message, code="wrong_kind", position=comparison.position)
-            return value
-
-        if comparison.listed:
-            values, named = frozenset(map(known, comparison.listed)), comparison.operator != "ne"
-            return lambda value: (value in values) == named
-        bounds = [(COMPARE[order], known(value)) for order, value in comparison.bounds]
-        return lambda value: all(compare(value, bound) for compare, bound in bounds)
-
-    def _periods(self, part: DatePart, position: Position = None) -> Iterator[tuple[int, int, int | str]]:
-        """Yield the start, the end and the part's value of each period within the declared ends."""
-        attribute, period, scale = self.attribute, part.period, self.attribute.scale
-        first, end = attribute.boundaries[0], attribute.boundaries[-1]
-        shortest = 3600 if period == "hour" else attribute.day
-        if period in ("hour", "day") and (end - first) // shortest > _MOST_PERIODS:
-            message = f"has more than {_MOST_PERIODS:,} periods of one {period}; compare with a longer one"
-            raise self._refusal(message, "too_large", position)
-        ahead = part.offset // scale
-        try:
-            Step(seconds=part.offset).apply(first * scale)
-            Step(seconds=part.offset).apply((end - 1) * scale)
-            starts = list(attribute.starts(first + ahead, end - 1 + ahead, period))
-            for start, stop in zip(starts, [*starts[1:], end + ahead], strict=True):
-                yield max(start - ahead, first), stop - ahead, part.value(start * scale)
-        except ValueError:
-            raise self._past_end(part, position) from None
-
-    def part_groups(self, part: Part, position: Position = None) -> tuple[PartGroup, ...]:
-        """Return the base cells of each value of a part: numbers growing, others by the calendar."""
-        part, boundaries = self._date_part(part, position), np.array(self.attribute.boundaries)
-        if not part.period and self.attribute.scale == DAY:
-            part = replace(part, steps=(*part.steps, Step("day")))
-        if not part.period:
-            raise self._cuts(part, position)
-        periods = list(self._periods(part, position))
-        starts = np.array([start for start, _, _ in periods])
-        owner = starts.searchsorted(boundaries[:-1], side="right") - 1
-        if not np.array_equal(owner, starts.searchsorted(boundaries[1:] - 1, side="right") - 1):
-            raise self._cuts(part, position)
-        numbers = {value: number for number, value in enumerate(dict.fromkeys(row[2] for row in periods))}
-        codes = np.array([numbers[value] for _, _, value in periods])[owner]
-        found = [(value, np.flatnonzero(codes == number)) for value, number in numbers.items()]
-        if part.kind == "number":
-            found.sort(key=lambda one: one[0])
-        return tuple(PartGroup(part.label(value), cells) for value, cells in found if len(cells))
-
-    def _cuts(self, part: DatePart, position: Position) -> QueryError:
-        """Return the error of a part that has several values in one cell; it names the width that decides."""
-        attribute, name = self.attribute, quoted_name(self.attribute.name)
-        width = self._deciding_width(part)
-        way = f"declare {attribute.name!r} with width = {width!r}, or " if width else ""
-        message = (
-            f"{self._shown(part)} cuts cells: those of {attribute.name!r} are of one {attribute.width} each; "
-            f"{way}GROUP BY {name}, which counts each {attribute.width}"
-        )
-        return QueryError(message, code="unaligned", position=position)
-
-    def _deciding_width(self, part: DatePart) -> str | None:
-        """Return the width of cells, inside those of today, that hold one value of a part; None for none."""
-        fitting = [
-            width
-            for width in self.attribute.widths
-            if part.period and begins_in(width, part.period) and begins_in(width, self.attribute.width)
-        ]
-        if part.offset:
-            lengths = {"hour": 3600, "day": DAY}
-            fitting = [width for width in fitting if width in lengths and part.offset % lengths[width] == 0]
-        return fitting[-1] if fitting else None
-
-    def _past_end(self, part: DatePart, position: Position) -> QueryError:
-        message = f"leaves the calendar, which ends with the year 9999, at {self._shown(part)}"
-        return self._refusal(message, "wrong_kind", position)
-
-    def _shown(self, part: DatePart) -> str:
-        return part.shown(quoted_name(self.attribute.name))
+        raise self._refusal(message, "wrong_kind", position)
 
 
 _KINDS: dict[type, Callable[[Any], Meaning[Any]]] = {

@@ -7,7 +7,7 @@ from sqlglot import exp
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.row_expressions import where_query
+from queries.row_conditions import where_query
 from queries.sql_dates import canonical_parts
 from queries.sql_tree import begins_with_name, check_node, parse_tree, require_bare, with_quoting_hint
 from queries.ways import Example

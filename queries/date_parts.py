@@ -1,66 +1,41 @@
 """Parts of dates and times: numbers such as the month, starts of periods, texts by a format.
 
-A part is one value in every period of one kind, so it is known where the cells lie inside such periods.
+A part is one value in every period of one kind, so it is known where the cells lie inside such periods. Its
+values are DuckDB's; seconds are those of ``queries.calendar``.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
-from calendar import monthrange
-from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Literal
 
-from queries.calendar import DAY, day_starts, time_text
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.calendar import DAY
+from queries.cells import quoted_name
+from queries.dates import Periods
+from queries.domain import Attribute
+from queries.errors import QueryError
 from queries.frozen import dataclass
+from queries.predicates import Position, quoted_text
 
 PERIODS = ("hour", "day", "week", "month", "quarter", "year")  # the shortest first
-_LAST_DAY = datetime.date.max.toordinal()
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-_Reading = Callable[[datetime.datetime], str]
-
-NUMBERS: dict[str, tuple[str, Callable[[datetime.datetime], int]]] = {
-    "year": ("year", lambda time: time.year),
-    "quarter": ("quarter", lambda time: (time.month + 2) // 3),
-    "month": ("month", lambda time: time.month),
-    "day": ("day", lambda time: time.day),
-    "hour": ("hour", lambda time: time.hour),
-    "dow": ("day", lambda time: time.isoweekday() % 7),
-    "isodow": ("day", lambda time: time.isoweekday()),
-    "doy": ("day", lambda time: time.timetuple().tm_yday),
-    "week": ("week", lambda time: time.isocalendar().week),
-    "isoyear": ("week", lambda time: time.isocalendar().year),
-    "yearweek": ("week", lambda time: time.isocalendar().year * 100 + time.isocalendar().week),
-}  # parts that are numbers: the period in which each is one number, and that number
-
-_DIRECTIVE_TEXTS: dict[str, tuple[str, _Reading]] = {
-    "%Y": ("year", lambda time: f"{time.year:04}"),
-    "%y": ("year", lambda time: f"{time.year % 100:02}"),
-    "%q": ("quarter", lambda time: str((time.month + 2) // 3)),
-    "%m": ("month", lambda time: f"{time.month:02}"),
-    "%-m": ("month", lambda time: str(time.month)),
-    "%B": ("month", lambda time: _MONTHS[time.month - 1]),
-    "%b": ("month", lambda time: _MONTHS[time.month - 1][:3]),
-    "%d": ("day", lambda time: f"{time.day:02}"),
-    "%-d": ("day", lambda time: str(time.day)),
-    "%j": ("day", lambda time: f"{time.timetuple().tm_yday:03}"),
-    "%-j": ("day", lambda time: str(time.timetuple().tm_yday)),
-    "%A": ("day", lambda time: _DAYS[time.weekday()]),
-    "%a": ("day", lambda time: _DAYS[time.weekday()][:3]),
-    "%u": ("day", lambda time: str(time.isoweekday())),
-    "%w": ("day", lambda time: str(time.isoweekday() % 7)),
-    "%H": ("hour", lambda time: f"{time.hour:02}"),
-    "%-H": ("hour", lambda time: str(time.hour)),
-    "%G": ("week", lambda time: f"{time.isocalendar().year:04}"),
-    "%V": ("week", lambda time: f"{time.isocalendar().week:02}"),
-}
+CALENDAR = DAY, (datetime.date.max.toordinal() + 1) * DAY  # its first second, and the one behind its last
+NUMBERS = {
+    "year": "year", "quarter": "quarter", "month": "month", "day": "day", "hour": "hour", "dow": "day",
+    "isodow": "day", "doy": "day", "week": "week", "isoyear": "week", "yearweek": "week",
+}  # fmt: skip  # parts that are numbers, and the period in which each is one number
+_DIRECTIVES = {
+    "%%": "year", "%Y": "year", "%y": "year", "%q": "quarter", "%m": "month", "%-m": "month", "%B": "month",
+    "%b": "month", "%d": "day", "%-d": "day", "%j": "day", "%-j": "day", "%A": "day", "%a": "day",
+    "%u": "day", "%w": "day", "%F": "day", "%H": "hour", "%-H": "hour", "%G": "week", "%V": "week",
+}  # fmt: skip  # of the C library's strftime, in English, and the period in which each is one text
 _TEXT_PIECES = re.compile(r"%-?.|[^%]+|%", re.DOTALL)
+_EPOCH = f"{datetime.date(1970, 1, 1).toordinal() * DAY}e0"
+_MOST_PERIODS = 1_000_000
 
 
 def begins_in(shorter: str, longer: str) -> bool:
@@ -69,11 +44,25 @@ def begins_in(shorter: str, longer: str) -> bool:
     return PERIODS.index(shorter) <= PERIODS.index(longer) and not weeks
 
 
-def period_start(second: int, period: str) -> int:
-    """Return the second on which the period begins that a second lies in."""
-    if period == "hour":
-        return second - second % 3600
-    return next(day_starts(second // DAY, second // DAY, period)) * DAY
+def format_pieces(format: str) -> list[str]:
+    """Return the directives of a format, and the texts between them.
+
+    Raises:
+        ValueError: names a directive that no cells can decide, or that is unknown.
+    """
+    pieces: list[str] = _TEXT_PIECES.findall(format)
+    for piece in pieces:
+        if piece.startswith("%") and piece not in _DIRECTIVES:
+            raise ValueError(piece)
+    return pieces
+
+
+def _time(second: str) -> str:
+    return f"make_timestamp(CAST({second} - {_EPOCH} AS BIGINT) * 1000000)"
+
+
+def _second(time: str) -> str:
+    return f"(epoch({time}) + {_EPOCH})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +79,17 @@ class Step:
     months: int = 0
     seconds: int = 0
 
-    def apply(self, second: int) -> int:
-        """Return what becomes of a second.
-
-        Raises:
-            ValueError: it lies outside of the calendar.
-        """
+    def sql(self, second: str) -> str:
+        """Return SQL of what becomes of a second; whatever leaves the calendar is outside of it."""
+        most = 2 * CALENDAR[1]
+        months, seconds = (max(-limit, min(limit, given)) for given, limit in (
+            (self.months, most // DAY // 28), (self.seconds, most),
+        ))  # fmt: skip
         if self.period:
-            second = period_start(second, self.period)
-        if self.months:
-            day, rest = divmod(second, DAY)
-            date = datetime.date.fromordinal(day)
-            year, month = divmod(date.year * 12 + date.month - 1 + self.months, 12)
-            if not datetime.MINYEAR <= year <= datetime.MAXYEAR:
-                raise ValueError(f"year {year}")
-            last = min(date.day, monthrange(year, month + 1)[1])
-            second = datetime.date(year, month + 1, last).toordinal() * DAY + rest
-        second += self.seconds
-        if not DAY <= second < (_LAST_DAY + 1) * DAY:
-            raise ValueError(f"second {second}")
-        return second
+            second = _second(f"date_trunc('{self.period}', {_time(second)})")
+        if months:
+            second = _second(f"{_time(second)} + to_months({months})")
+        return f"({second} + {seconds}e0)" if seconds else second
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +98,8 @@ class DatePart:
 
     Args:
         kind: a ``number``, a ``text``, or a ``moment``: a date or time itself.
-        what: the number's name, or the text's format (``format_texts``); empty for a moment.
-        steps: what is done before; months are added behind the first period's start alone.
+        what: the number's name, or the text's format (``format_pieces``); empty for a moment.
+        steps: what is done before; of a time months are added behind a period's start alone.
     """
 
     kind: Literal["number", "text", "moment"]
@@ -127,45 +107,46 @@ class DatePart:
     steps: tuple[Step, ...] = ()
 
     @property
-    def period(self) -> str:
-        """The longest period in which it is one value, if ``offset`` is added first; empty for none."""
-        found = [step.period for step in self.steps if step.period]
+    def periods(self) -> tuple[str, ...]:
+        """The kinds of periods in which it is one value, if ``offset`` is added first; of a moment none."""
+        found = [step.period for step in self.steps if step.period][:1]
+        if self.moves_months:
+            return ("day",)
         if found or self.kind == "moment":
-            return found[0] if found else ""
+            return tuple(found)
         if self.kind == "number":
-            return NUMBERS[self.what][0]
-        return _common_period([period for period, _ in format_texts(self.what)])
+            return (NUMBERS[self.what],)
+        return tuple({_DIRECTIVES.get(piece, "year") for piece in format_pieces(self.what)}) or ("year",)
+
+    @property
+    def _before(self) -> list[Step]:
+        """The steps before it goes back to a period's start."""
+        return list(itertools.takewhile(lambda step: not step.period, self.steps))
 
     @property
     def offset(self) -> int:
         """Seconds that are added before a period begins."""
-        return sum(step.seconds for step in self.steps[: self._first])
+        return sum(step.seconds for step in self._before)
 
     @property
-    def _first(self) -> int:
-        """The place of the first step that goes back to a period's start."""
-        return next((place for place, step in enumerate(self.steps) if step.period), len(self.steps))
+    def moves_months(self) -> bool:
+        """Months are added to a day itself, which then may be the last one of its month."""
+        return any(step.months for step in self._before)
 
-    def value(self, start: int) -> int | str:
-        """Return it in the period that begins on a second; a moment is a second.
+    def moment(self, second: str) -> str:
+        """Return SQL of what the steps make of a second."""
+        for step in self.steps:
+            second = step.sql(second)
+        return second
 
-        Raises:
-            ValueError: a step leaves the calendar.
-        """
-        for step in self.steps[self._first :]:
-            start = step.apply(start)
-        if self.kind == "moment":
-            return start
-        time = datetime.datetime.fromordinal(start // DAY)
-        if start % DAY:
-            time += datetime.timedelta(seconds=start % DAY)
+    def sql(self, second: str) -> str:
+        """Return SQL of the part of a second: a number of type DOUBLE, a text, or a second."""
+        moment = self.moment(second)
         if self.kind == "number":
-            return NUMBERS[self.what][1](time)
-        return "".join(text(time) for _, text in format_texts(self.what))
-
-    def label(self, value: int | str) -> int | str:
-        """Return how a group shows a value: a moment as ISO writes it."""
-        return time_text(int(value)) if self.kind == "moment" else value
+            return f"CAST(date_part('{self.what}', {_time(moment)}) AS DOUBLE)"
+        if self.kind == "text":
+            return time_text_sql(moment, self.what)
+        return moment
 
     def shown(self, name: str) -> str:
         """Return how SQL writes it, of an attribute of some name."""
@@ -177,31 +158,103 @@ class DatePart:
         moved = f"{name} + INTERVAL" if self.offset else name
         return f"DATE_TRUNC('{periods[-1]}', {name})" if periods else moved
 
+    # --- of an attribute
 
-@lru_cache(maxsize=256)
-def format_texts(format: str) -> tuple[tuple[str, _Reading], ...]:
-    """Return the texts that a format is made of, each with the period in which it is the same.
+    def of(self, attribute: Attribute, position: Position) -> Periods:
+        """Return the attribute, whose values have the part.
 
-    Its directives are those of the C library's strftime, in English; %q is the quarter.
+        Raises:
+            QueryError: they are no dates, or have no hours.
+        """
+        if not isinstance(attribute, Periods):
+            message = f"holds no dates, and has no {self.shown(quoted_name(attribute.name))}"
+        elif "hour" not in attribute.widths and ("hour" in self.periods or self.offset % DAY):
+            message = "holds dates, which have no hours; kind = 'datetime' with width = 'hour' has them"
+        else:
+            return attribute
+        raise QueryError(f"attribute {attribute.name!r} {message}", code="wrong_kind", position=position)
 
-    Raises:
-        ValueError: names a directive that no cells can decide, or that is unknown.
-    """
-    found: list[tuple[str, _Reading]] = []
-    for piece in _TEXT_PIECES.findall(format.replace("%F", "%Y-%m-%d")):
-        known = _DIRECTIVE_TEXTS.get(piece)
-        if known is None and piece.startswith("%") and piece != "%%":
-            raise ValueError(piece)
-        found.append(known or ("year", _constant_text("%" if piece == "%%" else piece)))
-    return tuple(found)
+    def starts(self, attribute: Periods, position: Position) -> NDArray[np.int64] | None:
+        """Return the seconds at which its value may change, within the declared ends; None for any second.
+
+        Raises:
+            QueryError: there are too many, or they leave the calendar.
+        """
+        periods = self.periods or (("day",) if attribute.scale == DAY else ())
+        first, last, ahead = (
+            *attribute.boundaries[:: len(attribute.boundaries) - 1],
+            self.offset // attribute.scale,
+        )
+        for period in set(periods) & {"hour", "day"}:
+            if (last - first) // (3600 if period == "hour" else attribute.day) > _MOST_PERIODS:
+                raise QueryError(
+                    f"attribute {attribute.name!r} has more than {_MOST_PERIODS:,} periods of one {period}; "
+                    "compare with a longer one",
+                    code="too_large",
+                    position=position,
+                )
+        try:
+            found = [
+                one - ahead
+                for period in periods
+                for one in attribute.starts(first + ahead, last - 1 + ahead, period)
+            ]
+        except (ValueError, OverflowError):
+            raise self.past_end(attribute, position) from None
+        return np.array(found, dtype=np.int64) * attribute.scale if periods else None
+
+    def past_end(self, attribute: Periods, position: Position) -> QueryError:
+        """Return the error of a part that leaves the calendar."""
+        shown = self.shown(quoted_name(attribute.name))
+        return QueryError(
+            f"attribute {attribute.name!r} leaves the calendar, which ends with the year 9999, at {shown}",
+            code="wrong_kind",
+            position=position,
+        )
+
+    def is_nowhere(self, attribute: Periods, position: Position) -> QueryError:
+        """Return the error of a comparison that no declared value satisfies."""
+        first, last = map(attribute.literal, (attribute.ends[0], attribute.last))
+        return QueryError(
+            f"an empty range: attribute {attribute.name!r} goes from {first} to {last}, and no such "
+            f"{self.shown(quoted_name(attribute.name))} lies there",
+            code="empty_range",
+            position=position,
+        )
+
+    def cuts(self, attribute: Periods, position: Position) -> QueryError:
+        """Return the error of a part that has several values in one cell; it names the width that decides."""
+        name = quoted_name(attribute.name)
+        fitting = [
+            width
+            for width in attribute.widths
+            if self.periods and all(begins_in(width, one) for one in (*self.periods, attribute.width))
+        ]
+        if self.offset:
+            lengths = {"hour": 3600, "day": DAY}
+            fitting = [width for width in fitting if width in lengths and self.offset % lengths[width] == 0]
+        way = f"declare {attribute.name!r} with width = {fitting[-1]!r}, or " if fitting else ""
+        message = (
+            f"{self.shown(name)} cuts cells: those of {attribute.name!r} are of one {attribute.width} each; "
+            f"{way}GROUP BY {name}, which counts each {attribute.width}"
+        )
+        return QueryError(message, code="unaligned", position=position)
 
 
-def _constant_text(text: str) -> _Reading:
-    return lambda _: text
+def time_text_sql(second: str, format: str) -> str:
+    """Return SQL of the text of a second by a format; %q, the quarter, is none of DuckDB's."""
+    found = list[str]()
+    for is_quarter, pieces in itertools.groupby(format_pieces(format), lambda piece: piece == "%q"):
+        text = "".join("%Y-%m-%d" if piece == "%F" else piece for piece in pieces)
+        found.append(
+            f"repeat(CAST(quarter({_time(second)}) AS VARCHAR), {len(text) // 2})"
+            if is_quarter
+            else f"strftime({_time(second)}, {quoted_text(text)})"
+        )
+    return f"({' || '.join(found)})" if found else "''"
 
 
-def _common_period(periods: Sequence[str]) -> str:
-    """Return the longest period that lies inside one of each kind."""
-    return next(
-        period for period in reversed(PERIODS) if all(begins_in(period, longer) for longer in periods)
-    )
+def moment_text_sql(second: str) -> str:
+    """Return SQL of a second as ISO writes it, without the time of day where it is midnight."""
+    length = f"CASE WHEN {second} % 86400 = 0 THEN 10 WHEN {second} % 60 = 0 THEN 16 ELSE 19 END"
+    return f"left(strftime({_time(second)}, '%Y-%m-%d %H:%M:%S'), {length})"

@@ -98,8 +98,8 @@ class Periods(OrderedCells):
 
     def seconds(self) -> tuple[list[float], list[float]]:
         """Return the first and the last second of each cell; a date is its first one."""
-        starts, ends = self.boundaries[:-1], self.boundaries[1:]
-        return [float(one * self.scale) for one in starts], [float((one - 1) * self.scale) for one in ends]
+        starts, ends, scale = self.boundaries[:-1], self.boundaries[1:], self.scale
+        return [float(one * scale) for one in starts], [float((one - 1) * scale) for one in ends]
 
     @abstractmethod
     def read_second(self, value: object) -> int | None:

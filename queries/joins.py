@@ -2,8 +2,7 @@
 
 A lookup is joined by its keys alone, so that each record has one row of it or none. A column is then a
 function of the record's value: it stands in the tree as ``exp.Dot``, which no text can hold at that place. Of
-undeclared values it is not known which one a record holds. What a condition says of them is open wherever the
-lookup has keys among them: its least reading leaves them out, and its most counts them.
+undeclared values it is not known which one a record holds: each key among them is a witness (docs/cells.md).
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from queries.categories import CategoricalAttribute
-from queries.cell_values import CellCondition, CellValues
+from queries.cell_values import CellValues
 from queries.cells import OTHER_LABEL, GroupValue, nearest, quoted_name
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
@@ -260,6 +258,7 @@ class LookupCells:
 
     Attributes:
         domain: one attribute, whose values are the texts of the column, and NULL.
+        undeclared: the texts of undeclared values that are keys.
     """
 
     lookup: Lookup
@@ -269,20 +268,16 @@ class LookupCells:
     texts: tuple[str | None, ...]
     kept: tuple[bool, ...]
     open: tuple[str | None, ...]
+
     domain: Domain = field(init=False)
-    _codes: NDArray[np.int64] = field(init=False)
-    _open_codes: NDArray[np.int64] = field(init=False)
+    undeclared: dict[str, str | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        texts = self.lookup.texts(self.column).values()
-        known = tuple(dict.fromkeys(text for text in texts if text is not None))
-        places: dict[str | None, int] = {text: place for place, text in enumerate(known)}
-        places[None] = len(known)
+        texts = self.lookup.texts(self.column)
+        known = tuple(dict.fromkeys(text for text in texts.values() if text is not None))
         object.__setattr__(self, "domain", Domain((CategoricalAttribute(self.title, known, missing=True),)))
-        object.__setattr__(self, "_codes", np.array([places[text] for text in self.texts]))
-        object.__setattr__(
-            self, "_open_codes", np.array([places[text] for text in self.open], dtype=np.int64)
-        )
+        keys = self.lookup.undeclared(self.attribute) if self.open else []
+        object.__setattr__(self, "undeclared", {key: texts[key] for key in keys})
 
     @classmethod
     def of(cls, node: exp.Expr, domain: Domain) -> LookupCells:
@@ -291,34 +286,14 @@ class LookupCells:
         title = f"{node.this.name}.{node.name}"
         return _cells_of(lookup, domain[lookup.attribute], node.name, title, bool(node.args["outer"]))
 
-    def spread(self, condition: CellCondition) -> CellCondition:
-        """Return a condition on the texts as one on the cells."""
-        shape, codes, open_codes = self.domain.shape, self._codes, self._open_codes
-        least, most = (np.broadcast_to(part, shape) for part in (condition.least, condition.most))
-        share = np.broadcast_to(condition.weights, shape)
-        lowest, middle, highest = least[codes], share[codes], most[codes]
-        if self.open:
-            lowest[-1], middle[-1] = least[open_codes].all(), share[open_codes].mean()
-            highest[-1] = most[open_codes].any()
-        return CellCondition((self.attribute.name,), lowest, middle, highest)
-
-    def values(self, node: exp.Expr, domain: Domain) -> CellValues:
-        """Return the text of each cell.
-
-        Raises:
-            QueryError: it is open.
-        """
-        if self.open:
-            raise error_at(
-                node,
-                "unaligned",
-                f"{self.title} is not known of records whose {self.attribute.name!r} is not declared; "
-                f"group by it, or compare it with a text: write {self.example(domain)}",
-            )
+    def values(self) -> CellValues:
+        """Return the text of each cell; that of undeclared values is open where some are keys."""
         labels = np.array(self.texts, dtype=object)
-        zeros = np.zeros(len(labels))
-        present: NDArray[Any] = np.array([text is not None for text in self.texts])
-        return CellValues((self.attribute.name,), zeros, zeros, zeros, present, labels)
+        undecided = np.zeros(len(labels), dtype=bool)
+        if self.open:
+            labels[-1], undecided[-1] = OTHER_LABEL, True
+        zeros, present = np.zeros(len(labels)), np.array([text is not None for text in labels])
+        return CellValues((self.attribute.name,), zeros, zeros, zeros, present, labels, undecided=undecided)
 
     def groups(self, node: exp.Expr, domain: Domain) -> tuple[tuple[GroupValue, NDArray[np.int64]], ...]:
         """Return the cells of each text, NULL and then undeclared values last.
@@ -379,21 +354,3 @@ def _cells_of(lookup: Lookup, attribute: Attribute, column: str, title: str, out
         kept[-1] = True  # the cell of undeclared values comes last
     named = lookup.cells(attribute, column)
     return LookupCells(lookup, attribute, column, title, tuple(named), tuple(kept), tuple(open_))
-
-
-def single_column(node: exp.Expr, domain: Domain) -> tuple[LookupCells, exp.Expr] | None:
-    """Return the one column that a condition is about, and the condition on its texts; None for others."""
-    others = any(not isinstance(one.parent, exp.Dot) for one in node.find_all(exp.Column))
-    found = [] if others or not domain.lookups else list(node.find_all(exp.Dot))
-    if not found or any(one != found[0] for one in found):
-        return None
-    cells = LookupCells.of(found[0], domain)
-
-    def renamed(inner: exp.Expr) -> exp.Expr:
-        if not isinstance(inner, exp.Dot):
-            return inner
-        name = exp.to_identifier(cells.title, quoted=True)
-        name.meta.update(inner.this.meta)
-        return exp.Column(this=name)
-
-    return cells, node.transform(renamed)

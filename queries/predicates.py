@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import canonical_text, number_text
-from queries.date_parts import DatePart
 from queries.frozen import dataclass
 
 Position: TypeAlias = int | str | None
 Scalar: TypeAlias = str | int | float | bool
-Part: TypeAlias = str | DatePart  # a level of codes by its name, or a part of dates
 Order: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Operator: TypeAlias = Order | Literal["between", "in", "missing", "other"]
 
@@ -97,14 +95,14 @@ class Comparison(Predicate):
         operator: what is compared; ``missing`` holds of empty values, ``other`` of undeclared ones.
         values: one; of ``between`` both ends, of ``in`` at least one, of ``missing`` and ``other`` none.
         position: where it came from: a character offset into a text, or a path into a structured question.
-        part: what of a value is compared, as in ``YEAR(hired) = 2023``; None for the value itself.
+        part: the level of codes that is compared, by its name; None for the value itself.
     """
 
     attribute: str
     operator: Operator
     values: tuple[Scalar, ...] = ()
     position: Position = None
-    part: Part | None = None
+    part: str | None = None
 
     @property
     def listed(self) -> tuple[Scalar, ...]:

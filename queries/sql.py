@@ -39,9 +39,9 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
-from queries.row_conditions import WHOLE_TYPES
-from queries.row_expressions import placed, row_value, where_query, with_edges
-from queries.sql_dates import canonical_parts, cut_part, part_of, part_title
+from queries.row_conditions import row_value, where_query, with_edges
+from queries.row_nodes import WHOLE_TYPES, placed
+from queries.sql_dates import canonical_parts, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
     PART_NODES,
@@ -532,16 +532,18 @@ class _Reader:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
         if isinstance(node, exp.Column):
             return attribute_grouping(*operand_of(node, self._domain), self._domain)
-        if isinstance(node, PART_NODES):
-            return attribute_grouping(*part_of(node, self._domain), self._domain, position_of(node))
         if isinstance(node, exp.Dot):
             cells = LookupCells.of(node, self._domain)
             return Grouping((cells.attribute.name,), cells.groups(node, self._domain), in_order=False)
         try:
             values = row_value(node, self._domain)
+            if isinstance(node, PART_NODES):
+                return attribute_grouping(
+                    *part_of(node, self._domain)[:1], None, self._domain, values.groups()
+                )
             return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
         except QueryError as refusal:
-            told = with_edges(node, self._domain, cut_part(node, self._domain, refusal))
+            told = with_edges(node, self._domain, refusal)
             told.position = position_of(node) if told.position is None else told.position
             raise told from None
 

@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from queries.calendar import DAY, read_days, read_seconds, time_text
 from queries.cells import nearest
-from queries.comparisons import meaning_of
-from queries.date_parts import NUMBERS, PERIODS, DatePart, Step, begins_in, format_texts
+from queries.date_parts import CALENDAR, NUMBERS, PERIODS, DatePart, Step, begins_in, format_pieces
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.locked_engine import evaluated
 from queries.sql_tree import (
     CONDITIONS,
     PART_NODES,
@@ -85,6 +85,8 @@ def canonical_parts(tree: exp.Expr) -> exp.Expr:
             continue
         check_node(node, _SPELLINGS)
         found = convert(node)
+        if isinstance(found, PART_NODES):
+            found = _folded(found)
         if found is not None and found is not node:
             node.replace(found)
     tree = root.this
@@ -98,14 +100,7 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     Raises:
         QueryError: it is of anything but a declared attribute, or that has no such part.
     """
-    operand = node.expression if isinstance(node, exp.Extract) else node.this
-    column, steps = _steps(node if isinstance(node, exp.DateTrunc) else operand)
-    if isinstance(node, exp.Extract):
-        part = DatePart("number", node.this.name.casefold(), tuple(steps))
-    elif isinstance(node, exp.TimeToStr):
-        part = DatePart("text", node.args["format"].name, tuple(steps))
-    else:
-        part = DatePart("moment", "", tuple(steps))
+    column, part = _operand_and_part(node)
     if not isinstance(column, exp.Column):
         raise _no_attribute(column, part, domain)
     if column.table:
@@ -113,8 +108,26 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
     name, level = operand_of(column, domain)
     if level is not None:
         raise error_at(column, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
-    meaning_of(domain[name]).require_part(part, position_of(node))
+    attribute = part.of(domain[name], position_of(node))
+    if part.moves_months and attribute.scale != DAY:
+        raise error_at(
+            node,
+            "wrong_kind",
+            "months differ in length: INTERVAL of months is added to dates, constants and starts of "
+            "periods, and not to times; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
+        )
     return name, part
+
+
+def _operand_and_part(node: exp.Expr) -> tuple[exp.Expr, DatePart]:
+    """Return what one of the PART_NODES is of, and the part."""
+    if isinstance(node, exp.DateTrunc):
+        operand, steps = _steps(node)
+        return operand, DatePart("moment", "", tuple(steps))
+    operand, steps = _steps(node.expression if isinstance(node, exp.Extract) else node.this)
+    if isinstance(node, exp.Extract):
+        return operand, DatePart("number", node.this.name.casefold(), tuple(steps))
+    return operand, DatePart("text", node.args["format"].name, tuple(steps))
 
 
 def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryError:
@@ -123,17 +136,6 @@ def _no_attribute(operand: exp.Expr, part: DatePart, domain: Domain) -> QueryErr
     hint = f'; a name with a hyphen stands in double quotes: "{name}"' if name in domain else ""
     message = f"{part.shown('d')} takes an attribute of dates as d, got {written[:40]}{hint}"
     return error_at(operand, "wrong_kind", message)
-
-
-def cut_part(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryError:
-    """Return a refusal, or where it is of cut cells, that of the part of a date in a key that cuts them."""
-    for part in node.find_all(*PART_NODES) if refusal.code == "unaligned" else ():
-        name, asked = part_of(part, domain)
-        try:
-            meaning_of(domain[name]).part_groups(asked, position_of(part))
-        except QueryError as cut:
-            return cut
-    return refusal
 
 
 def part_title(node: exp.Expr, domain: Domain) -> str:
@@ -156,15 +158,7 @@ def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
         return column, steps if unit == _MOMENT else [*steps, Step(unit.casefold())]
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
         column, steps = _steps(node.this)
-        step = _interval(node.expression, back=isinstance(node, exp.Sub))
-        if step.months and not any(one.period for one in steps):
-            raise error_at(
-                node,
-                "wrong_kind",
-                "months differ in length: INTERVAL of months is added to constants and to starts of "
-                "periods alone; write DATE '2023-03-31' - INTERVAL 1 MONTH for the constant, or days",
-            )
-        return column, [*steps, step]
+        return column, [*steps, _interval(node.expression, back=isinstance(node, exp.Sub))]
     return _steps(node.this) if isinstance(node, exp.Paren) else (node, [])
 
 
@@ -221,7 +215,7 @@ def _constant(second: int, place: exp.Expr) -> exp.Expr:
 
 
 def _moved(node: exp.Expr) -> exp.Expr | None:
-    """Return a constant that an INTERVAL, or days, are added to; of anything else the time that is moved."""
+    """Return a time that an INTERVAL, or days, are added to."""
     left, right = node.this, node.expression
     if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
         left, right = right, left
@@ -234,13 +228,7 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
         raise error_at(
             left, "wrong_kind", f"expected a date such as DATE '2023-03-31', got {left.this.sql()[:40]}"
         )
-    if second is None:
-        return _truncation(_MOMENT, type(node)(this=left, expression=right))
-    step = _interval(right, back=isinstance(node, exp.Sub))
-    try:
-        return _constant(step.apply(second), node)
-    except (ValueError, OverflowError):
-        raise error_at(node, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999") from None
+    return _truncation(_MOMENT, type(node)(this=left, expression=right))
 
 
 def _function_moved(node: exp.Expr) -> exp.Expr | None:
@@ -271,22 +259,27 @@ def _today(node: exp.Expr) -> None:
 # --- spellings ----------------------------------------------------------------------------------------------
 
 
-def _folded(node: exp.Expr, part: DatePart, operand: exp.Expr) -> exp.Expr:
-    """Return a node, or what it is where its operand is a constant."""
+def _folded(node: exp.Expr) -> exp.Expr:
+    """Return a part, or what it is where it is of a constant."""
+    operand, part = _operand_and_part(node)
     second = constant_second(operand)
     if second is None:
         return node
-    value = part.value(second)
+    given = f"{second}e0"
+    moment, value = (
+        one[0] for one in evaluated(f"SELECT {part.moment(given)}, {part.sql(given)} AS v", {}, {})
+    )
+    if not CALENDAR[0] <= moment < CALENDAR[1]:
+        raise error_at(operand, "wrong_kind", "the date lies outside of the calendar, years 1 to 9999")
     if part.kind == "moment":
-        return _constant(int(value), operand)
-    return exp.Literal.number(value) if part.kind == "number" else exp.Literal.string(str(value))
+        return _constant(int(moment), operand)
+    return exp.Literal.number(int(value)) if part.kind == "number" else exp.Literal.string(str(value))
 
 
 def _number(word: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
     """Return a part that is a number, by one of its names."""
     part = _known(word, tuple(NUMBERS), node)
-    made = exp.Extract(this=exp.Var(this=part.upper()), expression=operand)
-    return _folded(made, DatePart("number", part), operand)
+    return exp.Extract(this=exp.Var(this=part.upper()), expression=operand)
 
 
 def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
@@ -308,14 +301,6 @@ def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
     return name
 
 
-def _number_function(node: exp.Expr) -> exp.Expr:
-    return _number(_NUMBER_FUNCTIONS[type(node)], node.this, node)
-
-
-def _extract(node: exp.Expr) -> exp.Expr:
-    return _number(node.this.name, node.expression, node)
-
-
 def _truncated(node: exp.Expr) -> exp.Expr:
     unit = node.args["unit"].name
     if _ALIASES.get(unit.casefold(), unit.casefold()).removesuffix("s") not in (*PERIODS, *_CLOCK):
@@ -334,7 +319,7 @@ def _start(period: str, operand: exp.Expr) -> exp.Expr:
     unit = inner.args["unit"].name.casefold() if isinstance(inner, exp.DateTrunc) else ""
     if unit in PERIODS and begins_in(period, unit):
         return inner
-    return _folded(_truncation(period.upper(), operand), DatePart("moment", "", (Step(period),)), operand)
+    return _truncation(period.upper(), operand)
 
 
 def _truncation(unit: str, operand: exp.Expr) -> exp.DateTrunc:
@@ -358,7 +343,7 @@ def _cast(node: exp.Expr) -> exp.Expr | None:
 def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
     """Return the text of a date in a format of strftime."""
     try:
-        format_texts(format)
+        format_pieces(format)
     except ValueError as reason:
         raise error_at(
             node,
@@ -366,8 +351,7 @@ def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
             f"the format has {str(reason)!r}, which no cells decide or which is unknown; known are %Y, %m, "
             "%d, %H, %B, %b, %A, %a, %j, %V, %G, as in strftime(d, '%Y-%m')",
         ) from None
-    made = exp.TimeToStr(this=operand, format=exp.Literal.string(format))
-    return _folded(made, DatePart("text", format), operand)
+    return exp.TimeToStr(this=operand, format=exp.Literal.string(format))
 
 
 def _given_text(node: exp.Expr) -> exp.Expr:
@@ -390,10 +374,6 @@ def _given_text(node: exp.Expr) -> exp.Expr:
             _POSTGRES.get(known) or (quoted or plain).replace("%", "%%") for known, quoted, plain, _ in pieces
         )
     return _text(format, node.this, node)
-
-
-def _name_text(node: exp.Expr) -> exp.Expr:
-    return _text("%A" if isinstance(node, exp.Dayname) else "%B", node.this, node)
 
 
 def _function(node: exp.Expr) -> exp.Expr | None:
@@ -428,12 +408,13 @@ def _of_mysql(format: str) -> str:
 
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]] = {
-    **dict.fromkeys(_NUMBER_FUNCTIONS, _number_function),
-    exp.Extract: _extract,
+    **dict.fromkeys(_NUMBER_FUNCTIONS, lambda node: _number(_NUMBER_FUNCTIONS[type(node)], node.this, node)),
+    exp.Extract: lambda node: _number(node.this.name, node.expression, node),
     **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), _truncated),
     **dict.fromkeys((exp.Cast, exp.Date), _cast),
     **dict.fromkeys((exp.TimeToStr, exp.ToChar), _given_text),
-    **dict.fromkeys((exp.Dayname, exp.Monthname), _name_text),
+    exp.Dayname: lambda node: _text("%A", node.this, node),
+    exp.Monthname: lambda node: _text("%B", node.this, node),
     exp.Anonymous: _function,
     **dict.fromkeys((exp.Add, exp.Sub), _moved),
     **dict.fromkeys((exp.DateAdd, exp.DateSub), _function_moved),

@@ -69,7 +69,7 @@ CONDITIONS = Grammar.of(
         "": (exp.Null,),
         "this": (
             *(exp.Column, exp.Not, exp.Paren, exp.Neg, exp.Boolean, exp.Abs, exp.Floor, exp.Ceil),
-            *(exp.Lower, exp.Upper, exp.Length, exp.Var),
+            *(exp.Lower, exp.Upper, exp.Length, exp.Var, exp.Sqrt, exp.Ln, exp.Trim),
         ),
         "this quoted": (exp.Identifier,),
         "this is_string": (exp.Literal,),
@@ -83,6 +83,8 @@ CONDITIONS = Grammar.of(
         "this expression typed safe": (exp.Div,),
         "this expression safe": (exp.DPipe,),
         "this expressions": (exp.In, exp.Coalesce),
+        "expressions safe coalesce": (exp.Concat,),
+        "this expression replacement": (exp.Replace,),
         "this expressions ignore_nulls": (exp.Greatest, exp.Least),
         "expressions": (exp.Tuple,),
         "this low high symmetric": (exp.Between,),

@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from queries.categories import CategoricalAttribute
 from queries.cell_values import (
     CellCondition,
     attribute_values,
@@ -19,7 +20,7 @@ from queries.cell_values import (
     union_scope,
 )
 from queries.cells import GroupValue
-from queries.comparisons import meaning_of, resolve_attribute
+from queries.comparisons import resolve_attribute
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -37,13 +38,15 @@ from queries.expressions import (
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.memory import held_bytes
-from queries.predicates import Part, Position
 from queries.work import require_few_groups, require_fit
 
 _COUNT_BYTES = 2**10  # of a COUNT(*), besides its condition
 TOTAL = -1  # the place of a key that a group is a total over
 BAR_COLUMNS = ("low", "high", "source")  # what a table has of an aggregate ``n`` beside ``n``: ``n_low``, …
 CLIPPED = "numbers beyond the declared ends count as the ends"
+
+
+Groups: TypeAlias = Sequence[tuple[GroupValue, NDArray[np.int64]]]  # values, and the cells of each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +60,7 @@ class Grouping:
     """
 
     scope: tuple[str, ...]
-    groups: tuple[tuple[GroupValue, NDArray[np.int64]], ...]
+    groups: Groups
     in_order: bool
 
     def numbers(self, domain: Domain, scope: tuple[str, ...]) -> NDArray[np.int64]:
@@ -74,7 +77,9 @@ class Grouping:
         return KeyFunction((place,), labels, self.in_order)
 
 
-def attribute_grouping(name: str, part: Part | None, domain: Domain, position: Position = None) -> Grouping:
+def attribute_grouping(
+    name: str, level: str | None, domain: Domain, groups: Groups | None = None
+) -> Grouping:
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.
 
     Every declared value has its group, whether records fall into it or not: which values are empty is never
@@ -82,24 +87,28 @@ def attribute_grouping(name: str, part: Part | None, domain: Domain, position: P
 
     Args:
         name: the attribute.
-        part: what of its values groups them; None for the values themselves.
+        level: the level of its values that groups them; None for another grouping.
         domain: the declared attributes.
-        position: where the question names it, for messages.
+        groups: what its declared values are grouped by; None for the values themselves.
 
     Raises:
-        QueryError: the attribute is not declared, it has no such part or its cells are wider, or it has more
-            values than MOST_BINS.
+        QueryError: the attribute is not declared, or it has more values than MOST_BINS.
     """
     attribute = domain[resolve_attribute(name, domain)]
-    if part is None:
+    base, in_order = attribute.base_size, attribute.is_ordered
+    if level is not None:
+        coarser = attribute.level(level) if isinstance(attribute, CategoricalAttribute) else None
+        parents = np.array([] if coarser is None else coarser.parents, dtype=object)
+        groups = [(node, np.flatnonzero(parents == node)) for node in dict.fromkeys(parents.tolist())]
+    if groups is None:
         require_few_groups(attribute.size)
-        groups = [(attribute.value(code), np.array([code])) for code in range(attribute.size)]
-        return Grouping((name,), tuple(groups), attribute.is_ordered)
-    found = meaning_of(attribute).part_groups(part, position)
-    special = (code for code in (attribute.missing_code, attribute.other_code) if code is not None)
-    groups = [*found, *((attribute.value(code), np.array([code])) for code in special)]
-    values: list[Any] = [one.value for one in found]
-    return Grouping((name,), tuple(groups), attribute.is_ordered and values == sorted(values))
+        groups = [(attribute.value(code), np.array([code])) for code in range(base)]
+    else:
+        groups = [(value, cells[cells < base]) for value, cells in groups if cells[0] < base]
+        values: list[Any] = [value for value, _ in groups]
+        in_order = in_order and values == sorted(values)
+    special = [(attribute.value(code), np.array([code])) for code in range(base, attribute.size)]
+    return Grouping((name,), (*groups, *special), in_order)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

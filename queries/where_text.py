@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from queries.domain import Domain
-from queries.predicates import Comparison, Junction, Not, Order, Part, Predicate, Scalar
+from queries.predicates import Comparison, Junction, Not, Order, Predicate, Scalar
 from queries.sql_dates import dated_text, part_of
 from queries.sql_tree import (
     COMPARISONS,
@@ -54,14 +54,16 @@ def _chain(node: exp.Expr, domain: Domain) -> Predicate:
 
 def _range(node: exp.Expr, domain: Domain) -> Predicate:
     ends = _literal(node.args["low"]), _literal(node.args["high"])
-    name, part = _operand(node.this, domain)
+    name, part = _named(node.this, domain)
     return Comparison(name, "between", ends, position_of(node), part)
 
 
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     if not isinstance(node.expression, exp.Null):
         refuse(node, "IS with anything but NULL")
-    return Comparison(_operand(node.this, domain)[0], "missing", position=position_of(node))
+    is_part = isinstance(node.this, PART_NODES)  # of an empty date
+    name, _ = part_of(node.this, domain) if is_part else _named(node.this, domain)
+    return Comparison(name, "missing", position=position_of(node))
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
@@ -87,11 +89,11 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
     left, right = node.this, node.expression
     if (
         not isinstance(left, exp.Column)
-        and isinstance(right, (exp.Column, exp.Sub, *PART_NODES))
+        and isinstance(right, exp.Column | exp.Sub)
         and not isinstance(left, exp.Sub)
     ):
         left, right, operator = right, left, _FLIPPED[operator]
-    attribute, part = _operand(left, domain)
+    attribute, part = _named(left, domain)
     return Comparison(attribute, operator, (_literal(right),), position_of(left), part)
 
 
@@ -99,13 +101,8 @@ def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     values = tuple(_literal(item) for item in node.args.get("expressions") or ())
     if not values:
         raise error_at(node, "syntax", "IN needs at least one value")
-    name, part = _operand(node.this, domain)
+    name, part = _named(node.this, domain)
     return Comparison(name, "in", values, position_of(node), part)
-
-
-def _operand(node: exp.Expr, domain: Domain) -> tuple[str, Part | None]:
-    """Return the attribute that is compared, and the part of it: ``YEAR(hired)`` or ``hired``."""
-    return part_of(node, domain) if isinstance(node, PART_NODES) else _named(node, domain)
 
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {

@@ -41,7 +41,7 @@ LIBRARIES = {
     "click": {"pmw.cli"},
     "sqlite3": {"pmw.session.store", "pmw.service.history"},
     "fcntl": {"pmw.service.users", "pmw.session.store"},
-    "duckdb": {"pmw.data", "pmw.public.export"},
+    "duckdb": {"pmw.data", "pmw.public.export", "queries.locked_engine"},
     "sqlglot": {"queries"},
     "pandas": {"queries.records", "pmw.data", "pmw.public", "pmw.service.client", "pmw.cli.answer_formats"},
     "psycopg": {"pmw.data"},

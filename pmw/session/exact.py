@@ -71,7 +71,7 @@ class Described:
         for attribute, entry in zip(domain, form["attributes"], strict=True):
             entry["cells"] = attribute.size
             if isinstance(attribute, DateAttribute | DatetimeAttribute):
-                entry["parts"] = [one for one in NUMBERS if begins_in(attribute.width, NUMBERS[one][0])]
+                entry["parts"] = [one for one in NUMBERS if begins_in(attribute.width, NUMBERS[one])]
         return {
             **form,
             "records": round(self.total, 3),

@@ -119,6 +119,13 @@ PLACES = [
     "p.city = 'Los Angeles' OR dest = 'BOS'",
     "p.faa = 'SAN'",
     "COALESCE(p.state, 'x') = 'x'",
+    "p.city = p.state",
+    "p.state <> p.city",
+    "LOWER(p.city) = 'san diego'",
+    "p.city || p.state = 'New YorkNY'",
+    "CASE WHEN p.state = 'NY' THEN stops ELSE 1 END = 1",
+    "p.faa = dest",
+    "COALESCE(p.faa, 'JFK') = 'JFK'",
 ]
 
 
@@ -164,11 +171,32 @@ def test_a_key_that_cells_do_not_decide_is_refused_with_a_statement_that_runs(ke
     parse_sql(error.message.rpartition("; ")[2].partition(": write ")[2], DOMAIN)
 
 
-@pytest.mark.parametrize("column", ["COUNT(p.city)", "COUNT(*) FILTER (WHERE p.city = p.state)"])
-def test_a_value_of_undeclared_records_is_never_made_up(column: str) -> None:
-    error = refusal(parse_sql, f"SELECT {column} FROM flights JOIN ports p ON dest = p.faa", DOMAIN)
-    assert error.code == "unaligned"
-    parse_sql(error.message.partition(": write ")[2], DOMAIN)
+def test_a_value_of_undeclared_records_is_never_made_up() -> None:
+    left = "SELECT COUNT(p.city) FROM flights LEFT JOIN ports p ON dest = p.faa"
+    assert refusal(parse_sql, left, DOMAIN).code == "unaligned"  # some have one, and others have none
+    key = "SELECT UPPER(p.state), COUNT(*) FROM flights JOIN ports p ON dest = p.faa GROUP BY 1"
+    assert refusal(parse_sql, key, DOMAIN).code == "unaligned"
+
+
+def test_what_all_rows_of_a_lookup_share_is_known_of_undeclared_records(
+    duck: duckdb.DuckDBPyConnection,
+) -> None:
+    for column in ("COUNT(p.city)", "COUNT(*) FILTER (WHERE p.city = p.state)"):
+        text = f"SELECT {column} FROM flights JOIN ports p ON dest = p.faa"
+        (form,) = parse_sql(text, DOMAIN).leaves
+        assert isinstance(form, Linear)
+        weights = form.of_all_records(DOMAIN)
+        assert np.array_equal(weights.low, weights.high)
+        ((count,),) = duck.sql(text).fetchall()
+        assert (count > 0) == bool(weights.high.any())
+
+
+@pytest.mark.parametrize("text", ["p.city = 'Sam Diego'", "p.state < 'NY'", "'XY' = p.state"])
+def test_a_column_of_a_lookup_is_compared_with_its_texts_alone(text: str) -> None:
+    statement = f"SELECT COUNT(*) FROM flights JOIN ports p ON dest = p.faa WHERE {text}"
+    error = refusal(parse_sql, statement, DOMAIN)
+    assert error.code in ("unknown_value", "wrong_kind")
+    assert "'p." in error.message
 
 
 def test_aggregates_of_an_open_condition_have_ends() -> None:

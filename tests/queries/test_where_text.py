@@ -417,7 +417,7 @@ TRIPS = Domain(
         ("race > LOWER(prerace)", "race IN ('asian')"),
         ("race BETWEEN 'a' AND 'c'", "race IN ('asian', 'o''hara')"),
         ("delay SIMILAR TO 'x'", "race = 'asian' AND prerace = 'asian'"),
-        ("TRIM(race) = 'asian'", "race = 'asian' AND prerace = 'asian'"),
+        ("SOUNDEX(race) = 'asian'", "race = 'asian' AND prerace = 'asian'"),
         ("race = ", "race = 'asian' AND prerace = 'asian'"),
         ("5 < delay < 9", "5 < delay AND delay < 9"),
         ("5 <= delay <> 9", "5 <= delay AND delay <> 9"),

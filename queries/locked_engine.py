@@ -1,0 +1,134 @@
+"""A locked DuckDB: it evaluates expressions that are written here over a table that is handed to it.
+
+It has no files, no network, no extensions, none of Python's names, one thread and little memory, and its
+settings cannot be changed. Whoever asks writes the text anew from a whitelist; what a user wrote comes here
+as the values of parameters alone. The table stands for as long as one text runs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.errors import QueryError
+
+if TYPE_CHECKING:
+    import duckdb
+
+Table: TypeAlias = Mapping[str, NDArray[Any]]
+
+_TABLE = "r"
+_OPTIMIZERS = ("common_subexpressions",)  # the others take longer than they save
+MOST_SECONDS = 10.0  # of one text, then it is interrupted
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1, "memory_limit": "256MB", "max_temp_directory_size": "0B", "enable_external_access": "false",
+    "allow_community_extensions": "false", "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false", "python_enable_replacements": "false",
+    "max_expression_depth": 1000, "pandas_analyze_sample": 0,
+}  # fmt: skip
+
+
+class _Connections(threading.local):
+    """The connection of each thread; a process that was forked opens its own."""
+
+    def __init__(self) -> None:
+        self.process: int | None = None
+        self.connection: duckdb.DuckDBPyConnection | None = None
+
+    def own(self) -> duckdb.DuckDBPyConnection:
+        """Return the connection of this thread."""
+        if self.connection is None or self.process != os.getpid():
+            duckdb = _library()
+            opened = duckdb.connect(":memory:", config=_SETTINGS)
+            names = [name for (name,) in opened.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
+            left_out = ",".join(name for name in names if name not in _OPTIMIZERS)
+            opened.execute(f"SET disabled_optimizers = '{left_out}'")
+            opened.execute("SET lock_configuration = true")
+            self.connection, self.process = opened, os.getpid()
+        return self.connection
+
+    def close(self) -> None:
+        """Close the connection of this thread; the next text opens another."""
+        if self.connection is not None and self.process == os.getpid():
+            self.connection.close()
+        self.connection = None
+
+
+_CONNECTIONS = _Connections()
+
+
+def evaluated(
+    text: str, rows: Table, texts: Mapping[str, str], *, seconds: float = MOST_SECONDS
+) -> list[NDArray[Any]]:
+    """Return the columns of a statement over a table, empty values masked.
+
+    Args:
+        text: a SELECT that was written here.
+        rows: the columns of its only table, ``r``, by name.
+        texts: the values of its parameters.
+        seconds: after which the statement is interrupted.
+
+    Raises:
+        QueryError: a number leaves its range, or it takes too much time or memory.
+    """
+    duckdb = _library()
+    connection, found = _CONNECTIONS.own(), None
+    clock = threading.Timer(seconds, connection.interrupt)
+    clock.daemon = True
+    clock.start()
+    try:
+        if rows:
+            connection.register(_TABLE, dict(rows))
+        found = connection.execute(text, dict(texts)).fetchnumpy()
+        if rows:
+            connection.unregister(_TABLE)
+    except duckdb.Error as error:
+        raise _refusal(error) from None
+    finally:
+        clock.cancel()
+        if found is None:  # what a statement left behind goes with its connection
+            _CONNECTIONS.close()
+    return [np.asanyarray(column) for column in found.values()]
+
+
+def _library() -> ModuleType:
+    """Return DuckDB, which is imported by the first expression that needs it.
+
+    Raises:
+        QueryError: it is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise QueryError(
+            "expressions are evaluated by DuckDB, which is not installed; compare attributes with values, or "
+            "install duckdb",
+            code="unsupported",
+        ) from None
+    return duckdb
+
+
+def _refusal(error: duckdb.Error) -> QueryError:
+    """Return the error of a statement that failed, in words of its own."""
+    duckdb = _library()
+    if isinstance(error, duckdb.InterruptException | duckdb.OutOfMemoryException):
+        return QueryError(
+            "this expression takes too long, or too much memory, over the declared values; compare fewer "
+            "attributes with each other",
+            code="too_large",
+        )
+    if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
+        return QueryError(
+            "expected numbers within the range of their type in this expression; use smaller ones",
+            code="bad_request",
+        )
+    return QueryError(
+        "this expression cannot be evaluated over the declared values; write it in another way",
+        code="unsupported",
+    )

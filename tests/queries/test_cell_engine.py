@@ -1,0 +1,374 @@
+"""The rules of docs/cells.md against DuckDB record by record, and what the engine of cells does not do."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queries.categories import CategoricalAttribute
+from queries.cell_values import CellCondition
+from queries.dates import DateAttribute
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.locked_engine import evaluated
+from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.parsing import parse_where
+from queries.records import encode_records
+
+WIDE = Domain(
+    (
+        NumericAttribute("x", (-3.0, 0.0, 1.5, 4.0, 10.0), missing=True),
+        IntegerAttribute("n", 0, 29, 10, missing=True),
+        IntegerAttribute("q", -20_000, 39_999, 20_000),
+        DateAttribute("d", datetime.date(2023, 1, 1), datetime.date(2023, 4, 30), "month"),
+        CategoricalAttribute("s", ("F", "M"), missing=True, other=True),
+    ),
+    name="t",
+)  # fmt: skip
+# Ends of cells, what lies next to them, the constants of the conditions, and inner points.
+POINTS = (-3, -1, -0.5, 0, 0.5, 1, 1.4999, 1.5, 2, 2.5, 3, 3.9999, 4, 5, 7.5, 9.99, 10, None)
+COUNTS = (0, 1, 2, 5, 9, 10, 15, 19, 20, 25, 29, None)
+LARGE = (-20_000, -10_001, -1, 0, 1, 2, 9_999, 19_999, 20_000, 39_999)
+DAYS = tuple(pd.to_datetime(["2023-01-01", "2023-01-31", "2023-02-14", "2023-03-01", "2023-04-30"]))
+TEXTS = ("F", "M", "f", "Fx", "q", None)
+
+
+def _records() -> pd.DataFrame:
+    generator = np.random.default_rng(7)
+    numbers = list(itertools.product(POINTS, COUNTS, LARGE))
+    count = len(numbers) * 4
+    picked = [numbers[place % len(numbers)] for place in range(count)]
+    found = pd.DataFrame(picked, columns=["x", "n", "q"])
+    found["x"], found["n"] = found["x"].astype("Float64"), found["n"].astype("Int64")
+    found["d"] = generator.choice(np.array(DAYS), count)
+    found["s"] = generator.choice(np.array(TEXTS, dtype=object), count)
+    return found
+
+
+RECORDS = _records()
+ENCODED = RECORDS.assign(d=RECORDS["d"].dt.strftime("%Y-%m-%d"))
+PLACES = np.ravel_multi_index(encode_records(ENCODED, WIDE).columns, WIDE.shape)
+
+TERMS = [
+    "x", "-x", "x * 2", "x + n", "x - n", "x * x", "x * n", "x - x", "x / 2", "ABS(x)", "ABS(x - 2)",
+    "ROUND(x)", "FLOOR(x)", "CEIL(x / 2)", "GREATEST(x, 2)", "LEAST(x, n)", "COALESCE(x, 2)",
+    "COALESCE(n, x)", "NULLIF(x, 2)", "NULLIF(n, 2)", "CAST(x AS INTEGER)", "n * n", "n % 7", "n / 10", "q",
+    "q + n", "q * 2", "NULLIF(q, 2)", "CASE WHEN x > 2 THEN n ELSE q END", "CASE WHEN x > 2 THEN x END",
+    "IF(q > 1, x, n)", "CASE WHEN x * x > 4 THEN 2 WHEN n > 2 THEN x ELSE 1 END",
+    "COALESCE(NULLIF(x, 2), n)", "GREATEST(ABS(x), x + 1)", "x * q", "ROUND(x * 3, 1)",
+    "CASE WHEN s = 'F' THEN x ELSE -x END", "DAY(d) + n", "MONTH(d) - x",
+]  # fmt: skip
+TESTS = [
+    "{} > 2", "{} <= 2", "{} = 2", "{} <> 2", "{} >= n", "{} BETWEEN 1 AND 2", "{} IN (1, 2)",
+    "{} NOT IN (2, NULL)", "{} IS NULL", "{} IS NOT NULL", "{} IS DISTINCT FROM 2",
+    "{} IS NOT DISTINCT FROM 2", "{} IS NOT DISTINCT FROM n", "COALESCE({} > 2, FALSE)",
+    "COALESCE({} > 2, TRUE)", "CASE WHEN {} > 2 THEN TRUE ELSE FALSE END",
+    "CASE WHEN {} > 2 THEN n > 2 END", "IF({} > 2, FALSE, TRUE)", "({} > 2) IS NOT TRUE",
+    "({} > 2) IS FALSE", "({} > 2) IS NULL", "({} > 2) IS NOT NULL", "({} = 2) IS TRUE",
+    "NULLIF({}, 2) IS NULL", "NULLIF({}, 2) > 1", "({} > 2) = (n > 2)", "({} = 2) IS DISTINCT FROM (n = 2)",
+    "CASE WHEN {} = 2 THEN 1 ELSE 0 END = 1", "CASE WHEN {} > 2 THEN 'a' ELSE s END = 'a'",
+    "({} > 2 AND n > 2) IS NOT TRUE",
+]  # fmt: skip
+OTHERS = [
+    "s || 'x' = 'Fx'", "LOWER(s) = 'f'", "UPPER(s) = 'F'", "LENGTH(s) = 1", "s LIKE 'F%' OR x * 1 < 1",
+    "s LIKE 'F_'", "COALESCE(s, 'q') = 'q'", "NULLIF(s, 'q') IS NULL",
+    "CASE WHEN x > 2 THEN s ELSE 'q' END = 'q'", "CASE WHEN s = 'F' THEN 'q' ELSE s END = 'q'",
+    "s IN (LOWER('Q'), 'F')", "s = LOWER('Q')", "s <> LOWER('F')", "COALESCE(s, LOWER('Q')) = 'q'",
+    "NULLIF(s, LOWER('F')) IS NULL", "s = LOWER(s)", "LEFT(s, 1) = s", "CAST(n AS VARCHAR) = '15'",
+    "CAST(n AS VARCHAR) = s", "CAST(n > 2 AS VARCHAR) = 'true'", "MONTH(d) + n > 4", "MONTH(d) * x > 2",
+    "COALESCE(MONTH(d), 0) = 2", "CASE WHEN MONTH(d) = 2 THEN x END > 2", "d >= '2023-02-14' AND x * 2 > 3",
+    "COALESCE(d > DATE '2023-02-14', FALSE)", "(d = DATE '2023-02-14') IS NOT TRUE",
+    "CASE WHEN d < DATE '2023-02-14' THEN n ELSE 1 END = 1", "NULLIF(d, DATE '2023-02-14') IS NULL",
+    "COALESCE(d, DATE '2023-02-14') = DATE '2023-02-14'", "x + n + q > 2", "x * n * 2 <= q",
+    "x < n OR x * 1 >= n", "NOT (x + 1 > 3 OR n + 1 < 15)", "x BETWEEN n AND 20", "n BETWEEN 2 AND x",
+    "(x > 2) = (n > 2)", "x - q > -2", "ABS(x * n - 2) < 3", "ABS(x - 2) < 0.25",
+    "ABS(x - 2) = 0", "x / NULLIF(4, 2) > 0.5",
+    "ROUND(x, 1 + 1) = 2", "x > NULLIF(0, 1.5) / -3", "ABS(ABS(x) - 2) = 2",
+    "LEAST(GREATEST(x, 0), 4) = 4", "x * 0 = 0", "q * 0.5 > 2.5", "(x > 2) IS TRUE AND (n > 2) IS NOT TRUE",
+    "COALESCE(x > 2, n > 2, FALSE)", "COALESCE(x > n, q > 2, TRUE)",
+    "CASE WHEN x > 2 THEN 1 WHEN n > 2 THEN 2 ELSE 3 END IN (1, 3)",
+    "CASE WHEN x IS NULL THEN 2 WHEN x * x > 2 THEN x ELSE n END <= 2", "IF(x > 2, n > 2, NULL)",
+    "IF(NULLIF(x, 2) IS NULL, TRUE, q > 2)", "x IS NOT DISTINCT FROM n", "TRIM(s) = 'F'",
+    "REPLACE(s, 'F', 'q') = 'q'", "CONCAT(s, 'x') = 'Fx'", "CONCAT(s, 'x') = 'x'", "SQRT(ABS(x)) > 1.5",
+    "LN(ABS(x) + 1) > 1", "LN(n + 1) * x > 2", "n > CAST(2 AS TINYINT)",
+    "CAST(q AS DOUBLE PRECISION) / 2 > 1", "LENGTH(TRIM(s)) = 2", "n >= CAST(2.5 AS INTEGER)",
+    "MONTH(d) = 2", "YEAR(d) = 2023 AND MONTH(d) > 2", "DAY(d) > 14 OR MONTH(d) = 1", "DAY(d) = n",
+    "DATE_TRUNC('month', d) > DATE '2023-02-14'", "d + INTERVAL 20 DAY > DATE '2023-02-28'",
+    "COALESCE(DAY(d) > 14, FALSE)", "CASE WHEN DAY(d) > 14 THEN x ELSE n END > 2", "DAY(d) * x > 20",
+    "strftime(d, '%d') > '13' AND s = 'F'", "DATE_TRUNC('week', d) = DATE '2023-02-13'",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def records() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Return a connection with the records, which an engine of its own evaluates."""
+    with duckdb.connect() as connection:
+        connection.execute("SET integer_division = true")
+        connection.register("given", RECORDS)
+        connection.execute(
+            "CREATE TABLE t AS SELECT CAST(x AS DOUBLE) AS x, n, CAST(q AS BIGINT) AS q, "
+            "CAST(d AS DATE) AS d, s FROM given"
+        )
+        yield connection
+
+
+def over_all_cells(condition: CellCondition) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return in which cells of the domain a condition holds for every value, and in which for some."""
+    shape = [one.size if one.name in condition.scope else 1 for one in WIDE]
+    least, most = (
+        np.broadcast_to(one.reshape(shape), WIDE.shape).ravel() for one in (condition.least, condition.most)
+    )
+    return least, most
+
+
+def unsound(connection: duckdb.DuckDBPyConnection, conditions: list[str]) -> tuple[list[str], int]:
+    """Return the conditions of which a record belies a cell, and how many were answered."""
+    read = dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]()
+    for condition in conditions:
+        try:
+            read[condition] = over_all_cells(CellCondition.of(parse_where(condition, WIDE)))
+        except QueryError as error:
+            codes = ("unaligned", "empty_range", "unsupported", "unknown_value", "too_large")
+            assert error.code in codes, condition  # noqa: PT017
+    if not read:
+        return [], 0
+    each = ", ".join(f"coalesce(({one}), false) AS c{place}" for place, one in enumerate(read))
+    found = map(np.asarray, connection.execute(f"SELECT {each} FROM t").fetchnumpy().values())
+    wrong = [
+        condition
+        for (condition, (least, most)), true in zip(read.items(), found, strict=True)
+        if not true[least[PLACES]].all() or true[~most[PLACES]].any()
+    ]
+    return wrong, len(read)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_condition_on_wide_cells_holds_wherever_it_is_said_to_and_nowhere_else(
+    records: duckdb.DuckDBPyConnection, term: str
+) -> None:
+    tests = [test.format(term) for test in TESTS]
+    wrong, answered = unsound(records, [*tests, *(f"NOT ({test})" for test in tests)])
+    assert not wrong
+    assert answered > len(tests)
+
+
+def test_conditions_of_every_kind_hold_wherever_they_are_said_to(records: duckdb.DuckDBPyConnection) -> None:
+    wrong, answered = unsound(records, [*OTHERS, *(f"NOT ({one})" for one in OTHERS)])
+    assert not wrong
+    assert answered > 1.8 * len(OTHERS)
+
+
+SIGNS = st.sampled_from(["<", "<=", "=", "<>", ">", ">="])
+
+
+def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
+        st.builds("({} / {})".format, inner, st.sampled_from(["2", "-3", "0.5"])),
+        st.builds(
+            "{}({}, {})".format, st.sampled_from(["GREATEST", "LEAST", "COALESCE", "NULLIF"]), inner, inner
+        ),
+        st.builds("{}({})".format, st.sampled_from(["ABS", "-"]), inner),
+        st.builds("CASE WHEN {} {} {} THEN {} ELSE {} END".format, inner, SIGNS, inner, inner, inner),
+    )
+
+
+NUMBERS = st.recursive(st.sampled_from(["x", "n", "q", "x", "2", "-1", "1.5"]), larger, max_leaves=6)
+CONDITIONS = st.recursive(
+    st.one_of(
+        st.builds("{} {} {}".format, NUMBERS, SIGNS, NUMBERS),
+        st.builds("{} IS NOT DISTINCT FROM {}".format, NUMBERS, NUMBERS),
+        st.builds("{} IS NULL".format, NUMBERS),
+    ),
+    lambda inner: st.one_of(
+        st.builds("COALESCE({}, {})".format, inner, inner),
+        st.builds("(({}) IS NOT {})".format, inner, st.sampled_from(["TRUE", "FALSE", "NULL"])),
+        st.builds("CASE WHEN {} THEN {} ELSE {} END".format, inner, inner, inner),
+        st.builds("({} OR NOT ({}))".format, inner, inner),
+    ),
+    max_leaves=3,
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(CONDITIONS, min_size=1, max_size=6))
+def test_no_condition_is_belied_by_a_record(
+    records: duckdb.DuckDBPyConnection, conditions: list[str]
+) -> None:
+    wrong, _ = unsound(records, conditions)
+    assert not wrong
+
+
+# --- the engine is locked -----------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parent.parent.parent
+ROWS = {"k": np.arange(3)}
+secret = pd.DataFrame({"k": [1, 2, 3]})  # a name of Python's, which a replacement scan would find
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM '{file}'", "SELECT * FROM \"{file}\"", "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM read_csv_auto('{file}')", "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM read_blob('{file}')", "SELECT * FROM glob('{file}')",
+        "SELECT * FROM sniff_csv('{file}')",
+        "SELECT * FROM read_parquet('{file}')", "SELECT * FROM read_json('{file}')",
+        "ATTACH '{file}.db' AS d",
+        "COPY (SELECT 1) TO '{file}.out'", "EXPORT DATABASE '{file}.d'", "INSTALL httpfs", "LOAD httpfs",
+        "SELECT * FROM 'https://example.org/t.csv'", "SELECT * FROM secret", "SELECT * FROM RECORDS",
+        "SET enable_external_access = true", "SET threads = 4", "SET memory_limit = '8GB'",
+        "SET lock_configuration = false", "RESET memory_limit", "SET python_enable_replacements = true",
+        "PRAGMA disable_optimizer", "CREATE SECRET s (TYPE s3)", "SELECT getenv('HOME')",
+    ],
+)  # fmt: skip
+def test_no_text_reads_a_file_or_a_name_or_changes_a_setting(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("k\n1\n")
+    with pytest.raises(QueryError, match="cannot be evaluated over the declared values"):
+        evaluated(text.format(file=file), ROWS, {})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["t.csv"]
+    assert [one.tolist() for one in evaluated("SELECT k + 1 FROM r", ROWS, {})] == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT max(sin(range)) FROM range(1000000000000)",
+        "SELECT count(*) FROM range(10000000000) a, range(1000) b",
+        "WITH RECURSIVE c AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c",
+        "SELECT list(a.range) FROM range(100000000) a",
+        "SELECT count(DISTINCT range) FROM range(200000000)",
+    ],
+)
+def test_what_takes_too_long_or_too_much_memory_is_ended(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(QueryError, match="takes too long, or too much memory") as refused:
+        evaluated(text, ROWS, {}, seconds=0.3)
+    assert refused.value.code == "too_large"
+    assert time.process_time() - began < 5
+    assert [one.tolist() for one in evaluated("SELECT k FROM r", ROWS, {})] == [[0, 1, 2]]
+
+
+def test_no_table_outlives_its_text() -> None:
+    evaluated("SELECT k FROM r", ROWS, {})
+    for tables in ("r", "secret"):
+        with pytest.raises(QueryError, match="cannot be evaluated"):
+            evaluated(f"SELECT * FROM {tables}", {}, {})
+
+
+def test_threads_have_engines_of_their_own() -> None:
+    def asked(number: int) -> list[int]:
+        rows = {"k": np.arange(number, number + 50)}
+        found = [evaluated("SELECT k * 1 AS k FROM r", rows, {}) for _ in range(40)]
+        assert all(one[0].tolist() == list(range(number, number + 50)) for one in found)
+        return [int(one) for one in found[0][0]]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [one[0] for one in pool.map(asked, range(0, 800, 100))] == list(range(0, 800, 100))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "read_text('/etc/passwd') = s", "getenv('HOME') = s", "x > (SELECT 1)", "x IN (SELECT k FROM r)",
+        "current_setting('threads') = s", "s = $text0", "s = ?", "x > range(10)", "x > v0", "x > l0 + 1",
+        "duckdb_settings() = s", "x + nextval('q') > 1", "x > random()", "x + 1 > r.k",
+        "s || version() = 'a'",
+        "x COLLATE nocase = s", "x > list_sum([1, 2])", "x + 1 > 2; SELECT 1",
+        "x + 1 > 2 -- '\n OR getenv('A') = s",
+    ],
+)  # fmt: skip
+def test_only_listed_parts_of_sql_are_written(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def passed(*_: object, **__: object) -> list[NDArray[np.generic]]:
+        raise AssertionError("nothing may come as far as this")
+
+    monkeypatch.setattr("queries.cell_engine.evaluated", passed)
+    with pytest.raises(QueryError):
+        parse_where(condition, WIDE)
+
+
+def test_what_a_text_quotes_comes_as_a_parameter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = list[str]()
+
+    def watched(text: str, *given: Any, **named: Any) -> list[NDArray[Any]]:
+        written.append(text)
+        return evaluated(text, *given, **named)
+
+    monkeypatch.setattr("queries.cell_engine.evaluated", watched)
+    for text in ("evil'' OR 1=1", 'evil"', "evil$text1", "evil--", "evil\\", "evil\x00", "evil\x010\x02"):
+        query = parse_where(f"COALESCE(s, '{text}') = '{text}'", WIDE)
+        least, most = over_all_cells(CellCondition.of(query))
+        assert most.any()
+        assert not least.all()
+    assert written
+    assert not any("evil" in text or "'" in text for text in written)
+
+
+def test_without_the_library_plain_conditions_are_answered_and_others_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert parse_where("x < 1.5 AND s = 'F' OR n BETWEEN 10 AND 19 AND x IS NULL", WIDE).scope
+    with pytest.raises(QueryError, match="evaluated by DuckDB, which is not installed"):
+        parse_where("x + n > 2", WIDE)
+
+
+@pytest.mark.parametrize("number", ["x * 1e90 * 1e90", "LEAST(x * 1e99 * 1e99 * 1e99 * 1e99, 3)"])
+def test_numbers_that_leave_their_range_are_refused(number: str) -> None:
+    with pytest.raises(QueryError, match=r"expected numbers of at most 1e\+100 here"):
+        parse_where(f"{number} = 3", WIDE)
+
+
+def test_two_undeclared_texts_may_be_equal_or_not() -> None:
+    same = Domain(tuple(CategoricalAttribute(name, ("x",), other=True) for name in "ab"), name="t")
+    for condition in ("a = b", "a <> b", "COALESCE(a, 'x') = b", "NULLIF(a, b) IS NULL"):
+        found = CellCondition.of(parse_where(condition, same))
+        assert not found.least[1, 1], condition
+        assert found.most[1, 1], condition
+        assert found.least[0, 1] == found.most[0, 1], condition
+
+
+def test_the_least_absolute_value_is_0_where_0_lies_inside() -> None:
+    for condition, some in (("ABS(x - 2) < 0.25", [0, 0, 1, 0, 0]), ("ABS(x - 2) < 2", [0, 1, 1, 0, 0])):
+        assert CellCondition.of(parse_where(condition, WIDE)).most.tolist() == some
+
+
+def test_whole_numbers_of_wide_cells_are_listed_where_they_are_few() -> None:
+    few = Domain((IntegerAttribute("n", 0, 99, 10), IntegerAttribute("m", 0, 99, 10)), name="t")
+    condition = CellCondition.of(parse_where("n % 7 = 3", few))
+    assert condition.share.tolist() == pytest.approx(
+        [0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 0.1, 0.2, 0.1], abs=1e-5
+    )
+    many = Domain((IntegerAttribute("n", 0, 3999, 100), IntegerAttribute("m", 0, 3999, 100)), name="t")
+    assert CellCondition.of(parse_where("n + m > 100", many)).least.any()  # by the ends of their cells
+    with pytest.raises(QueryError, match="a remainder of numbers that are known to wide cells alone"):
+        parse_where("n % 7 + m = 3", many)
+
+
+def test_plain_conditions_columns_and_constants_load_no_engine() -> None:
+    code = (
+        "import sys; from tests.queries.test_cell_engine import WIDE; from queries.parsing import parse_sql;"
+        "sys.modules.pop('duckdb', None); sys.modules['duckdb'] = None;"
+        "parse_sql('SELECT s, COUNT(*), AVG(x), SUM(n), COUNT(1) FROM t WHERE x < 4 AND NOT (n IS NULL OR n "
+        "BETWEEN 3 AND 7) GROUP BY s HAVING COUNT(*) > 5 ORDER BY 2', WIDE)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert found.returncode == 0, found.stderr
