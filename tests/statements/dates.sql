@@ -24,3 +24,5 @@ SELECT { AVG(ISODOW(day)) | SUM(CASE WHEN MONTHNAME(day) = 'January' THEN 1 ELSE
 SELECT MONTH(day) // 6 AS k, COUNT(*) AS n FROM people GROUP BY k
 SELECT EXTRACT(month FROM people.day) AS m, strftime(DAY, '%m') AS s, COUNT(*) AS n FROM people GROUP BY MONTH(day), TO_CHAR(day, 'MM') ORDER BY date_part('month', day) DESC => SELECT MONTH(day) AS m, strftime(day, '%m') AS s, COUNT(*) AS n FROM people GROUP BY ALL ORDER BY 1 DESC
 SELECT strftime(day, '%F') AS k, COUNT(*) AS n FROM people GROUP BY 1 => SELECT strftime(day, '%Y-%m-%d') AS k, COUNT(*) AS n FROM people GROUP BY 1
+SELECT COUNT(*) AS n FROM people WHERE day + INTERVAL 1 MONTH > '2020-01-01'
+SELECT TRIM(sex) AS k, COUNT(*) AS n FROM people GROUP BY 1

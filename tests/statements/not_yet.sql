@@ -11,3 +11,4 @@ SELECT AVG(CASE WHEN member THEN 1.0 ELSE 0 END) AS v FROM people
 SELECT region, COUNT(COUNT(*)) OVER () AS v FROM people GROUP BY region
 SELECT COUNT(*) AS n FROM people WHERE member IS NOT NULL
 SELECT EXTRACT(EPOCH FROM day) AS "time", COUNT(*) AS value FROM people GROUP BY 1 ORDER BY 1
+WITH totals AS (SELECT COUNT(*) AS t FROM people) SELECT region, COUNT(*) * 1.0 / MAX(t) AS share FROM people, totals GROUP BY region

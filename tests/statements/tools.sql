@@ -64,5 +64,4 @@ SELECT region, COUNT(*) * 1.0 / (SELECT COUNT(*) FROM people) AS share FROM peop
 WITH a AS (SELECT region, COUNT(*) AS n FROM people GROUP BY region), b AS (SELECT region, COUNT(*) AS m FROM people WHERE sex = '{ f | m }' GROUP BY region) SELECT a.region, n, m, 1.0 * m / n AS rate FROM a JOIN b ON a.region = b.region
 WITH g AS (SELECT region, AVG(age) AS v FROM people GROUP BY region) SELECT { MAX(v) | MIN(v) } AS v FROM g
 WITH g AS (SELECT region, COUNT(*) AS n FROM people GROUP BY region) SELECT region, n FROM g WHERE n > { 7000 | 9000 } ORDER BY n
-WITH totals AS (SELECT COUNT(*) AS t FROM people) SELECT region, COUNT(*) * 1.0 / MAX(t) AS share FROM people, totals GROUP BY region
 SELECT region, n FROM (SELECT region, COUNT(*) AS n, ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) AS rn FROM people GROUP BY region) WHERE rn <= { 1 | 2 }
