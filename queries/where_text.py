@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn
 
 from sqlglot import exp
 
+from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.predicates import Comparison, Junction, Not, Order, Predicate, Scalar
 from queries.sql_dates import dated_text, part_of
@@ -66,8 +66,12 @@ def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     return Comparison(name, "missing", position=position_of(node))
 
 
-def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
+def _lone_attribute(node: exp.Expr, domain: Domain) -> Predicate:
+    """Return the condition that an attribute of truth values is by itself."""
     name = _attribute(node, domain)
+    attribute = next((one for one in domain if one.name == name), None)
+    if isinstance(attribute, CategoricalAttribute) and all(isinstance(one, bool) for one in attribute.values):
+        return Comparison(name, "eq", (True,), position_of(node))
     raise error_at(
         node, "syntax", f"expected a comparison, got the attribute {name!r} alone; write {name} = …"
     )

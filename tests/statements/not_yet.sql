@@ -5,9 +5,6 @@ SELECT SQRT(VAR_POP(age)) AS v FROM people
 SELECT region, COUNT(*) AS n FROM people GROUP BY region HAVING COUNT(*) { IN | NOT IN } (8223, NULL)
 SELECT age, COUNT(*) AS n FROM people GROUP BY age HAVING { (COUNT(*) > 5000) IS TRUE | COUNT(*) > 5000 IS FALSE | COUNT(*) IS DISTINCT FROM 8340 | TRUE | FALSE | COUNT(*) > 4000 AND TRUE }
 SELECT region, COUNT(*) AS n FROM people GROUP BY ALL ORDER BY ALL
-SELECT COUNT(*) AS n FROM people WHERE { member | NOT member | member AND age > 2 | sex = 'f' OR member }
-SELECT COUNT(*) FILTER (WHERE member) AS n FROM people
-SELECT AVG(CASE WHEN member THEN 1.0 ELSE 0 END) AS v FROM people
 SELECT region, COUNT(COUNT(*)) OVER () AS v FROM people GROUP BY region
 SELECT COUNT(*) AS n FROM people WHERE member IS NOT NULL
 SELECT EXTRACT(EPOCH FROM day) AS "time", COUNT(*) AS value FROM people GROUP BY 1 ORDER BY 1

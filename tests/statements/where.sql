@@ -39,3 +39,6 @@ WITH t AS (SELECT sex, age FROM people WHERE region = 'west') SELECT sex, AVG(ag
 SELECT COUNT(*) AS n FROM people WHERE age > 2 IS { TRUE | NOT TRUE | FALSE | NULL | NOT NULL | DISTINCT FROM TRUE | NOT DISTINCT FROM NULL }
 SELECT COUNT(*) AS n FROM people WHERE { NOT sex = 'f' IS TRUE | age = 1 IS NULL OR sex = 'm' | age + 1 IS NULL | (age > 2) = (score > 0) | age IS NULL AND sex IS NULL | -age IS NULL | age BETWEEN 1 AND 3 IS TRUE | region LIKE 'n%' IS NOT TRUE | age IN (1, 2) IS NULL }
 SELECT COUNT(*) AS n FROM people WHERE { (age IS NULL) = (sex IS NULL) | (age IS NULL) <> TRUE | (sex IS NULL) = TRUE }
+SELECT COUNT(*) AS n FROM people WHERE { member | NOT member | member AND age > 2 | sex = 'f' OR member }
+SELECT COUNT(*) FILTER (WHERE member) AS n FROM people
+SELECT AVG(CASE WHEN member THEN 1.0 ELSE 0 END) AS v FROM people
