@@ -132,8 +132,72 @@ class CellCondition:
             return Factor.where(self.scope, self.least)
         return Factor(self.scope, np.rint(self.weights * UNITS).astype(np.int64))
 
+    def readings(self) -> tuple[Factor, Factor]:
+        """Return one record in each cell where it holds for every value, and where it does for some."""
+        return Factor.where(self.scope, self.least), Factor.where(self.scope, self.most)
 
-def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> LinearQuery:
+    def cells(self) -> CellCondition:
+        """Return itself."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class CellRange:
+    """A condition that holds in consecutive cells of one attribute, as ``CellCondition`` for any cells.
+
+    Args:
+        name: of the attribute.
+        size: its cells.
+        least: the cells in which it holds for every value.
+        most: those in which it holds for some value: at least one, and at most both ends more.
+        ends: the part of the first and of the last of these where it holds; of a single one, twice the same.
+    """
+
+    name: str
+    size: int
+    least: slice
+    most: slice
+    ends: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attribute."""
+        return (self.name,)
+
+    @property
+    def is_decided(self) -> bool:
+        """No cell is left open."""
+        return self.least == self.most
+
+    @property
+    def is_indicator(self) -> bool:
+        """Every weight is 0 or 1."""
+        return set(self.ends) <= {0.0, 1.0}
+
+    def factor(self) -> Factor:
+        """Return the weights, rounded to the grid."""
+        first, last = [round(end * UNITS) for end in self.ends]
+        inside = slice(self.most.start + (not first), self.most.stop - (not last))
+        return Factor.span(self.name, self.size, inside, (first or UNITS, last or UNITS))
+
+    def readings(self) -> tuple[Factor, Factor]:
+        """Return one record in each cell where it holds for every value, and where it does for some."""
+        name, size = self.name, self.size
+        return Factor.span(name, size, self.least), Factor.span(name, size, self.most)
+
+    def cells(self) -> CellCondition:
+        """Return the same condition, cell by cell."""
+        least, share, most = (
+            np.zeros(self.size, dtype=bool),
+            np.zeros(self.size),
+            np.zeros(self.size, dtype=bool),
+        )
+        least[self.least], share[self.most], most[self.most] = True, 1.0, True
+        share[self.most.start], share[self.most.stop - 1] = self.ends
+        return CellCondition(self.scope, least, share, least if self.is_decided else most)
+
+
+def counted_where(conditions: Sequence[CellCondition | CellRange], domain: Domain) -> LinearQuery:
     """Return the query that counts the records where conditions on different attributes all hold.
 
     Shares of cells are multiplied before they are rounded, so that a cell's weight is rounded once.
@@ -143,7 +207,7 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     """
     kept = [one for one in conditions if one.is_indicator]
     if len(kept) + 1 < len(conditions):
-        cut = [one for one in conditions if not one.is_indicator]
+        cut = [one.cells() for one in conditions if not one.is_indicator]
         kept.append(functools.reduce(lambda one, two: one.both(two, domain), cut))
     else:
         kept = list(conditions)
@@ -151,8 +215,8 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     if all(one.is_decided for one in conditions):
         return LinearQuery(domain, factors)
     # They share no attribute and weights are not negative: the least product is that of the least.
-    least = LinearQuery(domain, tuple([Factor.where(one.scope, one.least) for one in conditions]))
-    most = LinearQuery(domain, tuple([Factor.where(one.scope, one.most) for one in conditions]))
+    both = zip(*[one.readings() for one in conditions], strict=True)
+    least, most = [LinearQuery(domain, factors) for factors in both]
     if most.constant == 0:
         return most  # nobody, whatever others leave open
     return LinearQuery(domain, factors, readings=Readings(least, most))

@@ -156,7 +156,8 @@ class QuestionReader:
     ) -> LinearQuery | None:
         """Return the query of one comparison that the cells of one attribute decide; None for others.
 
-        It has no factor where the comparison holds for everybody, or for nobody.
+        It has no factor where the comparison holds for everybody, or for nobody. The text of its factor is
+        kept.
         """
         found = self._terms.get(key)
         if found is None:
@@ -166,8 +167,9 @@ class QuestionReader:
                 return None
             if not (query.is_comparison or (not query.scope and query.is_whole)):
                 return None
-            found = LinearQuery.conjunction([query]) if query.factors else query
-            self._terms.keep(key, found, found.size_in_bytes + len(key))
+            for factor in query.factors:
+                factor.keep_text()
+            self._terms.keep(key, found := query, query.size_in_bytes + len(key))
         return found
 
     def _joined(self, terms: Sequence[LinearQuery]) -> LinearQuery | None:
@@ -178,7 +180,11 @@ class QuestionReader:
         nobody = next((one for one in terms if one.constant == 0), None)
         if nobody is not None:
             return nobody
-        return LinearQuery.conjunction(asked) if len(asked) > 1 else (asked or terms)[0]
+        return (
+            LinearQuery(self.domain, tuple([one.factors[0] for one in asked]))
+            if asked[1:]
+            else (asked or terms)[0]
+        )
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:

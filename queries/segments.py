@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, counted_where
+from queries.cell_values import CellCondition, CellRange, counted_where
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
@@ -39,14 +42,54 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
     return counted_where(conditions_where(predicate, domain), domain)
 
 
-def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition]:
+def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition | CellRange]:
     """Return where a predicate holds: conditions on different attributes, which all hold.
 
     Raises:
         QueryError: as for ``count_where``.
     """
     terms = predicate.pushed().joined_by("and")
-    return [_evaluate(members, domain) for members in connected_terms(terms)]
+    groups = connected_terms(terms)
+    return [_range_where(members, domain) or _evaluate(members, domain) for members in groups]
+
+
+def _range_where(terms: Sequence[Predicate], domain: Domain) -> CellRange | None:
+    """Return where comparisons of one attribute all hold, if they leave one range of it; else None.
+
+    Of comparisons that only ``_evaluate`` reads, and of those that it refuses as a whole, there is none.
+    """
+    first = terms[0]
+    if not isinstance(first, Comparison) or first.attribute not in domain:
+        return None
+    attribute = domain[first.attribute]
+    meaning = meaning_of(attribute)
+    if len(terms) == 1 and first.operator != "ne" and (cells := meaning.named_cells(first)) is not None:
+        if len(cells) > 1:
+            return None
+        count_cells(attribute.size, (attribute.name,))
+        inside = slice(cells[0], cells[0] + 1)
+        return CellRange(attribute.name, attribute.size, inside, inside)
+    asked = [one for one in terms if isinstance(one, Comparison) and (one.bounds or len(terms) == 1)]
+    if attribute.atoms or not attribute.is_ordered or len(asked) < len(terms):
+        return None
+    found = [interval for one in asked for interval in meaning.intervals(one)]
+    return _between(attribute, found) if len(found) == len(asked) else None
+
+
+def _between(attribute: Attribute, intervals: Sequence[tuple[float, float]]) -> CellRange | None:
+    """Return where intervals of an attribute without atoms meet; None where they cut more than its ends."""
+    whole = _whole_cells(attribute)
+    low, high = max([one for one, _ in intervals]), min([one for _, one in intervals])
+    cuts = {end for interval in intervals for end in interval} - whole.boundaries
+    if low >= high or not cuts <= {low, high}:
+        return None
+    count_cells(attribute.size + len(cuts), (attribute.name,))
+    most = slice(bisect_right(whole.points, low) - 1, bisect_left(whole.points, high))
+    if not cuts:
+        return CellRange(attribute.name, attribute.size, most, most)
+    least = slice(most.start + (low in cuts), most.stop - (high in cuts))
+    first, last = [whole.share(cell, low, high) for cell in (most.start, most.stop - 1)]
+    return CellRange(attribute.name, attribute.size, least, most, (first, last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +101,7 @@ class _Segments:
     cells: NDArray[np.int64]  # first piece of each cell
     shares: NDArray[np.float64]  # the piece's share of its cell
     boundaries: frozenset[float]  # of the cells
+    points: tuple[float, ...]  # the same, growing
 
     @property
     def count(self) -> int:
@@ -66,6 +110,14 @@ class _Segments:
     @property
     def is_whole(self) -> bool:
         return len(self.shares) == len(self.cells)
+
+    def share(self, cell: int, low: float, high: float) -> float:
+        """Return the part of a cell between two ends, by the sums that ``_cut`` takes."""
+        start, stop, end = *self.points[cell : cell + 2], float(self.attribute.boundaries[-1])
+        pieces = sorted({start, *[one for one in (low, high) if start < one < stop], stop})
+        lengths = [min(two, end) - min(one, end) for one, two in pairwise(pieces)]
+        share = lengths[pieces.index(max(start, low))] / functools.reduce(operator.add, lengths)
+        return 1.0 if share > 1 - _ROUNDING else 0.0 if share < _ROUNDING else share
 
     def holds(self, comparison: Comparison, intervals: Intervals, negated: bool) -> NDArray[np.bool_]:
         """Return on which pieces a comparison is true, or on which it is false.
@@ -165,18 +217,21 @@ def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
         np.concatenate([np.searchsorted(points, boundaries[:-1]), len(starts) + np.arange(special)]),
         np.concatenate([lengths / sums[owner], np.ones(special)]),
         whole.boundaries,
+        whole.points,
     )
 
 
 @functools.lru_cache(maxsize=1024)
 def _whole_cells(attribute: Attribute) -> _Segments:
     """Return the segments of an attribute that no comparison cuts: its cells."""
+    points = attribute.points
     return _Segments(
         attribute,
-        np.array(attribute.points[:-1], dtype=np.float64),
+        np.array(points[:-1], dtype=np.float64),
         np.arange(attribute.size),
         np.ones(attribute.size),
-        frozenset(attribute.points),
+        frozenset(points),
+        points,
     )
 
 
