@@ -190,8 +190,13 @@ class Factor:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that the weights, and the text where it is kept, are kept in."""
+        """Bytes that the weights are kept in, and the text where it is."""
         return self._kept.size_in_bytes + len(self._text)
+
+    @property
+    def inside(self) -> slice:
+        """The cells of an attribute between the first and the last with a weight, of which there are some."""
+        return self.box[0] if self.box else slice(0, self.shape[0])
 
     def text(self) -> str:
         """Return the canonical text: the attributes, and the runs of weights."""
@@ -295,14 +300,14 @@ def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple
 
 def normalised(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
     """Return a constant weight, in units of 2^-20, and the factors that are not constant."""
-    constant = UNITS
-    kept = []
-    for factor in itertools.chain.from_iterable(map(_split, factors)):
-        if factor.constant is None:
-            kept.append(factor)
-        elif factor.constant != UNITS:
-            # At most one factor is fractional, so this is exact.
-            constant = constant * factor.constant // UNITS
+    constant, kept = UNITS, list[Factor]()
+    for given in factors:
+        for factor in [given] if given.is_indicator and len(given.scope) < 2 else _split(given):
+            if factor.constant is None:
+                kept.append(factor)
+            elif factor.constant != UNITS:
+                # At most one factor is fractional, so this is exact.
+                constant = constant * factor.constant // UNITS
     if constant == 0:
         return 0, ()
     return constant, tuple(kept)
@@ -314,7 +319,7 @@ def _split(factor: Factor) -> list[Factor]:
     So a question has one form however it was written, but for groups of several attributes inside one
     condition, which stay together.
     """
-    if len(factor.scope) <= 1 and (factor.is_indicator or factor.weights.max() == UNITS):
+    if len(factor.scope) < 2 and factor.weights.max() == UNITS:
         return [factor]
     weights, scope = factor.weights, list(factor.scope)
     pieces: list[Factor] = []

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from queries.cell_values import CellCondition, CellRange, counted_where
 from queries.comparisons import Intervals, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
+from queries.factors import Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
@@ -64,11 +65,7 @@ def _range_where(terms: Sequence[Predicate], domain: Domain) -> CellRange | None
     attribute = domain[first.attribute]
     meaning = meaning_of(attribute)
     if len(terms) == 1 and first.operator != "ne" and (cells := meaning.named_cells(first)) is not None:
-        if len(cells) > 1:
-            return None
-        count_cells(attribute.size, (attribute.name,))
-        inside = slice(cells[0], cells[0] + 1)
-        return CellRange(attribute.name, attribute.size, inside, inside)
+        return _decided_range(attribute, slice(cells[0], cells[0] + 1)) if len(cells) == 1 else None
     asked = [one for one in terms if isinstance(one, Comparison) and (one.bounds or len(terms) == 1)]
     if attribute.atoms or not attribute.is_ordered or len(asked) < len(terms):
         return None
@@ -76,20 +73,28 @@ def _range_where(terms: Sequence[Predicate], domain: Domain) -> CellRange | None
     return _between(attribute, found) if len(found) == len(asked) else None
 
 
+def _decided_range(attribute: Attribute, inside: slice, pieces: int = 0) -> CellRange:
+    """Return the condition that holds in consecutive cells, of which there may be some."""
+    size, name = attribute.size, attribute.name
+    count_cells(size + pieces, (name,))
+    held = Factor.span(name, size, inside)
+    return CellRange(held, held)
+
+
 def _between(attribute: Attribute, intervals: Sequence[tuple[float, float]]) -> CellRange | None:
     """Return where intervals of an attribute without atoms meet; None where they cut more than its ends."""
     whole = _whole_cells(attribute)
     low, high = max([one for one, _ in intervals]), min([one for _, one in intervals])
     cuts = {end for interval in intervals for end in interval} - whole.boundaries
-    if low >= high or not cuts <= {low, high}:
+    if low >= high or (cuts and not cuts <= {low, high}):
         return None
-    count_cells(attribute.size + len(cuts), (attribute.name,))
-    most = slice(bisect_right(whole.points, low) - 1, bisect_left(whole.points, high))
+    inside = slice(bisect_right(whole.points, low) - 1, bisect_left(whole.points, high))
+    most = _decided_range(attribute, inside, len(cuts))
     if not cuts:
-        return CellRange(attribute.name, attribute.size, most, most)
-    least = slice(most.start + (low in cuts), most.stop - (high in cuts))
-    first, last = [whole.share(cell, low, high) for cell in (most.start, most.stop - 1)]
-    return CellRange(attribute.name, attribute.size, least, most, (first, last))
+        return most
+    inner = slice(inside.start + (low in cuts), inside.stop - (high in cuts))
+    first, last = [whole.share(cell, low, high) for cell in (inside.start, inside.stop - 1)]
+    return CellRange(Factor.span(attribute.name, attribute.size, inner), most.most, (first, last))
 
 
 @dataclass(frozen=True, slots=True)
