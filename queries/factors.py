@@ -224,6 +224,12 @@ class Factor:
         return Factor(self.scope, weights)
 
 
+@functools.lru_cache(maxsize=2**14)
+def range_factor(name: str, size: int, start: int, stop: int) -> Factor:
+    """Return one record in each of consecutive cells of an attribute; it is kept, for ranges come again."""
+    return Factor.span(name, size, slice(start, stop))
+
+
 class _Counts(NamedTuple):
     """How many weights are not 0, how many are one record, and the one that all have, if they do."""
 

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.factors import UNITS, Factor, compact_text, comparison_of, described, normalised, weight_runs
+from queries.factors import (
+    UNITS,
+    Factor,
+    compact_text,
+    comparison_of,
+    described,
+    normalised,
+    range_factor,
+    weight_runs,
+)
 from queries.frozen import dataclass
 from queries.marginal import Marginal
 
@@ -161,7 +170,7 @@ class LinearQuery:
             size = domain[name].size
             if not 0 <= low <= high < size:
                 raise domain[name].no_cell(f"the range {low}..{high}")
-            factors.append(Factor.span(name, size, slice(low, high + 1)))
+            factors.append(range_factor(name, size, low, high + 1))
         return cls(domain, tuple(factors))
 
     def within(self, cells: Mapping[str, int | NDArray[np.int64]]) -> LinearQuery:
@@ -178,11 +187,13 @@ class LinearQuery:
             readings = Readings(*(reading.within(cells) for reading in self.readings))
             if readings.least.key() == readings.most.key():
                 return readings.least  # the cells that are not decided lie outside
-        chosen = {name: _indicator(self.domain, name, cell) for name, cell in cells.items()}
+        chosen = {name: _chosen(self.domain, name, cell) for name, cell in cells.items()}
         weighted = {name for factor in self.factors for name in factor.scope}
-        kept = [Factor((name,), ones * UNITS) for name, ones in chosen.items() if name not in weighted]
-        kept += [factor.cut(chosen) for factor in self.factors]
-        kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
+        kept = [factor for name, factor in chosen.items() if name not in weighted]
+        inside = {name: factor.weights // UNITS for name, factor in chosen.items() if name in weighted}
+        kept += [one.cut(inside) if inside.keys() & one.scope else one for one in self.factors]
+        if self._constant != UNITS:
+            kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
         narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned, readings=readings)
         if self.aligned or readings is not None or not narrowed.is_whole:
             return narrowed
@@ -309,14 +320,17 @@ _Found: TypeAlias = tuple[
 _FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant")
 
 
-def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 1 in each of some cells of an attribute, and 0 in the others: int64, shape (cells,)."""
+def _chosen(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> Factor:
+    """Return one record in each of some cells of an attribute."""
     size, listed = domain[name].size, np.atleast_1d(cells)
-    if listed.size and not 0 <= int(listed.min()) <= int(listed.max()) < size:
-        raise domain[name].no_cell(int(listed.min()))
-    ones = np.zeros(size, dtype=np.int64)
-    ones[listed] = 1
-    return ones
+    low, high = (int(listed.min()), int(listed.max())) if listed.size else (0, 0)
+    if not 0 <= low <= high < size:
+        raise domain[name].no_cell(low)
+    if listed.size == high - low + 1 and (listed.size == 1 or np.all(listed[1:] > listed[:-1])):
+        return range_factor(name, size, low, high + 1)
+    inside = np.zeros(size, dtype=bool)
+    inside[listed] = True
+    return Factor.where((name,), inside)
 
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:

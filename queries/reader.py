@@ -112,10 +112,10 @@ class QuestionReader:
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
         """Return the query of a structured condition; None where it is read whole, or refused there."""
+        if any(len(conditions) != 1 for conditions in where.values()):
+            return None
         terms = list[LinearQuery]()
         for name, conditions in where.items():
-            if len(conditions) != 1:
-                return None
             one = {name: conditions}
             term = self._term(repr(one), parse_where, one)
             if term is None:
