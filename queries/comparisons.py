@@ -118,15 +118,15 @@ class Meaning(ABC, Generic[_Kind]):
             QueryError: a value is not declared, or the comparison needs an order or a cell that is not there.
         """
 
-    @property
+    @functools.cached_property
     def points(self) -> tuple[float, ...]:
         """Where the base cells begin, and where the last value ends, half-open; none without an order."""
-        return ()
+        return self.attribute.points
 
-    @property
+    @functools.cached_property
     def boundaries(self) -> frozenset[float]:
         """The same, to look up."""
-        return frozenset()
+        return frozenset(self.points)
 
     def intervals(self, comparison: Comparison) -> Intervals:
         """Return the intervals of numbers where a comparison holds, within the declared range.
@@ -242,16 +242,6 @@ class _Categories(Meaning[CategoricalAttribute]):
 
 
 class _Ordered(Meaning[_Scale]):
-    @functools.cached_property
-    def points(self) -> tuple[float, ...]:
-        """Where the base cells begin, and where the last value ends."""
-        return self.attribute.points
-
-    @functools.cached_property
-    def boundaries(self) -> frozenset[float]:
-        """The same, to look up."""
-        return frozenset(self.points)
-
     def named_cells(self, comparison: Comparison) -> list[int] | None:
         """Return the cell of empty or of undeclared values, where a comparison asks for it or names it."""
         if comparison.operator in ("missing", "other"):
