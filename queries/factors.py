@@ -7,7 +7,9 @@ Weights are whole multiples of 2^-20, so that an answer on integer counts is an 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, field
@@ -25,6 +27,11 @@ UNITS = 2**20  # units per record: the grid of weights and answers
 
 
 _SHORT = 1024  # cells up to which weights are kept as they are
+_SHORT_TEXT = 1024  # characters of a text that is kept with its factor
+compact_text = json.JSONEncoder(
+    separators=(",", ":")
+).encode  # one for all: making one takes as long as its use
+_quoted = functools.lru_cache(maxsize=1024)(compact_text)
 
 _Weights: TypeAlias = NDArray[np.int64]
 
@@ -41,6 +48,24 @@ class _Dense:
 
     def weights(self, shape: tuple[int, ...]) -> _Weights:
         return self.values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Span:
+    """One record in each of consecutive cells of one attribute, but for the first and the last of them."""
+
+    inside: slice
+    ends: tuple[int, int]
+
+    @property
+    def size_in_bytes(self) -> int:
+        return 32
+
+    def weights(self, shape: tuple[int, ...]) -> _Weights:
+        weights = np.zeros(shape, dtype=np.int64)
+        weights[self.inside] = UNITS
+        weights[self.inside.start], weights[self.inside.stop - 1] = self.ends
+        return _frozen(weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +130,8 @@ class Factor:
     constant: int | None = field(init=False, repr=False)
     box: tuple[slice, ...] = field(init=False, repr=False)
     is_box: bool = field(init=False, repr=False)
-    _kept: _Dense | _Runs | _Bits = field(init=False, repr=False)
+    _kept: _Dense | _Span | _Runs | _Bits = field(init=False, repr=False)
+    _text: str = field(init=False, repr=False)
 
     def __post_init__(self, given: NDArray[np.integer[Any]]) -> None:
         given = np.asarray(given)
@@ -120,15 +146,37 @@ class Factor:
             kept, counts = _Dense(weights), _counted(weights)
         else:
             kept, counts = _compact(given)
-        object.__setattr__(self, "scope", tuple(self.scope))
-        object.__setattr__(self, "shape", given.shape)
-        object.__setattr__(self, "is_indicator", counts.positive == counts.full)
-        object.__setattr__(self, "constant", counts.constant)
         box = () if counts.constant is not None else _box(given, kept)
         cells = math.prod([side.stop - side.start for side in box])
-        object.__setattr__(self, "box", box)
-        object.__setattr__(self, "is_box", counts.constant is None and counts.full == cells)
-        object.__setattr__(self, "_kept", kept)
+        is_box, whole = counts.constant is None and counts.full == cells, counts.positive == counts.full
+        self._set((tuple(self.scope), given.shape, whole, counts.constant, box, is_box, kept, ""))
+
+    def _set(self, values: tuple[object, ...]) -> None:
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def span(cls, name: str, size: int, inside: slice, ends: tuple[int, int] = (UNITS, UNITS)) -> Factor:
+        """Return one record in each of consecutive cells of an attribute, but for both ends.
+
+        Args:
+            name: of the attribute.
+            size: its cells.
+            inside: the cells; none of them for the weight 0 everywhere.
+            ends: the weights of the first and of the last of them, above 0; of a single one, the lesser.
+        """
+        cells, constant = inside.stop - inside.start, None
+        if cells <= 0:
+            return cls((name,), np.zeros(size, dtype=np.int64))
+        if cells == 1:
+            ends = (min(ends),) * 2
+        full = ends == (UNITS, UNITS)
+        if cells == size and ends[0] == ends[1] and (full or size <= 2):
+            constant = ends[0]
+        box, is_box = (inside,) if constant is None else (), full and constant is None
+        made = object.__new__(cls)
+        made._set(((name,), (size,), full, constant, box, is_box, _Span(inside, ends), ""))
+        return made
 
     @classmethod
     def where(cls, scope: tuple[str, ...], holds: NDArray[np.bool_]) -> Factor:
@@ -142,8 +190,25 @@ class Factor:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that the weights are kept in."""
-        return self._kept.size_in_bytes
+        """Bytes that the weights are kept in, and the text where it is."""
+        return self._kept.size_in_bytes + len(self._text)
+
+    @property
+    def inside(self) -> slice:
+        """The cells of an attribute between the first and the last with a weight, of which there are some."""
+        return self.box[0] if self.box else slice(0, self.shape[0])
+
+    def text(self) -> str:
+        """Return the canonical text: the attributes, and the runs of weights."""
+        if self.is_box and len(self.box) == 1:
+            (side,) = self.box
+            return f"[[{_quoted(self.scope[0])}],[[{side.start},{side.stop},{UNITS}]]]"
+        return self._text or compact_text([self.scope, weight_runs(self)])
+
+    def keep_text(self) -> None:
+        """Keep the canonical text, where it is short and takes long to write."""
+        if not self.is_box and len(text := self.text()) <= _SHORT_TEXT:
+            object.__setattr__(self, "_text", text)
 
     def cut(self, cells: Mapping[str, NDArray[np.int64]]) -> Factor:
         """Return the factor with the weights of some cells alone.
@@ -157,6 +222,12 @@ class Factor:
                 shape = [-1 if other == axis else 1 for other in range(weights.ndim)]
                 weights = weights * cells[name].reshape(shape)
         return Factor(self.scope, weights)
+
+
+@functools.lru_cache(maxsize=2**14)
+def range_factor(name: str, size: int, start: int, stop: int) -> Factor:
+    """Return one record in each of consecutive cells of an attribute; it is kept, for ranges come again."""
+    return Factor.span(name, size, slice(start, stop))
 
 
 class _Counts(NamedTuple):
@@ -235,14 +306,14 @@ def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple
 
 def normalised(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
     """Return a constant weight, in units of 2^-20, and the factors that are not constant."""
-    constant = UNITS
-    kept = []
-    for factor in itertools.chain.from_iterable(map(_split, factors)):
-        if factor.constant is None:
-            kept.append(factor)
-        elif factor.constant != UNITS:
-            # At most one factor is fractional, so this is exact.
-            constant = constant * factor.constant // UNITS
+    constant, kept = UNITS, list[Factor]()
+    for given in factors:
+        for factor in [given] if given.is_indicator and len(given.scope) < 2 else _split(given):
+            if factor.constant is None:
+                kept.append(factor)
+            elif factor.constant != UNITS:
+                # At most one factor is fractional, so this is exact.
+                constant = constant * factor.constant // UNITS
     if constant == 0:
         return 0, ()
     return constant, tuple(kept)
@@ -254,7 +325,7 @@ def _split(factor: Factor) -> list[Factor]:
     So a question has one form however it was written, but for groups of several attributes inside one
     condition, which stay together.
     """
-    if factor.is_indicator and len(factor.scope) <= 1:
+    if len(factor.scope) < 2 and factor.weights.max() == UNITS:
         return [factor]
     weights, scope = factor.weights, list(factor.scope)
     pieces: list[Factor] = []
