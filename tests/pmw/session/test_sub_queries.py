@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.session.asking import _left_of
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 
 DOMAIN = Domain(
@@ -184,6 +186,20 @@ def test_the_number_of_a_sub_query_may_be_any_of_its_bar(people: pd.DataFrame) -
         assert "sub-query's answer" in table.notes[0]
 
 
+def test_what_the_first_step_charged_is_off_the_ceiling_of_the_second() -> None:
+    assert _left_of(Fraction(1, 10), Fraction(1, 25)) == Fraction(3, 50)
+    assert _left_of(0.1, Fraction(1, 5)) == 0
+    assert _left_of(None, Fraction(1, 5)) is None
+
+
+def test_an_answer_equals_a_number_where_its_bar_is_that_number(people: pd.DataFrame) -> None:
+    options = pmw.Options(seed=1)
+    with pmw.open_session(people, DOMAIN, epsilon=0.1, delta=1e-9, options=options) as session:
+        text = "SELECT COUNT(*) = COUNT(*) + 0 * COUNT(*) FILTER (WHERE age > 30) AS n FROM people"
+        (same,) = session.sql(text).column("n")
+        assert same.interval == (0, 1)
+
+
 def test_a_ceiling_is_for_both_steps_together(people: pd.DataFrame) -> None:
     with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
         text = "SELECT COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people WHERE sex = 'Male')"
@@ -197,6 +213,8 @@ def test_a_ceiling_is_for_both_steps_together(people: pd.DataFrame) -> None:
         "SELECT COUNT(*) FROM people WHERE age = (SELECT MAX(age) FROM people)": "other than <, <=, > or >=",
         "SELECT a.n FROM (SELECT sex, COUNT(*) n FROM people GROUP BY sex) a, (SELECT region, COUNT(*) m "
         "FROM people GROUP BY region) b": "but all of their keys",
+        "SELECT a.n FROM (SELECT sex, COUNT(*) n FROM people GROUP BY sex) a JOIN (SELECT sex, COUNT(*) m "
+        "FROM people GROUP BY sex) b ON a.sex = b.m": "but all of their keys",
         "SELECT COUNT(*) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) q": "LIMIT",
         "SELECT sex FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) q WHERE n > 3": "LIMIT",
         "SELECT MEDIAN(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex)": "aggregate of groups",
