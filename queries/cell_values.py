@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from queries.cells import OTHER_LABEL, GroupValue
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
-from queries.factors import UNITS, Factor
+from queries.factors import UNITS, Factor, Span
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, Readings
 from queries.places import as_index
@@ -132,8 +132,69 @@ class CellCondition:
             return Factor.where(self.scope, self.least)
         return Factor(self.scope, np.rint(self.weights * UNITS).astype(np.int64))
 
+    def readings(self) -> tuple[Factor, Factor]:
+        """Return one record in each cell where it holds for every value, and where it does for some."""
+        return Factor.where(self.scope, self.least), Factor.where(self.scope, self.most)
 
-def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> LinearQuery:
+    def cells(self) -> CellCondition:
+        """Return itself."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellRange:
+    """A condition that holds in consecutive cells of one attribute, as ``CellCondition`` for any cells.
+
+    Args:
+        least: one record in each cell in which it holds for every value.
+        most: the same of those in which it holds for some value: at most both ends more.
+        ends: the part of the first and of the last of these where it holds; of a single one, twice the same.
+    """
+
+    least: Factor
+    most: Factor
+    ends: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attribute."""
+        return self.most.scope
+
+    @property
+    def is_decided(self) -> bool:
+        """No cell is left open."""
+        return self.least is self.most
+
+    @property
+    def is_indicator(self) -> bool:
+        """Every weight is 0 or 1."""
+        return set(self.ends) <= {0.0, 1.0}
+
+    def _inside(self) -> slice:
+        return self.most.box[0] if self.most.box else slice(0, self.most.shape[0])
+
+    def factor(self) -> Factor:
+        """Return the weights, rounded to the grid."""
+        if self.is_decided:
+            return self.most
+        inside = self._inside()
+        first, last = [round(end * UNITS) for end in self.ends]
+        inside = slice(inside.start + (not first), inside.stop - (not last))
+        return Factor(self.scope, Span(self.most.shape[0], inside, (first or UNITS, last or UNITS)))
+
+    def readings(self) -> tuple[Factor, Factor]:
+        """Return one record in each cell where it holds for every value, and where it does for some."""
+        return self.least, self.most
+
+    def cells(self) -> CellCondition:
+        """Return the same condition, cell by cell."""
+        least, share, inside = self.least.weights > 0, self.most.weights / UNITS, self._inside()
+        most = least if self.is_decided else share > 0
+        share[inside.start], share[inside.stop - 1] = self.ends
+        return CellCondition(self.scope, least, share, most)
+
+
+def counted_where(conditions: Sequence[CellCondition | CellRange], domain: Domain) -> LinearQuery:
     """Return the query that counts the records where conditions on different attributes all hold.
 
     Shares of cells are multiplied before they are rounded, so that a cell's weight is rounded once.
@@ -141,21 +202,20 @@ def counted_where(conditions: Sequence[CellCondition], domain: Domain) -> Linear
     Raises:
         QueryError: the attributes of cells that are cut have too many cells together.
     """
+    if all([one.is_decided for one in conditions]):  # noqa: C419  # a list is quicker
+        return LinearQuery(domain, tuple([one.factor() for one in conditions]))
     kept = [one for one in conditions if one.is_indicator]
     if len(kept) + 1 < len(conditions):
-        cut = [one for one in conditions if not one.is_indicator]
+        cut = [one.cells() for one in conditions if not one.is_indicator]
         kept.append(functools.reduce(lambda one, two: one.both(two, domain), cut))
     else:
         kept = list(conditions)
-    factors = tuple([one.factor() for one in kept])
-    if all(one.is_decided for one in conditions):
-        return LinearQuery(domain, factors)
     # They share no attribute and weights are not negative: the least product is that of the least.
-    least = LinearQuery(domain, tuple([Factor.where(one.scope, one.least) for one in conditions]))
-    most = LinearQuery(domain, tuple([Factor.where(one.scope, one.most) for one in conditions]))
+    both = zip(*[one.readings() for one in conditions], strict=True)
+    least, most = [LinearQuery(domain, factors) for factors in both]
     if most.constant == 0:
         return most  # nobody, whatever others leave open
-    return LinearQuery(domain, factors, readings=Readings(least, most))
+    return LinearQuery(domain, tuple([one.factor() for one in kept]), readings=Readings(least, most))
 
 
 class Kind(enum.IntEnum):

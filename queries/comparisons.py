@@ -6,6 +6,7 @@ refusal of a value is worded here: it names what is declared, what came and what
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections import ChainMap
@@ -99,7 +100,7 @@ class PartGroup(NamedTuple):
 
 
 def meaning_of(attribute: Attribute) -> Meaning[Any]:
-    """Return what comparisons mean on an attribute."""
+    """Return what comparisons mean on an attribute; of one with an order it is kept."""
     return _KINDS[type(attribute)](attribute)
 
 
@@ -116,6 +117,16 @@ class Meaning(ABC, Generic[_Kind]):
         Raises:
             QueryError: a value is not declared, or the comparison needs an order or a cell that is not there.
         """
+
+    @functools.cached_property
+    def points(self) -> tuple[float, ...]:
+        """Where the base cells begin, and where the last value ends, half-open; none without an order."""
+        return self.attribute.points
+
+    @functools.cached_property
+    def boundaries(self) -> frozenset[float]:
+        """The same, to look up."""
+        return frozenset(self.points)
 
     def intervals(self, comparison: Comparison) -> Intervals:
         """Return the intervals of numbers where a comparison holds, within the declared range.
@@ -250,8 +261,7 @@ class _Ordered(Meaning[_Scale]):
         points = tuple(self._point(value, comparison.position) for value in comparison.listed)
         if comparison.operator == "ne":
             ((low, high),) = points
-            start, end = self.attribute.value_ends
-            return (start, low), (high, end)
+            return (self.points[0], low), (high, self.points[-1])
         return points or self._range(comparison)
 
     def _part_intervals(self, comparison: Comparison, part: Part) -> Intervals:
@@ -260,7 +270,7 @@ class _Ordered(Meaning[_Scale]):
 
     def _range(self, comparison: Comparison) -> Intervals:
         """Return the interval of a comparison of order; none of BETWEEN whose first end is the greater."""
-        (start, end), numbers = self.attribute.value_ends, list[float]()
+        start, end, numbers = self.points[0], self.points[-1], list[float]()
         for order, value in comparison.bounds:
             number = self._number(value, comparison.position)
             cut = self._at_least(number) if order in ("ge", "lt") else self._above(number)
@@ -466,10 +476,12 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
         return part.shown(quoted_name(self.attribute.name))
 
 
+_ordered: Callable[[Any], Meaning[Any]] = functools.lru_cache(maxsize=1024)(_Ordered)
+_periods: Callable[[Any], Meaning[Any]] = functools.lru_cache(maxsize=1024)(_Periods)
 _KINDS: dict[type, Callable[[Any], Meaning[Any]]] = {
-    IntegerAttribute: _Ordered,
-    NumericAttribute: _Ordered,
+    IntegerAttribute: _ordered,
+    NumericAttribute: _ordered,
     CategoricalAttribute: _Categories,
-    DateAttribute: _Periods,
-    DatetimeAttribute: _Periods,
+    DateAttribute: _periods,
+    DatetimeAttribute: _periods,
 }

@@ -22,8 +22,6 @@ from queries.frozen import dataclass
 from queries.places import as_index
 
 UNITS = 2**20  # units per record: the grid of weights and answers
-
-
 _SHORT = 1024  # cells up to which weights are kept as they are
 
 _Weights: TypeAlias = NDArray[np.int64]
@@ -41,6 +39,46 @@ class _Dense:
 
     def weights(self, shape: tuple[int, ...]) -> _Weights:
         return self.values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """One record in each of consecutive cells of one attribute, but for both ends.
+
+    Args:
+        size: the attribute's cells.
+        inside: the cells; none of them for the weight 0 everywhere.
+        ends: the weights of the first and of the last of them, above 0; of a single one, the lesser.
+    """
+
+    size: int
+    inside: slice
+    ends: tuple[int, int] = (UNITS, UNITS)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes that the cells and both ends are kept in."""
+        return 32
+
+    def weights(self, shape: tuple[int, ...]) -> _Weights:
+        """Return the weights: int64, read-only."""
+        weights = np.zeros(shape, dtype=np.int64)
+        weights[self.inside] = UNITS
+        for place, end in zip((self.inside.start, self.inside.stop - 1), self.ends, strict=True):
+            weights[place : place + 1] = np.minimum(weights[place : place + 1], end)
+        return _frozen(weights)
+
+    def found(self) -> tuple[object, ...]:
+        """Return the values of a factor's fields, from its shape on."""
+        cells, (first, last) = self.inside.stop - self.inside.start, self.ends
+        if not 0 < min(first, last) <= max(first, last) <= UNITS:
+            raise ScopeError(f"expected weights in 1..{UNITS} at both ends, got {first}, {last}")
+        first, last = (min(first, last),) * 2 if cells == 1 else (first, last)
+        full, constant = first == last == UNITS or cells <= 0, None
+        if cells <= 0 or (cells == self.size and first == last and (full or cells <= 2)):
+            constant = first if cells > 0 else 0
+        box = (self.inside,) if constant is None else ()
+        return (self.size,), full, constant, box, full and constant is None, self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +123,7 @@ class Factor:
 
     Args:
         scope: attribute names in declared order; empty for a constant.
-        given: integers, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20.
+        given: integers, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20; or a span.
 
     Attributes:
         shape: cells of each attribute.
@@ -99,16 +137,21 @@ class Factor:
     """
 
     scope: tuple[str, ...]
-    given: InitVar[NDArray[np.integer[Any]]]
+    given: InitVar[NDArray[np.integer[Any]] | Span]
     shape: tuple[int, ...] = field(init=False)
     is_indicator: bool = field(init=False, repr=False)
     constant: int | None = field(init=False, repr=False)
     box: tuple[slice, ...] = field(init=False, repr=False)
     is_box: bool = field(init=False, repr=False)
-    _kept: _Dense | _Runs | _Bits = field(init=False, repr=False)
+    _kept: _Dense | Span | _Runs | _Bits = field(init=False, repr=False)
 
-    def __post_init__(self, given: NDArray[np.integer[Any]]) -> None:
-        given = np.asarray(given)
+    def __post_init__(self, given: NDArray[np.integer[Any]] | Span) -> None:
+        found = given.found() if isinstance(given, Span) else self._looked_at(np.asarray(given))
+        for name, value in zip(self.__slots__, (tuple(self.scope), *found), strict=True):
+            object.__setattr__(self, name, value)
+
+    def _looked_at(self, given: NDArray[np.integer[Any]]) -> tuple[object, ...]:
+        """Return the values of the fields, from the shape on, once weights are found to be such."""
         whole = given.dtype == np.int64 or np.issubdtype(given.dtype, np.integer)
         if not whole or given.ndim != len(self.scope):
             raise ScopeError(
@@ -120,15 +163,10 @@ class Factor:
             kept, counts = _Dense(weights), _counted(weights)
         else:
             kept, counts = _compact(given)
-        object.__setattr__(self, "scope", tuple(self.scope))
-        object.__setattr__(self, "shape", given.shape)
-        object.__setattr__(self, "is_indicator", counts.positive == counts.full)
-        object.__setattr__(self, "constant", counts.constant)
         box = () if counts.constant is not None else _box(given, kept)
         cells = math.prod([side.stop - side.start for side in box])
-        object.__setattr__(self, "box", box)
-        object.__setattr__(self, "is_box", counts.constant is None and counts.full == cells)
-        object.__setattr__(self, "_kept", kept)
+        is_box, whole = counts.constant is None and counts.full == cells, counts.positive == counts.full
+        return given.shape, whole, counts.constant, box, is_box, kept
 
     @classmethod
     def where(cls, scope: tuple[str, ...], holds: NDArray[np.bool_]) -> Factor:
@@ -235,14 +273,14 @@ def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple
 
 def normalised(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
     """Return a constant weight, in units of 2^-20, and the factors that are not constant."""
-    constant = UNITS
-    kept = []
-    for factor in itertools.chain.from_iterable(map(_split, factors)):
-        if factor.constant is None:
-            kept.append(factor)
-        elif factor.constant != UNITS:
-            # At most one factor is fractional, so this is exact.
-            constant = constant * factor.constant // UNITS
+    constant, kept = UNITS, list[Factor]()
+    for given in factors:
+        for factor in [given] if given.is_indicator and len(given.scope) < 2 else _split(given):
+            if factor.constant is None:
+                kept.append(factor)
+            elif factor.constant != UNITS:
+                # At most one factor is fractional, so this is exact.
+                constant = constant * factor.constant // UNITS
     if constant == 0:
         return 0, ()
     return constant, tuple(kept)
@@ -254,7 +292,7 @@ def _split(factor: Factor) -> list[Factor]:
     So a question has one form however it was written, but for groups of several attributes inside one
     condition, which stay together.
     """
-    if factor.is_indicator and len(factor.scope) <= 1:
+    if len(factor.scope) < 2 and factor.weights.max() == UNITS:
         return [factor]
     weights, scope = factor.weights, list(factor.scope)
     pieces: list[Factor] = []
@@ -303,19 +341,6 @@ def described(domain: Domain, factor: Factor) -> str:
             pieces.append(text)
     shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
     return f"{attribute.name} {', '.join(shown)}"
-
-
-def comparison_of(domain: Domain, factor: Factor) -> str | None:
-    """Return a condition that counts the cells of one weight of an ordered attribute, or None for others.
-
-    It compares with ``>=`` and ``<`` alone, which cut no cell: ``income >= 10000 AND income < 25000``.
-    """
-    if len(factor.scope) != 1:
-        return None
-    attribute = domain[factor.scope[0]]
-    pieces = [attribute.condition(start, stop) for start, stop, _ in weight_runs(factor)]
-    known = [piece for piece in pieces if piece is not None]
-    return " OR ".join(known) if len(known) == len(pieces) <= 3 else None
 
 
 def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, int]]:

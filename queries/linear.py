@@ -6,12 +6,11 @@ multiples of 2^-20, so that an answer on integer counts is an exact integer in u
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import InitVar, field
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,13 +18,10 @@ from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.factors import UNITS, Factor, comparison_of, described, normalised, weight_runs
+from queries.factors import UNITS, Factor, Span, described, normalised, weight_runs
 from queries.frozen import dataclass
 from queries.marginal import Marginal
 
-_SHORT = 1024  # cells of an attribute whose ranges are kept
-_SHORT_TEXT = 1024  # characters of a canonical text that is kept with its query
-_HEAD, _TAIL = '{"factors":[', "]}"  # of the canonical text of a product
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
 _quoted = functools.lru_cache(maxsize=1024)(_compact)
 
@@ -58,7 +54,7 @@ class Readings(NamedTuple):
     most: LinearQuery
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class LinearQuery:
     """A counting query as a product of factors over disjoint sets of attributes.
 
@@ -73,7 +69,6 @@ class LinearQuery:
             filled cells. Questions of earlier versions are so without readings.
         readings: of a condition that the cells cannot decide; None where they do. The least weights are
             nowhere above the weights, the most nowhere below.
-        comparisons: questions that are joined, in place of factors, in declared order; see ``conjunction``.
 
     Attributes:
         scope: the attributes that the answer depends on, or that a reading's does, in declared order.
@@ -91,41 +86,40 @@ class LinearQuery:
     box: tuple[slice, ...] = field(init=False, repr=False)
     _parts: tuple[_Part, ...] = field(init=False, repr=False)
     _constant: int = field(init=False, repr=False)
-    _text: str = field(init=False, repr=False)  # canonical, where comparisons were joined and it is short
-    comparisons: InitVar[tuple[LinearQuery, ...]] = ()
 
-    def __post_init__(self, comparisons: tuple[LinearQuery, ...]) -> None:
-        found = _joined(comparisons) if comparisons else self._checked()
-        for name, value in zip(_FOUND, found, strict=True):
+    def __post_init__(self) -> None:
+        for name, value in zip(_FOUND, self._checked(), strict=True):
             object.__setattr__(self, name, value)
 
     def _checked(self) -> _Found:
         """Return the values of ``_FOUND``, once the factors are found to be what a question has."""
-        named = [name for factor in self.factors for name in factor.scope]
-        self.domain.scope(named)
+        domain, named = self.domain, [name for factor in self.factors for name in factor.scope]
+        positions = {name: domain.index(name) for name in named}
+        if len(positions) < len(named):
+            domain.scope(named)  # words the refusal
         for factor in self.factors:
-            shape = self.domain.scope_shape(factor.scope)
-            in_order = len(factor.scope) < 2 or self.domain.scope(factor.scope) == factor.scope
-            if factor.shape != shape or not in_order:
+            places = [positions[name] for name in factor.scope]
+            shape = tuple([domain.shape[place] for place in places])
+            if factor.shape != shape or (len(places) > 1 and places != sorted(places)):
                 raise ScopeError(
                     f"expected weights of shape {shape} over {list(factor.scope)} in declared order, "
                     f"got {factor.shape}"
                 )
-        if sum(not factor.is_indicator for factor in self.factors) > 1:
+        if sum([not factor.is_indicator for factor in self.factors]) > 1:
             raise ScopeError("expected fractions in one factor at most; multiply the factors before rounding")
         constant, factors = normalised(self.factors)
-        factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
-        names, sides = [name for factor in factors for name in factor.scope], {}
+        sides: dict[str, slice] = {}
         if self.readings is not None:
-            names = sorted({*names, *self._reading_scopes(self.readings)})
-            sides = {name: slice(0, self.domain[name].size) for name in names}
-        scope = self.domain.scope(names)
-        sides.update(
-            (name, side) for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
-        )
+            for name in self._reading_scopes(self.readings):
+                positions[name] = domain.index(name)
+                sides[name] = slice(0, domain[name].size)
+        for factor in factors:
+            sides.update(zip(factor.scope, factor.box, strict=True))
+        factors = tuple(sorted(factors, key=lambda factor: positions[factor.scope[0]]))
+        scope = tuple(sorted(sides, key=positions.__getitem__))
         parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
         box = tuple([sides[name] for name in scope])
-        return factors, self.aligned and self.readings is None, scope, box, parts, constant, ""
+        return factors, self.aligned and self.readings is None, scope, box, parts, constant
 
     def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
         """Return the attributes of both readings, once they are found to be questions on whole cells."""
@@ -151,20 +145,6 @@ class LinearQuery:
         return len(self.scope) == len(self.factors) == 1 and self.aligned and self.is_whole
 
     @classmethod
-    def conjunction(cls, comparisons: Sequence[LinearQuery]) -> LinearQuery:
-        """Return the query that counts where several comparisons hold: their product.
-
-        Nothing of them is looked at again, so it takes a part of the time that its factors would. What comes
-        of one alone keeps its canonical text, where that is short; so does what is made of such.
-
-        Args:
-            comparisons: of different attributes, in any order; at least one.
-        """
-        domain = comparisons[0].domain
-        ordered = sorted(comparisons, key=lambda one: domain.index(one.scope[0]))
-        return cls(domain, (), comparisons=tuple(ordered))
-
-    @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
         """Return the query that counts every record."""
         return cls(domain, ())
@@ -185,8 +165,7 @@ class LinearQuery:
             size = domain[name].size
             if not 0 <= low <= high < size:
                 raise domain[name].no_cell(f"the range {low}..{high}")
-            make = _kept_range if size <= _SHORT else _range_factor
-            factors.append(make(name, size, low, high))
+            factors.append(range_factor(name, size, low, high + 1))
         return cls(domain, tuple(factors))
 
     def within(self, cells: Mapping[str, int | NDArray[np.int64]]) -> LinearQuery:
@@ -203,11 +182,13 @@ class LinearQuery:
             readings = Readings(*(reading.within(cells) for reading in self.readings))
             if readings.least.key() == readings.most.key():
                 return readings.least  # the cells that are not decided lie outside
-        chosen = {name: _indicator(self.domain, name, cell) for name, cell in cells.items()}
+        chosen = {name: _chosen(self.domain, name, cell) for name, cell in cells.items()}
         weighted = {name for factor in self.factors for name in factor.scope}
-        kept = [Factor((name,), ones * UNITS) for name, ones in chosen.items() if name not in weighted]
-        kept += [factor.cut(chosen) for factor in self.factors]
-        kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
+        kept = [factor for name, factor in chosen.items() if name not in weighted]
+        inside = {name: factor.weights // UNITS for name, factor in chosen.items() if name in weighted}
+        kept += [one.cut(inside) if inside.keys() & one.scope else one for one in self.factors]
+        if self._constant != UNITS:
+            kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
         narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned, readings=readings)
         if self.aligned or readings is not None or not narrowed.is_whole:
             return narrowed
@@ -215,8 +196,8 @@ class LinearQuery:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that the weights and texts of the question and of its readings are kept in."""
-        own = len(self._text) + sum([factor.size_in_bytes for factor in self.factors])
+        """Bytes that the weights of the question and of its readings are kept in."""
+        own = sum([factor.size_in_bytes for factor in self.factors])
         return own + sum([reading.size_in_bytes for reading in self.readings or ()])
 
     @property
@@ -310,15 +291,9 @@ class LinearQuery:
 
     def to_json(self) -> str:
         """Return the canonical form as text; queries with equal texts have equal weights and readings."""
-        if self._text:
-            return self._text
-        if not (self.is_box and self.aligned and all(len(factor.scope) == 1 for factor in self.factors)):
-            return _compact(self.to_dict())
-        sides = [
-            f"[[{_quoted(factor.scope[0])}],[[{factor.box[0].start},{factor.box[0].stop},{UNITS}]]]"
-            for factor in self.factors
-        ]
-        return f"{_HEAD}{','.join(sides)}{_TAIL}"  # the same, in a tenth of the time
+        if self._constant == UNITS and self.aligned:
+            return f'{{"factors":[{",".join(map(_text, self.factors))}]}}'
+        return _compact(self.to_dict())
 
     def key(self) -> bytes:
         """Return the SHA-256 of the canonical text: equal keys have equal weights and readings."""
@@ -335,40 +310,36 @@ class LinearQuery:
 
 
 _Found: TypeAlias = tuple[
-    tuple[Factor, ...], bool, tuple[str, ...], tuple[slice, ...], tuple[_Part, ...], int, str
+    tuple[Factor, ...], bool, tuple[str, ...], tuple[slice, ...], tuple[_Part, ...], int
 ]
-_FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant", "_text")
+_FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant")
 
 
-def _joined(comparisons: tuple[LinearQuery, ...]) -> _Found:
-    """Return the values of ``_FOUND`` of comparisons that all hold, which are in declared order."""
-    factors = tuple([one.factors[0] for one in comparisons])
-    scope = tuple([one.scope[0] for one in comparisons])
-    box = tuple([one.box[0] for one in comparisons])
-    parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
-    texts = [one._text for one in comparisons] if len(comparisons) > 1 else [comparisons[0].to_json()]
-    text = f"{_HEAD}{','.join([one[len(_HEAD) : -len(_TAIL)] for one in texts])}{_TAIL}" if all(texts) else ""
-    return factors, True, scope, box, parts, UNITS, text if len(text) <= _SHORT_TEXT else ""
+@functools.lru_cache(maxsize=2**14)
+def range_factor(name: str, size: int, start: int, stop: int) -> Factor:
+    """Return one record in each of consecutive cells of an attribute; it is kept, for ranges come again."""
+    return Factor((name,), Span(size, slice(start, stop)))
 
 
-def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 1 in each of some cells of an attribute, and 0 in the others: int64, shape (cells,)."""
+def _text(factor: Factor) -> str:
+    """Return the canonical text of a factor: its attributes, and the runs of its weights."""
+    if factor.is_box and len(factor.box) == 1:
+        (side,) = factor.box  # the same, in a tenth of the time
+        return f"[[{_quoted(factor.scope[0])}],[[{side.start},{side.stop},{UNITS}]]]"
+    return _compact([factor.scope, weight_runs(factor)])
+
+
+def _chosen(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> Factor:
+    """Return one record in each of some cells of an attribute."""
     size, listed = domain[name].size, np.atleast_1d(cells)
-    if listed.size and not 0 <= int(listed.min()) <= int(listed.max()) < size:
-        raise domain[name].no_cell(int(listed.min()))
-    ones = np.zeros(size, dtype=np.int64)
-    ones[listed] = 1
-    return ones
-
-
-def _range_factor(name: str, size: int, low: int, high: int) -> Factor:
-    """Return one record in each cell of a range of an attribute, first and last inclusive."""
-    inside = np.zeros(size, dtype=np.bool_)
-    inside[low : high + 1] = True
+    low, high = (int(listed.min()), int(listed.max())) if listed.size else (0, 0)
+    if not 0 <= low <= high < size:
+        raise domain[name].no_cell(low)
+    if listed.size == high - low + 1 and (listed.size == 1 or np.all(listed[1:] > listed[:-1])):
+        return range_factor(name, size, low, high + 1)
+    inside = np.zeros(size, dtype=bool)
+    inside[listed] = True
     return Factor.where((name,), inside)
-
-
-_kept_range = functools.lru_cache(maxsize=4096)(_range_factor)  # workloads name each again and again
 
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
@@ -390,8 +361,21 @@ def cut_factors(query: LinearQuery) -> list[Factor]:
     return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
 
 
+def _comparison_of(domain: Domain, factor: Factor) -> str | None:
+    """Return a condition that counts the cells of one weight of an ordered attribute, or None for others.
+
+    It compares with ``>=`` and ``<`` alone, which cut no cell: ``income >= 10000 AND income < 25000``.
+    """
+    if len(factor.scope) != 1:
+        return None
+    attribute = domain[factor.scope[0]]
+    pieces = [attribute.condition(start, stop) for start, stop, _ in weight_runs(factor)]
+    known = [piece for piece in pieces if piece is not None]
+    return " OR ".join(known) if len(known) == len(pieces) <= 3 else None
+
+
 def nearest_to(queries: Iterable[LinearQuery]) -> str:
     """Return the conditions on whole cells nearest to questions that cut some; a clause, or nothing."""
-    found = (comparison_of(query.domain, factor) for query in queries for factor in cut_factors(query))
+    found = (_comparison_of(query.domain, factor) for query in queries for factor in cut_factors(query))
     conditions = [condition for condition in dict.fromkeys(found) if condition is not None]
     return f"; nearest to it: {', or '.join(conditions)}" if conditions else ""

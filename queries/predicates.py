@@ -179,6 +179,8 @@ class Not(Predicate):
 
 def connected_terms(terms: Sequence[Predicate]) -> list[list[Predicate]]:
     """Group the terms of an AND so that no attribute stands in two groups."""
+    if len({one.attribute for one in terms if isinstance(one, Comparison)}) == len(terms):
+        return [[one] for one in terms]
     groups: list[tuple[set[str], list[Predicate]]] = []
     for term in terms:
         names = {comparison.attribute for comparison in term.comparisons()}

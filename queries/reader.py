@@ -3,16 +3,16 @@
 A comparison that was read before is not read again.
 
 A condition that joins comparisons of different attributes by AND counts the product of what each counts
-alone. Every first comparison, and whatever has another shape, goes through the parsers of single questions:
-what they refuse is refused here, and what they read is read alike.
+alone. What holds a new comparison, or has another shape, goes through the parsers of single questions: what
+they refuse is refused here, and what they read is read alike.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from queries.conditions import NAME, SPACE, plain_predicate, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.linear import LinearQuery
+from queries.factors import Factor
+from queries.linear import LinearQuery, range_factor
 from queries.memory import Memory
 from queries.parsing import Question, is_statement, parse_sql, parse_where, question_of, read_line
 from queries.segments import count_where
@@ -56,7 +57,7 @@ class QuestionReader:
         self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._beginnings: Memory[bool] = Memory(_MOST_BEGINNINGS, _MOST_BYTES)  # that were read
-        self._terms: Memory[LinearQuery] = Memory(_MOST_TERMS, _MOST_BYTES)
+        self._terms: Memory[Factor] = Memory(_MOST_TERMS, _MOST_BYTES)
 
     def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
         """Return the query that counts where a condition holds; see ``parse_where``.
@@ -88,7 +89,9 @@ class QuestionReader:
         if known is not None:
             return known
         if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
-            found = self._text(text[match.end() :], match[1])
+            found = None
+            with suppress(QueryError):  # what is refused is read again, for the message
+                found = self._text(text[match.end() :], match[1])
             if found is not None and found.constant:  # a condition on nobody has a note
                 from queries.statements import Statement  # conditions need none of it
 
@@ -111,74 +114,62 @@ class QuestionReader:
         return found
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
-        """Return the query of a structured condition; None where it is read whole, or refused there."""
-        terms = list[LinearQuery]()
-        for name, conditions in where.items():
-            if len(conditions) != 1:
-                return None
-            one = {name: conditions}
-            term = self._term(repr(one), parse_where, one)
-            if term is None:
-                return None
-            terms.append(term)
-        return self._joined(terms)
+        """Return the query of a structured condition of one comparison for each name; None for others."""
+        if any(len(conditions) != 1 for conditions in where.values()):
+            return None
+        keys = {name: f"{name!r}{conditions!r}" for name, conditions in where.items()}
+        return self._product(keys, lambda: parse_where(where, self.domain))
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
-        """Return the query of a where-text; None where it is read whole, or refused there.
+        """Return the query of a plain where-text of one comparison for each name; None for others.
 
         Args:
             where: the text.
             head: of the statement that it ends; empty for a condition alone.
         """
-        terms, parse = list[LinearQuery](), partial(self._counted, head) if head else parse_where
-        for match in plain_terms(where):
-            term = None if match is None else self._term(head + match[0], parse, match[0])
-            if term is None:
-                return None
-            terms.append(term)
-        return self._joined(terms)
+        terms = list(plain_terms(where))
+        keys = {one["name"].strip('"'): head + one[0] for one in terms if one is not None}
+        if len(keys) < len(terms):
+            return None  # comparisons of one attribute are read together
+        return self._product(
+            keys, lambda: self._counted(head, where) if head else parse_where(where, self.domain)
+        )
 
-    def _counted(self, head: str, where: str, domain: Domain) -> LinearQuery:
-        """Return the query of a comparison in a statement; a statement's head is read whole once.
+    def _counted(self, head: str, where: str) -> LinearQuery:
+        """Return the query of a condition in a statement; a statement's head is read whole once.
 
         Raises:
             QueryError: the statement is refused.
         """
-        plain = plain_predicate(where, domain) if self._beginnings.get(head) else None
+        plain = plain_predicate(where, self.domain) if self._beginnings.get(head) else None
         if plain is not None:
-            return count_where(plain, domain)
-        query = parse_sql(head + where, domain).where
+            return count_where(plain, self.domain)
+        query = parse_sql(head + where, self.domain).where
         self._beginnings.keep(head, True, len(head))
         return query
 
-    def _term(
-        self, key: str, parse: Callable[[Any, Domain], LinearQuery], given: str | Mapping[str, Any]
-    ) -> LinearQuery | None:
-        """Return the query of one comparison that the cells of one attribute decide; None for others.
+    def _product(self, keys: Mapping[str, str], read: Callable[[], LinearQuery]) -> LinearQuery | None:
+        """Return the query of comparisons that all hold: by what is known of each, or read together.
 
-        It has no factor where the comparison holds for everybody, or for nobody.
+        Args:
+            keys: under which comparisons are remembered, by the name of what they are about.
+            read: reads them, and raises what they are refused with.
         """
-        found = self._terms.get(key)
-        if found is None:
-            try:
-                query = parse(given, self.domain)
-            except QueryError:
-                return None
-            if not (query.is_comparison or (not query.scope and query.is_whole)):
-                return None
-            found = LinearQuery.conjunction([query]) if query.factors else query
-            self._terms.keep(key, found, found.size_in_bytes + len(key))
-        return found
-
-    def _joined(self, terms: Sequence[LinearQuery]) -> LinearQuery | None:
-        """Return the query of comparisons that all hold; None where some are of one attribute."""
-        asked = [one for one in terms if one.factors]
-        if len({one.scope for one in asked}) < len(asked) or not terms:
-            return None  # comparisons of one attribute are read together
-        nobody = next((one for one in terms if one.constant == 0), None)
-        if nobody is not None:
-            return nobody
-        return LinearQuery.conjunction(asked) if len(asked) > 1 else (asked or terms)[0]
+        domain = self.domain
+        if not keys or any(name not in domain for name in keys):
+            return None
+        known = {name: self._terms.get(key) for name, key in keys.items()}
+        if None in known.values():
+            query = read()
+            if not query.aligned or query.constant == 0:
+                return query
+            factors = {factor.scope[0]: factor for factor in query.factors}
+            for name in [name for name, factor in known.items() if factor is None]:
+                size = domain[name].size
+                factor = factors.get(name) or range_factor(name, size, 0, size)  # it holds for everybody
+                self._terms.keep(keys[name], factor, factor.size_in_bytes + len(keys[name]))
+                known[name] = factor
+        return LinearQuery(domain, tuple([factor for factor in known.values() if factor is not None]))
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:

@@ -482,7 +482,7 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
             one = row_condition(term, domain)
             joined = [other for other in found if set(other.scope) & set(one.scope)]
             found = [other for other in found if other not in joined]
-            found.append(joined_conditions([*joined, one], domain, every=True))
+            found.append(joined_conditions([*(other.cells() for other in joined), one], domain, every=True))
     return counted_where(found, domain)
 
 

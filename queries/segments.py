@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, counted_where
-from queries.comparisons import Intervals, meaning_of, resolve_attribute
+from queries.cell_values import CellCondition, CellRange, counted_where
+from queries.comparisons import Intervals, Meaning, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, range_factor
 from queries.places import as_index
 from queries.predicates import Comparison, Junction, Predicate, connected_terms
 from queries.work import count_cells, require_fit
@@ -39,14 +43,74 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
     return counted_where(conditions_where(predicate, domain), domain)
 
 
-def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition]:
+def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition | CellRange]:
     """Return where a predicate holds: conditions on different attributes, which all hold.
 
     Raises:
         QueryError: as for ``count_where``.
     """
     terms = predicate.pushed().joined_by("and")
-    return [_evaluate(members, domain) for members in connected_terms(terms)]
+    groups = connected_terms(terms)
+    return [_range_where(members, domain) or _evaluate(members, domain) for members in groups]
+
+
+def _range_where(terms: Sequence[Predicate], domain: Domain) -> CellRange | None:
+    """Return where comparisons of one attribute all hold, if they leave one range of it; else None.
+
+    Of comparisons that only ``_evaluate`` reads, and of those that it refuses as a whole, there is none.
+    """
+    first, found = terms[0], list[tuple[float, float]]()
+    if not isinstance(first, Comparison) or first.attribute not in domain:
+        return None
+    attribute = domain[first.attribute]
+    meaning = meaning_of(attribute)
+    if len(terms) == 1:
+        cells = None if first.operator == "ne" else meaning.named_cells(first)
+        if cells is not None:
+            return _held_range(attribute, cells[0], cells[0] + 1) if len(cells) == 1 else None
+        found += meaning.intervals(first)
+    else:
+        bounds = [one for one in terms if isinstance(one, Comparison) and one.bounds]
+        if len(bounds) == len(terms):
+            found += [interval for one in bounds for interval in meaning.intervals(one)]
+    return _between(attribute, meaning, found) if len(found) == len(terms) and not attribute.atoms else None
+
+
+def _held_range(attribute: Attribute, start: int, stop: int, pieces: int = 0) -> CellRange:
+    """Return the condition that holds in some consecutive cells."""
+    name, size = attribute.name, attribute.size
+    count_cells(size + pieces, (name,))
+    held = range_factor(name, size, start, stop)
+    return CellRange(held, held)
+
+
+def _between(
+    attribute: Attribute, meaning: Meaning[Any], intervals: Sequence[tuple[float, float]]
+) -> CellRange | None:
+    """Return where intervals of an attribute without atoms meet; None where they cut more than its ends."""
+    low, high = intervals[0]
+    for start, end in intervals[1:]:
+        low, high = max(low, start), min(high, end)
+    cuts = {end for interval in intervals for end in interval} - meaning.boundaries
+    if low >= high or (cuts and not cuts <= {low, high}):
+        return None
+    start, stop = bisect_right(meaning.points, low) - 1, bisect_left(meaning.points, high)
+    most = _held_range(attribute, start, stop, len(cuts))
+    if not cuts:
+        return most
+    first, last = [_share(attribute, cell, low, high) for cell in (start, stop - 1)]
+    least = range_factor(attribute.name, attribute.size, start + (low in cuts), stop - (high in cuts))
+    return CellRange(least, most.most, (first, last))
+
+
+def _share(attribute: Attribute, cell: int, low: float, high: float) -> float:
+    """Return the part of a cell between two ends, by the sums that ``_cut`` takes."""
+    start, stop = meaning_of(attribute).points[cell : cell + 2]
+    end = float(attribute.boundaries[-1])  # the closing number of the last cell has no length
+    pieces = sorted({start, *[one for one in (low, high) if start < one < stop], stop})
+    lengths = [min(two, end) - min(one, end) for one, two in pairwise(pieces)]
+    share = lengths[pieces.index(max(start, low))] / functools.reduce(operator.add, lengths)
+    return 1.0 if share > 1 - _ROUNDING else 0.0 if share < _ROUNDING else share
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +121,6 @@ class _Segments:
     starts: NDArray[np.float64]  # of the pieces of ordered cells; empty for categorical attributes
     cells: NDArray[np.int64]  # first piece of each cell
     shares: NDArray[np.float64]  # the piece's share of its cell
-    boundaries: frozenset[float]  # of the cells
 
     @property
     def count(self) -> int:
@@ -75,11 +138,11 @@ class _Segments:
             intervals: of numbers, where it holds.
             negated: where it is false.
         """
-        attribute = self.attribute
+        attribute, meaning = self.attribute, meaning_of(self.attribute)
         true, known = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
         if attribute.missing and comparison.operator not in ("missing", "other"):
             known[(attribute.missing_code or 0) - attribute.size] = False
-        cells = meaning_of(attribute).named_cells(comparison)
+        cells = meaning.named_cells(comparison)
         if cells is not None:
             true[np.array(cells) - attribute.size] = True  # named cells of a scale come last, cut or not
             return known & ~true if (comparison.operator == "ne") != negated else true
@@ -87,7 +150,7 @@ class _Segments:
             known[-1] = False
         base = self.count - (attribute.size - attribute.base_size)
         for low, high in intervals:
-            ends = [_without_atoms(attribute, end, self.boundaries) for end in (low, high)]
+            ends = [_without_atoms(attribute, end, meaning.boundaries) for end in (low, high)]
             first, last = self.starts.searchsorted(ends)
             true[first:last] = True
             for place, number in enumerate(attribute.atoms, base):
@@ -140,17 +203,17 @@ def _weighted(
 
 def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
     """Cut the cells of an attribute wherever one of its comparisons changes."""
-    whole = _whole_cells(attribute)
+    known = meaning_of(attribute).boundaries
     ends = {
-        _without_atoms(attribute, end, whole.boundaries)
+        _without_atoms(attribute, end, known)
         for intervals in asked
         for interval in intervals
         for end in interval
     }
-    if ends <= whole.boundaries:
-        return whole
+    if ends <= known:
+        return _whole_cells(attribute)
     boundaries = np.array(attribute.boundaries, dtype=np.float64)
-    points = np.array(sorted(whole.boundaries | ends), dtype=np.float64)
+    points = np.array(sorted(known | ends), dtype=np.float64)
     starts = points[:-1]
     owner = np.searchsorted(boundaries[:-1], starts, side="right") - 1
     lengths = np.diff(np.minimum(points, boundaries[-1]))  # the closing number of the last cell has none
@@ -164,20 +227,14 @@ def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
         starts,
         np.concatenate([np.searchsorted(points, boundaries[:-1]), len(starts) + np.arange(special)]),
         np.concatenate([lengths / sums[owner], np.ones(special)]),
-        whole.boundaries,
     )
 
 
 @functools.lru_cache(maxsize=1024)
 def _whole_cells(attribute: Attribute) -> _Segments:
     """Return the segments of an attribute that no comparison cuts: its cells."""
-    return _Segments(
-        attribute,
-        np.array(attribute.points[:-1], dtype=np.float64),
-        np.arange(attribute.size),
-        np.ones(attribute.size),
-        frozenset(attribute.points),
-    )
+    starts = np.array(meaning_of(attribute).points[:-1], dtype=np.float64)
+    return _Segments(attribute, starts, np.arange(attribute.size), np.ones(attribute.size))
 
 
 def _without_atoms(attribute: Attribute, end: float, boundaries: Container[float]) -> float:

@@ -25,6 +25,7 @@ from queries import (
     ScopeError,
     parse_where,
 )
+from queries.factors import Span
 from queries.linear import Readings
 from tests.queries.meaning import DOMAINS, full_weights, histograms
 
@@ -333,3 +334,41 @@ def test_a_question_without_weights_of_its_own_is_described_by_what_it_may_hold(
     query = LinearQuery(domain, (Factor((), np.array(0)),), readings=readings)
     assert nobody.weights() == query.weights().max() == 0
     assert query.describe() == "part of b y"
+
+
+@given(st.integers(1, 5), st.data())
+def test_a_span_of_cells_is_the_factor_of_its_weights(size: int, data: st.DataObject) -> None:
+    start, stop = sorted(data.draw(st.tuples(st.integers(0, size), st.integers(0, size))))
+    ends = data.draw(st.tuples(*[st.sampled_from([1, UNITS // 3, UNITS])] * 2))
+    weights = np.zeros(size, dtype=np.int64)
+    weights[start:stop] = UNITS
+    if stop > start:
+        weights[start], weights[stop - 1] = ends if stop > start + 1 else (min(ends), min(ends))
+    span, whole = Factor(("a",), Span(size, slice(start, stop), ends)), Factor(("a",), weights)
+    for name in ("scope", "shape", "is_indicator", "constant", "box", "is_box"):
+        assert getattr(span, name) == getattr(whole, name)
+    assert np.array_equal(span.weights, whole.weights)
+    domain = Domain((IntegerAttribute("a", 1, size),))
+    assert LinearQuery(domain, (span,)).to_json() == LinearQuery(domain, (whole,)).to_json()
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6))
+def test_a_question_within_some_cells_has_the_weights_of_these_alone(cells: list[int]) -> None:
+    domain = Domain((IntegerAttribute("a", 0, 5), IntegerAttribute("b", 0, 1)))
+    inside = np.isin(np.arange(6), cells)
+    for query in (LinearQuery.everything(domain), parse_where("a >= 2 AND b = 1", domain)):
+        found = query.within({"a": np.array(cells)})
+        both = on_all(query) * inside[:, None]
+        assert np.array_equal(on_all(found), both)
+
+
+def on_all(query: LinearQuery) -> np.ndarray:
+    """Return the weights of a question over two attributes."""
+    shape = [query.domain[name].size if name in query.scope else 1 for name in query.domain.names]
+    return np.broadcast_to(query.weights().reshape(shape), query.domain.shape)
+
+
+@pytest.mark.parametrize("ends", [(0, UNITS), (UNITS, UNITS + 1), (-1, 1)])
+def test_a_span_weighs_no_record_more_than_once(ends: tuple[int, int]) -> None:
+    with pytest.raises(ScopeError, match=r"expected weights in 1\.\.1048576 at both ends"):
+        Factor(("a",), Span(5, slice(1, 3), ends))

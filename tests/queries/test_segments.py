@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries import (
@@ -31,9 +31,10 @@ from queries import (
     parse_where,
 )
 from queries.factors import Factor
-from queries.predicates import Comparison, Predicate, Scalar
+from queries.predicates import Comparison, Junction, Operator, Predicate, Scalar
 from queries.segments import count_where
 from queries.statements import Statement
+from queries.work import counted_reading
 from tests.queries.meaning import ORDERS, Known, compared, full_weights, holds, refusal, trees
 
 Value: TypeAlias = Fraction | str | None  # None is an empty value, OTHER an undeclared one
@@ -445,3 +446,60 @@ def test_many_comparisons_of_a_long_attribute_are_quick() -> None:
     start = time.process_time()
     parse_where(" OR ".join(f"n > {number}" for number in range(40)), domain)
     assert time.process_time() - start < 1.2
+
+
+# --- ranges, which need no array of segments ----------------------------------------------------------------
+
+
+def _reading(predicate: Predicate, domain: Domain) -> list[Any]:
+    """Return all that is read of a condition, and the cells that were counted; or how it is refused."""
+    with counted_reading() as work:
+        try:
+            query = count_where(predicate, domain)
+        except QueryError as error:
+            return [error.code, str(error), error.position]
+    told = [(one.to_json(), one.box, one.is_box, one.scope) for one in (query, *(query.readings or ()))]
+    return [told, work.done, query.weights().tolist()]
+
+
+@given(st.data())
+@settings(max_examples=400)
+def test_a_range_of_cells_is_read_as_segments_would_be(data: st.DataObject) -> None:
+    def flags() -> dict[str, Any]:
+        return data.draw(FLAGS)
+
+    domain = Domain(
+        (
+            data.draw(INTEGERS),
+            NumericAttribute("x", (-1.1, 0.1, 0.3, 2.7), **flags()),
+            NumericAttribute("y", (0.0, 3.0, 4.0, 9.0), integer=True, **flags()),
+            CategoricalAttribute("c", ("u", "v"), **flags()),
+        )
+    )
+    numbers = st.one_of(st.integers(-3, 10), st.floats(-2, 11), st.sampled_from([0.1, 0.3, 2.7, 0.3 + 1e-13]))
+    named: list[Operator] = ["eq", "ne", "lt", "le", "gt", "ge", "between", "between", "missing", "other"]
+    terms = []
+    for place in range(data.draw(st.integers(1, 5))):
+        name = data.draw(st.sampled_from("nxyc"))
+        operator: Operator = data.draw(st.sampled_from(named))
+        count = {"between": 2, "missing": 0, "other": 0}.get(operator, 1)
+        texts = st.sampled_from(["u", "v", "(other)", "w"])
+        values = data.draw(st.tuples(*[texts if name == "c" else numbers] * count))
+        terms.append(Comparison(name, operator, values, place))
+    predicate = Junction("and", tuple(terms))
+    found = _reading(predicate, domain)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("queries.segments._range_where", lambda *_: None)
+        assert found == _reading(predicate, domain)
+
+
+def test_a_plain_range_makes_no_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = Domain(
+        (IntegerAttribute("n", 0, 9), NumericAttribute("x", (0, 1, 2)), CategoricalAttribute("c", ("u",)))
+    )
+    monkeypatch.setattr("queries.segments._evaluate", lambda *_: pytest.fail("evaluated"))
+    for where in (
+        {"n": {"between": [2, 4]}, "x": {"between": [0.25, 1.5]}, "c": {"eq": "u"}},
+        {"n": {"ge": 2, "lt": 4}, "x": {"le": 1}},
+    ):
+        parse_where(where, domain)
