@@ -148,7 +148,8 @@ class Aggregates:
 
     def is_aligned(self, node: AggregateNode, group: Group) -> bool:
         """Tell whether the cells decide which of a group's records an aggregate is about."""
-        return all(np.array_equal(one.least, one.most) for one in self._parts(node, group))
+        forms = [node.numerator, node.denominator] if isinstance(node, Ratio) else [node]
+        return all(self._sums.is_decided(one.condition, group) for one in forms)
 
     def _parts(self, node: AggregateNode, group: Group) -> list[GroupWeights]:
         """Return the weights of the sums that an aggregate is made of."""

@@ -133,7 +133,8 @@ class GroupWeights:
     high: _Array = field(init=False)
 
     def __post_init__(self) -> None:
-        low, middle, high = (one * self.least for one in self.ends)
+        middle = self.ends[1] * self.least
+        low, high = (middle if one is self.ends[1] else one * self.least for one in self.ends[::2])
         if self.most is not self.least:
             maybe = self.most & ~self.least
             low = low + np.minimum(self.ends[0], 0.0) * maybe
@@ -244,6 +245,15 @@ class Sums:
         most = on_scope(domain, where.scope, where.most, scope)
         return bool(np.any(most & weighs & group.inside(domain, scope)))
 
+    def is_decided(self, condition: CellCondition | None, group: Group) -> bool:
+        """Tell whether the cells decide which of a group's records are meant where a condition holds."""
+        where, domain = self._where(condition), self.domain
+        if where.is_decided:
+            return True
+        scope = union_scope(domain, [where.scope, group.scope])
+        open_ = on_scope(domain, where.scope, where.least != where.most, scope)
+        return not np.any(open_ & group.inside(domain, scope))
+
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds.
 
@@ -260,6 +270,8 @@ class Sums:
         low, middle, high = (
             np.broadcast_to(on_scope(domain, form.scope, one, scope), shape) for one in form.arrays
         )
+        if all(np.array_equal(form.middle, one) for one in form.arrays):
+            low = high = middle
         least = np.broadcast_to(on_scope(domain, where.scope, where.least, scope) & inside, shape)
         most = least
         if not where.is_decided:
