@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from queries.cells import OTHER_LABEL, GroupValue
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
-from queries.factors import UNITS, Factor
+from queries.factors import UNITS, Factor, Span
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, Readings
 from queries.places import as_index
@@ -159,14 +159,17 @@ class CellRange:
         """Every weight is 0 or 1."""
         return set(self.ends) <= {0.0, 1.0}
 
+    def _inside(self) -> slice:
+        return self.most.box[0] if self.most.box else slice(0, self.most.shape[0])
+
     def factor(self) -> Factor:
         """Return the weights, rounded to the grid."""
         if self.is_decided:
             return self.most
-        (name,), (size,), inside = self.scope, self.most.shape, self.most.inside
+        inside = self._inside()
         first, last = [round(end * UNITS) for end in self.ends]
         inside = slice(inside.start + (not first), inside.stop - (not last))
-        return Factor.span(name, size, inside, (first or UNITS, last or UNITS))
+        return Factor(self.scope, Span(self.most.shape[0], inside, (first or UNITS, last or UNITS)))
 
     def readings(self) -> tuple[Factor, Factor]:
         """Return one record in each cell where it holds for every value, and where it does for some."""
@@ -174,7 +177,7 @@ class CellRange:
 
     def cells(self) -> CellCondition:
         """Return the same condition, cell by cell."""
-        least, share, inside = self.least.weights > 0, self.most.weights / UNITS, self.most.inside
+        least, share, inside = self.least.weights > 0, self.most.weights / UNITS, self._inside()
         most = least if self.is_decided else share > 0
         share[inside.start], share[inside.stop - 1] = self.ends
         return CellCondition(self.scope, least, share, most)

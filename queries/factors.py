@@ -7,9 +7,7 @@ Weights are whole multiples of 2^-20, so that an answer on integer counts is an 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, field
@@ -24,14 +22,7 @@ from queries.frozen import dataclass
 from queries.places import as_index
 
 UNITS = 2**20  # units per record: the grid of weights and answers
-
-
 _SHORT = 1024  # cells up to which weights are kept as they are
-_SHORT_TEXT = 1024  # characters of a text that is kept with its factor
-compact_text = json.JSONEncoder(
-    separators=(",", ":")
-).encode  # one for all: making one takes as long as its use
-_quoted = functools.lru_cache(maxsize=1024)(compact_text)
 
 _Weights: TypeAlias = NDArray[np.int64]
 
@@ -51,21 +42,43 @@ class _Dense:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Span:
-    """One record in each of consecutive cells of one attribute, but for the first and the last of them."""
+class Span:
+    """One record in each of consecutive cells of one attribute, but for both ends.
 
+    Args:
+        size: the attribute's cells.
+        inside: the cells; none of them for the weight 0 everywhere.
+        ends: the weights of the first and of the last of them, above 0; of a single one, the lesser.
+    """
+
+    size: int
     inside: slice
-    ends: tuple[int, int]
+    ends: tuple[int, int] = (UNITS, UNITS)
 
     @property
     def size_in_bytes(self) -> int:
+        """Bytes that the cells and both ends are kept in."""
         return 32
 
     def weights(self, shape: tuple[int, ...]) -> _Weights:
+        """Return the weights: int64, read-only."""
         weights = np.zeros(shape, dtype=np.int64)
         weights[self.inside] = UNITS
-        weights[self.inside.start], weights[self.inside.stop - 1] = self.ends
+        for place, end in zip((self.inside.start, self.inside.stop - 1), self.ends, strict=True):
+            weights[place : place + 1] = np.minimum(weights[place : place + 1], end)
         return _frozen(weights)
+
+    def found(self) -> tuple[object, ...]:
+        """Return the values of a factor's fields, from its shape on."""
+        cells, (first, last) = self.inside.stop - self.inside.start, self.ends
+        if not 0 < min(first, last) <= max(first, last) <= UNITS:
+            raise ScopeError(f"expected weights in 1..{UNITS} at both ends, got {first}, {last}")
+        first, last = (min(first, last),) * 2 if cells == 1 else (first, last)
+        full, constant = first == last == UNITS or cells <= 0, None
+        if cells <= 0 or (cells == self.size and first == last and (full or cells <= 2)):
+            constant = first if cells > 0 else 0
+        box = (self.inside,) if constant is None else ()
+        return (self.size,), full, constant, box, full and constant is None, self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +123,7 @@ class Factor:
 
     Args:
         scope: attribute names in declared order; empty for a constant.
-        given: integers, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20.
+        given: integers, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20; or a span.
 
     Attributes:
         shape: cells of each attribute.
@@ -124,17 +137,21 @@ class Factor:
     """
 
     scope: tuple[str, ...]
-    given: InitVar[NDArray[np.integer[Any]]]
+    given: InitVar[NDArray[np.integer[Any]] | Span]
     shape: tuple[int, ...] = field(init=False)
     is_indicator: bool = field(init=False, repr=False)
     constant: int | None = field(init=False, repr=False)
     box: tuple[slice, ...] = field(init=False, repr=False)
     is_box: bool = field(init=False, repr=False)
-    _kept: _Dense | _Span | _Runs | _Bits = field(init=False, repr=False)
-    _text: str = field(init=False, repr=False)
+    _kept: _Dense | Span | _Runs | _Bits = field(init=False, repr=False)
 
-    def __post_init__(self, given: NDArray[np.integer[Any]]) -> None:
-        given = np.asarray(given)
+    def __post_init__(self, given: NDArray[np.integer[Any]] | Span) -> None:
+        found = given.found() if isinstance(given, Span) else self._looked_at(np.asarray(given))
+        for name, value in zip(self.__slots__, (tuple(self.scope), *found), strict=True):
+            object.__setattr__(self, name, value)
+
+    def _looked_at(self, given: NDArray[np.integer[Any]]) -> tuple[object, ...]:
+        """Return the values of the fields, from the shape on, once weights are found to be such."""
         whole = given.dtype == np.int64 or np.issubdtype(given.dtype, np.integer)
         if not whole or given.ndim != len(self.scope):
             raise ScopeError(
@@ -149,34 +166,7 @@ class Factor:
         box = () if counts.constant is not None else _box(given, kept)
         cells = math.prod([side.stop - side.start for side in box])
         is_box, whole = counts.constant is None and counts.full == cells, counts.positive == counts.full
-        self._set((tuple(self.scope), given.shape, whole, counts.constant, box, is_box, kept, ""))
-
-    def _set(self, values: tuple[object, ...]) -> None:
-        for name, value in zip(self.__slots__, values, strict=True):
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def span(cls, name: str, size: int, inside: slice, ends: tuple[int, int] = (UNITS, UNITS)) -> Factor:
-        """Return one record in each of consecutive cells of an attribute, but for both ends.
-
-        Args:
-            name: of the attribute.
-            size: its cells.
-            inside: the cells; none of them for the weight 0 everywhere.
-            ends: the weights of the first and of the last of them, above 0; of a single one, the lesser.
-        """
-        cells, constant = inside.stop - inside.start, None
-        if cells <= 0:
-            return cls((name,), np.zeros(size, dtype=np.int64))
-        if cells == 1:
-            ends = (min(ends),) * 2
-        full = ends == (UNITS, UNITS)
-        if cells == size and ends[0] == ends[1] and (full or size <= 2):
-            constant = ends[0]
-        box, is_box = (inside,) if constant is None else (), full and constant is None
-        made = object.__new__(cls)
-        made._set(((name,), (size,), full, constant, box, is_box, _Span(inside, ends), ""))
-        return made
+        return given.shape, whole, counts.constant, box, is_box, kept
 
     @classmethod
     def where(cls, scope: tuple[str, ...], holds: NDArray[np.bool_]) -> Factor:
@@ -190,25 +180,8 @@ class Factor:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that the weights are kept in, and the text where it is."""
-        return self._kept.size_in_bytes + len(self._text)
-
-    @property
-    def inside(self) -> slice:
-        """The cells of an attribute between the first and the last with a weight, of which there are some."""
-        return self.box[0] if self.box else slice(0, self.shape[0])
-
-    def text(self) -> str:
-        """Return the canonical text: the attributes, and the runs of weights."""
-        if self.is_box and len(self.box) == 1:
-            (side,) = self.box
-            return f"[[{_quoted(self.scope[0])}],[[{side.start},{side.stop},{UNITS}]]]"
-        return self._text or compact_text([self.scope, weight_runs(self)])
-
-    def keep_text(self) -> None:
-        """Keep the canonical text, where it is short and takes long to write."""
-        if not self.is_box and len(text := self.text()) <= _SHORT_TEXT:
-            object.__setattr__(self, "_text", text)
+        """Bytes that the weights are kept in."""
+        return self._kept.size_in_bytes
 
     def cut(self, cells: Mapping[str, NDArray[np.int64]]) -> Factor:
         """Return the factor with the weights of some cells alone.
@@ -222,12 +195,6 @@ class Factor:
                 shape = [-1 if other == axis else 1 for other in range(weights.ndim)]
                 weights = weights * cells[name].reshape(shape)
         return Factor(self.scope, weights)
-
-
-@functools.lru_cache(maxsize=2**14)
-def range_factor(name: str, size: int, start: int, stop: int) -> Factor:
-    """Return one record in each of consecutive cells of an attribute; it is kept, for ranges come again."""
-    return Factor.span(name, size, slice(start, stop))
 
 
 class _Counts(NamedTuple):
@@ -374,19 +341,6 @@ def described(domain: Domain, factor: Factor) -> str:
             pieces.append(text)
     shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
     return f"{attribute.name} {', '.join(shown)}"
-
-
-def comparison_of(domain: Domain, factor: Factor) -> str | None:
-    """Return a condition that counts the cells of one weight of an ordered attribute, or None for others.
-
-    It compares with ``>=`` and ``<`` alone, which cut no cell: ``income >= 10000 AND income < 25000``.
-    """
-    if len(factor.scope) != 1:
-        return None
-    attribute = domain[factor.scope[0]]
-    pieces = [attribute.condition(start, stop) for start, stop, _ in weight_runs(factor)]
-    known = [piece for piece in pieces if piece is not None]
-    return " OR ".join(known) if len(known) == len(pieces) <= 3 else None
 
 
 def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -6,8 +6,9 @@ multiples of 2^-20, so that an answer on integer counts is an exact integer in u
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
@@ -17,18 +18,12 @@ from numpy.typing import NDArray
 
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.factors import (
-    UNITS,
-    Factor,
-    compact_text,
-    comparison_of,
-    described,
-    normalised,
-    range_factor,
-    weight_runs,
-)
+from queries.factors import UNITS, Factor, Span, described, normalised, weight_runs
 from queries.frozen import dataclass
 from queries.marginal import Marginal
+
+_compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
+_quoted = functools.lru_cache(maxsize=1024)(_compact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class Readings(NamedTuple):
     most: LinearQuery
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class LinearQuery:
     """A counting query as a product of factors over disjoint sets of attributes.
 
@@ -297,8 +292,8 @@ class LinearQuery:
     def to_json(self) -> str:
         """Return the canonical form as text; queries with equal texts have equal weights and readings."""
         if self._constant == UNITS and self.aligned:
-            return f'{{"factors":[{",".join([factor.text() for factor in self.factors])}]}}'
-        return compact_text(self.to_dict())
+            return f'{{"factors":[{",".join(map(_text, self.factors))}]}}'
+        return _compact(self.to_dict())
 
     def key(self) -> bytes:
         """Return the SHA-256 of the canonical text: equal keys have equal weights and readings."""
@@ -318,6 +313,20 @@ _Found: TypeAlias = tuple[
     tuple[Factor, ...], bool, tuple[str, ...], tuple[slice, ...], tuple[_Part, ...], int
 ]
 _FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant")
+
+
+@functools.lru_cache(maxsize=2**14)
+def range_factor(name: str, size: int, start: int, stop: int) -> Factor:
+    """Return one record in each of consecutive cells of an attribute; it is kept, for ranges come again."""
+    return Factor((name,), Span(size, slice(start, stop)))
+
+
+def _text(factor: Factor) -> str:
+    """Return the canonical text of a factor: its attributes, and the runs of its weights."""
+    if factor.is_box and len(factor.box) == 1:
+        (side,) = factor.box  # the same, in a tenth of the time
+        return f"[[{_quoted(factor.scope[0])}],[[{side.start},{side.stop},{UNITS}]]]"
+    return _compact([factor.scope, weight_runs(factor)])
 
 
 def _chosen(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> Factor:
@@ -352,8 +361,21 @@ def cut_factors(query: LinearQuery) -> list[Factor]:
     return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
 
 
+def _comparison_of(domain: Domain, factor: Factor) -> str | None:
+    """Return a condition that counts the cells of one weight of an ordered attribute, or None for others.
+
+    It compares with ``>=`` and ``<`` alone, which cut no cell: ``income >= 10000 AND income < 25000``.
+    """
+    if len(factor.scope) != 1:
+        return None
+    attribute = domain[factor.scope[0]]
+    pieces = [attribute.condition(start, stop) for start, stop, _ in weight_runs(factor)]
+    known = [piece for piece in pieces if piece is not None]
+    return " OR ".join(known) if len(known) == len(pieces) <= 3 else None
+
+
 def nearest_to(queries: Iterable[LinearQuery]) -> str:
     """Return the conditions on whole cells nearest to questions that cut some; a clause, or nothing."""
-    found = (comparison_of(query.domain, factor) for query in queries for factor in cut_factors(query))
+    found = (_comparison_of(query.domain, factor) for query in queries for factor in cut_factors(query))
     conditions = [condition for condition in dict.fromkeys(found) if condition is not None]
     return f"; nearest to it: {', or '.join(conditions)}" if conditions else ""

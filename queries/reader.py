@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from queries.conditions import NAME, SPACE, plain_predicate, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import Factor, range_factor
-from queries.linear import LinearQuery
+from queries.factors import Factor
+from queries.linear import LinearQuery, range_factor
 from queries.memory import Memory
 from queries.parsing import Question, is_statement, parse_sql, parse_where, question_of, read_line
 from queries.segments import count_where
@@ -158,17 +158,18 @@ class QuestionReader:
         domain = self.domain
         if not keys or any(name not in domain for name in keys):
             return None
-        known = [self._terms.get(key) for key in keys.values()]
-        told = [factor for factor in known if factor is not None]
-        query = LinearQuery(domain, tuple(told)) if len(told) == len(known) else read()
-        if len(told) < len(known) and query.aligned and query.constant:
+        known = {name: self._terms.get(key) for name, key in keys.items()}
+        if None in known.values():
+            query = read()
+            if not query.aligned or query.constant == 0:
+                return query
             factors = {factor.scope[0]: factor for factor in query.factors}
-            for name, key in keys.items():
+            for name in [name for name, factor in known.items() if factor is None]:
                 size = domain[name].size
                 factor = factors.get(name) or range_factor(name, size, 0, size)  # it holds for everybody
-                factor.keep_text()
-                self._terms.keep(key, factor, factor.size_in_bytes + len(key))
-        return query
+                self._terms.keep(keys[name], factor, factor.size_in_bytes + len(keys[name]))
+                known[name] = factor
+        return LinearQuery(domain, tuple([factor for factor in known.values() if factor is not None]))
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:

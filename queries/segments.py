@@ -26,7 +26,7 @@ from queries.comparisons import Intervals, Meaning, meaning_of, resolve_attribut
 from queries.domain import Attribute, Domain
 from queries.factors import range_factor
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, range_factor
 from queries.places import as_index
 from queries.predicates import Comparison, Junction, Predicate, connected_terms
 from queries.work import count_cells, require_fit

@@ -379,17 +379,13 @@ class Statement:
         groupings = [self.groupings[key] for key in keys]
         scope = self.domain.scope(sorted({name for one in groupings for name in one.scope}))
         overlap = len(scope) < sum(len(one.scope) for one in groupings)
+        scopes, count = [one.scope for one in groupings], len(self.groupings)
         for chosen in itertools.product(*(list(enumerate(one.groups)) for one in groupings)):
-            found = dict(zip(keys, chosen, strict=True))
-            nothing: tuple[int, tuple[GroupValue, None]] = (TOTAL, (None, None))
-            placed = [found.get(key, nothing) for key in range(len(self.groupings))]
-            group = Group(
-                tuple(label for _, (label, _) in placed),
-                tuple(place for place, _ in placed),
-                tuple((one.scope, cells) for one, (_, (_, cells)) in zip(groupings, chosen, strict=True)),
-                scope,
-                number,
-            )
+            labels, places, held = list[GroupValue]([None] * count), [TOTAL] * count, []
+            for key, names, (place, (label, cells)) in zip(keys, scopes, chosen, strict=True):
+                labels[key], places[key] = label, place
+                held.append((names, cells))
+            group = Group(tuple(labels), tuple(places), tuple(held), scope, number)
             if not overlap or group.inside(self.domain, scope).any():
                 yield group
                 number += 1

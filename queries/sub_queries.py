@@ -434,22 +434,10 @@ def _require_equal_keys(sources: Sequence[_Source], join: exp.Expr, keys: list[e
     """Refuse a join of groups by anything but their keys."""
     own = _keys_of(sources[-1].tree)
     using, on = join.args.get("using") or [], join.args.get("on")
-    tests = (
-        []
-        if on is None or not own
-        else list(on.unnest().flatten())
-        if isinstance(on.unnest(), exp.And)
-        else [on]
-    )
-    equal = [one.unnest() for one in tests]
+    test = None if on is None or not own else on.unnest()
+    tests = [] if test is None else list(test.flatten()) if isinstance(test, exp.And) else [test]
     met = [sources[-1].column(one.name) for one in using]
-    for test in equal:
-        sides = (
-            [_side(test.this, sources), _side(test.expression, sources)]
-            if isinstance(test, exp.EQ)
-            else [None]
-        )
-        met.append(sides[0] if sides[0] == sides[-1] else None)
+    met += [_equal_sides(one.unnest(), sources) for one in tests]
     known = own in ([], keys) or set(own) == set(keys)
     if not known or None in met or not {one for one in met if one is not None} >= set(own):
         refuse(join, "a join of groups by anything but all of their keys", grammar=GRAMMAR)

@@ -25,6 +25,7 @@ from queries import (
     ScopeError,
     parse_where,
 )
+from queries.factors import Span
 from queries.linear import Readings
 from tests.queries.meaning import DOMAINS, full_weights, histograms
 
@@ -343,11 +344,12 @@ def test_a_span_of_cells_is_the_factor_of_its_weights(size: int, data: st.DataOb
     weights[start:stop] = UNITS
     if stop > start:
         weights[start], weights[stop - 1] = ends if stop > start + 1 else (min(ends), min(ends))
-    span, whole = Factor.span("a", size, slice(start, stop), ends), Factor(("a",), weights)
+    span, whole = Factor(("a",), Span(size, slice(start, stop), ends)), Factor(("a",), weights)
     for name in ("scope", "shape", "is_indicator", "constant", "box", "is_box"):
         assert getattr(span, name) == getattr(whole, name)
     assert np.array_equal(span.weights, whole.weights)
-    assert span.text() == whole.text()
+    domain = Domain((IntegerAttribute("a", 1, size),))
+    assert LinearQuery(domain, (span,)).to_json() == LinearQuery(domain, (whole,)).to_json()
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6))
@@ -364,3 +366,9 @@ def on_all(query: LinearQuery) -> np.ndarray:
     """Return the weights of a question over two attributes."""
     shape = [query.domain[name].size if name in query.scope else 1 for name in query.domain.names]
     return np.broadcast_to(query.weights().reshape(shape), query.domain.shape)
+
+
+@pytest.mark.parametrize("ends", [(0, UNITS), (UNITS, UNITS + 1), (-1, 1)])
+def test_a_span_weighs_no_record_more_than_once(ends: tuple[int, int]) -> None:
+    with pytest.raises(ScopeError, match=r"expected weights in 1\.\.1048576 at both ends"):
+        Factor(("a",), Span(5, slice(1, 3), ends))

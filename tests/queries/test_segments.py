@@ -477,11 +477,11 @@ def test_a_range_of_cells_is_read_as_segments_would_be(data: st.DataObject) -> N
         )
     )
     numbers = st.one_of(st.integers(-3, 10), st.floats(-2, 11), st.sampled_from([0.1, 0.3, 2.7, 0.3 + 1e-13]))
-    names = ("eq", "ne", "lt", "le", "gt", "ge", "between", "between", "missing", "other")
-    operators: st.SearchStrategy[Operator] = st.sampled_from(names)
+    named: list[Operator] = ["eq", "ne", "lt", "le", "gt", "ge", "between", "between", "missing", "other"]
     terms = []
     for place in range(data.draw(st.integers(1, 5))):
-        name, operator = data.draw(st.sampled_from("nxyc")), data.draw(operators)
+        name = data.draw(st.sampled_from("nxyc"))
+        operator: Operator = data.draw(st.sampled_from(named))
         count = {"between": 2, "missing": 0, "other": 0}.get(operator, 1)
         texts = st.sampled_from(["u", "v", "(other)", "w"])
         values = data.draw(st.tuples(*[texts if name == "c" else numbers] * count))
