@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from queries.cell_values import CellCondition, CellRange, counted_where
 from queries.comparisons import Intervals, Meaning, meaning_of, resolve_attribute
 from queries.domain import Attribute, Domain
-from queries.factors import range_factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, range_factor
 from queries.places import as_index
