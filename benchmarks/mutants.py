@@ -1355,7 +1355,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("chosen-rows-divide-the-ordered-column-alone", "pmw/public/sums",
      "Bars(self._state, events, groups=self._statement.choices)", "Bars(self._state, events)",
      "pmw/public/test_chosen_rows"),
-    ("counts-of-chosen-rows-as-fixed-ones", "pmw/public/tables",
+    ("counts-of-chosen-rows-as-fixed-ones", "pmw/public/tabulation",
      "self._answers[key] = chosen_answer(bars, query, self._answers[key])", "pass",
      "pmw/public/test_chosen_rows"),
     ("chosen-numbers-at-the-width-of-their-own-bar", "pmw/public/free_answers",

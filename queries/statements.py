@@ -220,7 +220,6 @@ class Statement:
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)
     choices: int = field(init=False, repr=False)
-    _groups: list[Group] = field(init=False, repr=False, default_factory=list)  # once they were looked for
 
     def __post_init__(self) -> None:
         if self.arms:
@@ -354,12 +353,6 @@ class Statement:
         A group that the condition excludes is left out, whatever is known of its count. A total of all stays,
         as does the one group of a statement without groupings.
         """
-        if not self._groups:
-            self._groups.extend(list(self._reached()))
-        yield from self._groups
-
-    def _reached(self) -> Iterator[Group]:
-        """Yield the groups, looked for anew."""
         if self.arms:
             yield from itertools.chain.from_iterable(arm.groups() for arm in self.arms)
             return
