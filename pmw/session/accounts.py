@@ -387,6 +387,7 @@ class Bookings:
     def listed(self, ledger: PrivacyFilter) -> tuple[Booked, ...]:
         """Return what was charged for everybody, by name; the session itself comes first."""
         self.of("", ledger)
+        self._store.tell()
         counts = self._store.answers.question_counts()
         return tuple(
             Booked(name, self._sums.get(name, Fraction(0)) / ledger.cap, counts.get(name, 0))
@@ -403,6 +404,7 @@ def load_activity(store: SessionStore, domain: Domain, name: str | None, most: i
         name: of the analyst who asked; None for everybody's.
         most: how many at most.
     """
+    store.tell()
     numbers = store.answers.newest_numbers(name, max(0, most))
     found = ((number, store.answers.answer(number)) for number in numbers)
     return tuple(

@@ -177,7 +177,7 @@ class Engine:
         if ready > done:
             again = np.flatnonzero(is_given & (first < ready)) if account.name else first[:0]
             repeats = [(account.name, text) for text in distinct.take(again).texts()]
-            self._store.finish(None, Outcome(asked=ready - done, repeats=repeats))
+            self._store.note(ready - done, repeats)
         return stored.answers(which[:ready])
 
     def _answer_in_room(

@@ -147,6 +147,7 @@ def load_texts(store: SessionStore, name: str = "") -> tuple[str, ...]:
         name: of the analyst who asked them; an empty one for everybody's.
     """
     if name:
+        store.tell()
         numbers = reversed(store.answers.newest_numbers(name, store.answers.count()))
         asked = (store.answers.answer(number).query for number in numbers)
     else:

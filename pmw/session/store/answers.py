@@ -15,7 +15,7 @@ import json
 import sqlite3
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -292,18 +292,22 @@ class StoredAnswers:
         last = self._connection.execute(f"SELECT sequence + size - 1 FROM blocks WHERE {covered}").fetchone()
         return number - (0 if last is None else int(last[0])) >= _MANY
 
-    def tie(self, outcome: Outcome) -> None:
+    def tie(self, keys: Mapping[str, str], repeats: Sequence[tuple[str, str]]) -> None:
         """Note who was given the newest stored answers to some questions, and by which requests.
+
+        Args:
+            keys: of requests, and the questions' texts.
+            repeats: analysts, and the questions' texts.
 
         Raises:
             StoreError: a question has no stored answer.
         """
-        numbers = self._newest_stored([*outcome.idempotency_keys.values()])
-        self._add("requests", list(zip(outcome.idempotency_keys, numbers, strict=True)))
-        analysts, texts = zip(*outcome.repeats, strict=True) if outcome.repeats else ((), ())
+        numbers = self._newest_stored([*keys.values()])
+        self._add("requests", list(zip(keys, numbers, strict=True)))
+        analysts, texts = zip(*repeats, strict=True) if repeats else ((), ())
         again = zip(analysts, self._newest_stored(texts), strict=True)
-        repeats = [one for one in again if self.answer(one[1]).analyst != one[0]]
-        self._add("repeats", repeats, "INSERT OR IGNORE")
+        others = [one for one in again if self.answer(one[1]).analyst != one[0]]
+        self._add("repeats", others, "INSERT OR IGNORE")
 
     def join(self, covered: int) -> None:
         """Join small blocks after one, by its number, with those beside them."""

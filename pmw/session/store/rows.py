@@ -196,7 +196,6 @@ class Outcome:
         idempotency_keys: of requests that are given the newest stored answer to a question; its text.
         tie: the idempotency key that the batch's measurement was asked for with, and JSON of what is kept of
             that request.
-        repeats: analysts and the questions whose newest stored answers they are given; their texts.
         charged_before: how many charges the file must hold before these, so that a sum that was computed
             from others is never added to; None looks at none.
     """
@@ -211,7 +210,6 @@ class Outcome:
     secrets: dict[str, bytes | None] = field(default_factory=dict)
     idempotency_keys: dict[str, str] = field(default_factory=dict)
     tie: tuple[str, str] | None = None
-    repeats: Sequence[tuple[str, str]] = ()
     charged_before: int | None = None
 
     @property

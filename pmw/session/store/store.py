@@ -62,6 +62,7 @@ from pmw.session.store.rows import (
 )
 
 _FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
+_MOST_NOTED = 2**12  # questions that were asked again, before they are written
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
 
@@ -88,6 +89,7 @@ class SessionStore:
         self._recorded = 0  # the newest batch that is known to be durable
         self._log = None if path is None else SessionFiles(path).log
         self._log_tells = True  # the log may hold a secret that was wiped
+        self._noted, self._again = 0, dict[tuple[str, str], None]()  # what the next outcome tells, too
 
     @classmethod
     def create(cls, path: Path | None, seed: bytes, outcome: Outcome) -> SessionStore:
@@ -252,7 +254,7 @@ class SessionStore:
 
     def asked(self) -> int:
         """Return how many questions were answered, repeated ones included."""
-        return int(self.meta("asked") or 0)
+        return int(self.meta("asked") or 0) + self._noted
 
     def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
         """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
@@ -277,7 +279,9 @@ class SessionStore:
                 self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, once what was noted is written; where that fails, it is lost."""
+        with contextlib.suppress(SessionError, StoreError):
+            self.tell()
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
@@ -465,6 +469,28 @@ class SessionStore:
                 self._companion.begin(self._session(), intent)
             self._recorded = intent.id
 
+    def note(self, asked: int, repeats: Sequence[tuple[str, str]]) -> None:
+        """Note that stored answers were given again; a crash before the next outcome may lose that.
+
+        Args:
+            asked: how many.
+            repeats: analysts and the questions, as ``Outcome`` has them.
+        """
+        self._noted += asked
+        self._again.update(dict.fromkeys(repeats))
+        if len(self._again) >= _MOST_NOTED:
+            self.tell()
+
+    def tell(self) -> None:
+        """Write what was noted, durably.
+
+        Raises:
+            SessionLockedError: another process has taken over.
+            StoreError: it could not be made durable.
+        """
+        if self._noted:
+            self.finish(None, Outcome())
+
     def finish(self, intent: int | None, outcome: Outcome) -> None:
         """Record an outcome durably, and overwrite the seed of the batch that it belongs to.
 
@@ -484,6 +510,7 @@ class SessionStore:
                     raise self._fence.lost()
                 self._add("meta", [("intent", str(intent))], "INSERT OR REPLACE")
             self._insert(intent or 0, outcome)
+        self._noted, self._again = 0, {}
         if intent is not None:
             self._companion.wipe(intent)
         self._quiet_log()
@@ -493,6 +520,7 @@ class SessionStore:
         with self._writing():
             self._insert(intent or 0, outcome)
             self._connection.execute("DELETE FROM secrets")
+        self._noted, self._again = 0, {}
 
     def scrub(self) -> None:
         """Remove the companion, write the file again and empty its log: nothing is left of what was wiped.
@@ -552,14 +580,14 @@ class SessionStore:
             "INSERT OR REPLACE",
         )
         facts = dict(outcome.meta)
-        if outcome.asked:
+        if outcome.asked or self._noted:
             facts["asked"] = str(self.asked() + outcome.asked)
         self._add("meta", facts.items(), "INSERT OR REPLACE")
         if outcome.ledger or outcome.measurements or are_many:
             self.answers.join(self._chain.last_block())
             self._chain.extend()
-        if outcome.idempotency_keys or outcome.repeats:
-            self.answers.tie(outcome)
+        if outcome.idempotency_keys or self._again:
+            self.answers.tie(outcome.idempotency_keys, tuple(self._again))
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))

@@ -305,6 +305,7 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
         one.ask(single)
     distinct = len(boxes.distinct()[0])
     store = session._open_store()
+    store.tell()
     counts, firsts = store.answers.question_counts(), first_numbers(session)
     scopes, asked = load_scopes(store, DOMAIN), session.state.asked
     assert counts == {"": 0, "ann": distinct + 1, "bob": distinct + 1}

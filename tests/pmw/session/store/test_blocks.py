@@ -272,9 +272,9 @@ def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
     store._connection.execute(
         "CREATE TRIGGER full BEFORE INSERT ON secrets BEGIN SELECT RAISE(ABORT, 'full'); END"
     )
-    repeats = [("ann", answers[0].query)]  # looks the block up inside the transaction
+    keys = {"a": answers[0].query}  # looks the block up inside the transaction
     with pytest.raises(Exception, match="nothing was released"):
-        store.finish(None, Outcome(columns=columns_of(answers), repeats=repeats, secrets={"x": b"y"}))
+        store.finish(None, Outcome(columns=columns_of(answers), idempotency_keys=keys, secrets={"x": b"y"}))
     assert newest_answer(store, answers[0].query) is None
     store.finish(None, Outcome(columns=columns_of(many(64, 100))))
     assert newest_answer(store, many(1, 100)[0].query) == many(1, 100)[0]

@@ -343,9 +343,10 @@ def test_a_row_with_a_checksum_is_compared_with_it(path: Path, table: str, colum
                 meta={"data": '"here"'},
                 secrets={"threshold": b"1"},
                 certificates=[CertificateRow("[]", 1, 5, bytes(8))],
-                repeats=[("bob", "{3}")],
             ),
         )
+        store.note(1, [("bob", "{3}")])
+        store.tell()
         assert store.is_whole()
     which = {"meta": "WHERE key = 'data'", "requests": "WHERE request = 'r8'"}.get(table, "")
     execute(path, f"UPDATE {table} SET {column} = {OTHER.format(column)} {which}")
