@@ -594,7 +594,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("sums-of-opening-that-count-in-prices", "pmw/session/accounts",
      "self._bought[SESSION.name] -= sum(entry.event == Event.SUM for entry in entries[:opened])", "pass",
      "pmw/session/test_paid_means"),
-    ("values-told-as-free", "pmw/session/asking", "table.spent.charged + self._charged_for_values()",
+    ("values-told-as-free", "pmw/session/local", "table.spent.charged + self._charged_for_values()",
      "table.spent.charged", "pmw/session/test_paid_means"),
     # --- questions that are measured themselves ---
     ("questions-without-noise", "pmw/loop/untested", "RowsMeasurement(what.queries, units, noise)",

@@ -29,9 +29,7 @@ from starlette.types import Message, Receive, Scope, Send
 from pmw.errors import ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.charges import WHOLE
 from pmw.public.export import RowPlan, program_version
-from pmw.public.ledger import LedgerLine
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
@@ -447,33 +445,22 @@ def export(
 
 @router.get("/sessions/{name}/ledger", response_model=dict[str, Any], dependencies=[InQueue])
 def ledger(request: Request, user: CurrentUser, name: str) -> Response:
-    """List every charge to a session, and the sum of each analyst: everybody sees what was spent.
+    """List every charge to a session, and the user's own sum, or to a custodian that of each analyst.
 
-    A label may be a question: whose it was is told to its asker and to custodians alone. Exact sums would
-    tell it too, as would numbers of questions, so others' sums are told in whole per cent.
+    Of charges for others the user sees the prices, and neither names nor what was asked.
     """
     with used(request, user, name) as hosted:
-        booked, charged = hosted.session.bookings(), hosted.session.ledger()
-    is_custodian = user.role is Role.CUSTODIAN
-    if not is_custodian:
-        charged = replace(charged, lines=tuple(_own(line, user.name) for line in charged.lines))
-    sums = [_sum(one, exact=is_custodian or one.name == user.name) for one in booked]
-    return told(request, charged, analysts=sums)
+        if user.role is Role.CUSTODIAN:
+            booked, charged = hosted.session.bookings(), hosted.session.ledger()
+        else:
+            analyst = hosted.asking(user)
+            booked, charged = (analyst.budget(),), analyst.ledger()
+    return told(request, charged, analysts=[_sum(one) for one in booked])
 
 
-def _own(line: LedgerLine, name: str) -> LedgerLine:
-    """Return a charge as one analyst is told it: what is booked to others is not."""
-    return replace(line, booked=tuple(part for part in line.booked if part[0] == name) or WHOLE)
-
-
-def _sum(booked: Booked, *, exact: bool = True) -> dict[str, Any]:
-    spent = booked.spent if exact else round(booked.spent, 2)
-    return {
-        "name": booked.name,
-        "spent": float(spent),
-        "exact": str(spent) if exact else None,
-        "questions": booked.questions if exact else None,
-    }
+def _sum(booked: Booked) -> dict[str, Any]:
+    form = booked.to_dict()
+    return {name: form[name] for name in ("name", "spent", "exact", "questions")}
 
 
 @router.get("/sessions/{name}/history", response_model=dict[str, Any], dependencies=[InQueue])

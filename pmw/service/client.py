@@ -15,7 +15,7 @@ import numpy as np
 
 from pmw.disk import require_file, write_whole
 from pmw.display.elements import table
-from pmw.errors import ReleaseError, ServiceError
+from pmw.errors import ServiceError
 from pmw.public.answer import Answer
 from pmw.public.answers import COLUMNS, Answers, concatenated
 from pmw.public.codec import MOST_CELLS
@@ -48,7 +48,6 @@ from pmw.session.exact import (
 from pmw.session.explaining import Explanation
 from pmw.session.measurement_requests import MeasurementRequest, ceiling_form
 from pmw.session.public_model import PublicModel, model_of
-from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -64,6 +63,7 @@ _MOST_LISTED = 1000  # questions of a history
 _MOST_CONDITIONS = 2**12  # as they were asked, that are remembered
 _MOST_BYTES = 2**19  # of their texts; it takes twice that
 _MOST_WEIGHTS = 2**22  # cells that they weigh; it takes four times that
+_MODEL_MAY = "model() gives the model, which may"
 _Found = TypeVar("_Found")
 
 
@@ -88,7 +88,7 @@ def connect(url: str, *, token: str, session: str | None = None) -> RemoteSessio
         raise
 
 
-class RemoteSession(Asking, Publishing):
+class RemoteSession(Asking):
     """A session of a service, as one user asks it. Made by ``connect``; threads may share it and take turns.
 
     It has the methods of a session, and gives the same results: the token says whose share pays. A question
@@ -107,6 +107,7 @@ class RemoteSession(Asking, Publishing):
     """
 
     answers_whole_statements = True
+    _role, _who_may = "a user of a service", "the custodian may, by the pmw command, where the file lies"
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -122,11 +123,6 @@ class RemoteSession(Asking, Publishing):
     def contract(self) -> Contract:
         """What was fixed at opening; a seed is told as 0."""
         return self._described.contract
-
-    @property
-    def guarantee(self) -> str:
-        """What the session promises, in words."""
-        return guarantee(self.contract)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -238,11 +234,9 @@ class RemoteSession(Asking, Publishing):
         return self._exact(Status, "GET", "")
 
     def budget(self) -> Booked:
-        """Return what was charged for the user, how many questions were asked, and the user's share."""
         return self._exact(Booked, "GET", "/you")
 
     def ledger(self) -> Ledger:
-        """Return every charge so far; of analysts the user alone is named, but to custodians."""
         return self._exact(Ledger, "GET", "/ledger")
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:
@@ -269,13 +263,13 @@ class RemoteSession(Asking, Publishing):
     # --- what may be published ------------------------------------------------------------------------------
 
     def model(self) -> PublicModel:
-        """Return the session's model as it is now, which answers here and is free."""
         return model_of(self._export(RowPlan(), "model"))
 
     def _drawn(self, plan: RowPlan, *, refine: bool) -> pd.DataFrame:
         import pandas as pd
 
-        _require_plain(refine)
+        if refine:
+            self._refuse("refine the model", _MODEL_MAY)
         content = self._export(plan, "csv")
         try:
             return pd.read_csv(BytesIO(content))
@@ -285,9 +279,8 @@ class RemoteSession(Asking, Publishing):
     def _written(
         self, target: Path, form: ExportFormat, plan: RowPlan | None, *, force: bool, refine: bool
     ) -> dict[str, Any]:
-        _require_plain(refine)
-        if form is ExportFormat.MEASUREMENTS:
-            raise ReleaseError("a service gives csv, parquet and model; export measurements from model()")
+        if refine or form is ExportFormat.MEASUREMENTS:
+            self._refuse("export measurements or a refined model", _MODEL_MAY)
         require_file(target, force=force)
         content = self._export(plan or RowPlan(), form.value)
         write_whole(target, lambda place: place.write_bytes(content))
@@ -410,16 +403,6 @@ def _paying_key(key: str | None) -> str:
 
 def _width(within: Width) -> float | str:
     return Within.of(within).form
-
-
-def _require_plain(refine: bool) -> None:
-    """Refuse to fit the model further, which takes long.
-
-    Raises:
-        ReleaseError: it is asked for.
-    """
-    if refine:
-        raise ReleaseError("a service refines no model; use model(), whose export does")
 
 
 def _none(described: Described) -> Answers:

@@ -1,16 +1,15 @@
 """Asking: every form of a question, as counting questions with one answer each, and what one may cost.
 
-What is told of a method here holds for a session, one analyst of it, a session of a service and a model.
-What answers counting questions and statements, here or far away, gets all other forms from here. What has a
-public state answers statements by it, too.
+A session, one analyst of it, a session of a service and a model have the methods of ``Asking``, and no others
+that users need. What answers counting questions and statements, here or far away, gets all other forms from
+here.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -19,18 +18,16 @@ from numpy.typing import ArrayLike
 
 from pmw.display.progress import Progress
 from pmw.errors import BudgetError
-from pmw.privacy.budget import as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.contract import Contract
-from pmw.public.state import PublicState
+from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, is_statement, parse_sql, parse_where, part_key
+from queries.parsing import Question, is_statement, parse_sql, parse_where
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 
 if TYPE_CHECKING:
@@ -57,7 +54,7 @@ Key: TypeAlias = str | None
 _READ = 64  # questions that are read before other threads' work is looked at
 
 
-class Asking(ABC):
+class Asking(Publishing):
     """The questions of an analyst.
 
     Where many take longer than a second, a line on standard error tells how many were answered: in a terminal
@@ -70,23 +67,13 @@ class Asking(ABC):
 
     answers_whole_statements = False  # one by one, for what they come to is not known here
 
-    @property
-    @abstractmethod
-    def contract(self) -> Contract:
-        """What was fixed at opening."""
-
-    @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self.contract.domain
-
     @abstractmethod
     def _asking(
         self, at_most: Part = None, statement: Statement | None = None
     ) -> AbstractContextManager[Answering]:
         """Return what answers counting questions in order, or a whole statement's, while nobody else asks."""
 
-    def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
+    def _pause(self, work: int = TURN_WORK) -> None:  # a model in memory has no turns
         """Count work of this turn, in questions; after enough of it other threads go first."""
 
     @property
@@ -571,6 +558,39 @@ class Asking(ABC):
         They are an analyst's own, or a session's all.
         """
 
+    @abstractmethod
+    def model(self) -> Asking:
+        """Return the session's model as it is now, which answers without the session and is free.
+
+        Raises:
+            ReleaseError: the model is too large to be handed out.
+        """
+
+    def analyst(
+        self,
+        name: str,
+        share: Fraction | float | None = None,
+        *,
+        at_most: Part = None,
+        stop: Callable[[], None] | None = None,
+    ) -> Asking:
+        """Return the session as one analyst asks it: charges are booked to the name, up to a share.
+
+        Args:
+            name: of the analyst.
+            share: the part of what opening leaves of the budget that may be charged for this analyst, in
+                [0, 1]; 0 gives free answers alone, None leaves it to the cap. Shares may add up to more
+                than 1.
+            at_most: what each question may charge, unless told with it; see ``ask``.
+            stop: called at the beginning of each turn and within it; what it raises ends the work,
+                and what was answered stands.
+
+        Raises:
+            BudgetError: the share is not in [0, 1].
+            SessionError: the name is empty, or is none.
+        """
+        self._refuse("ask as somebody else")
+
     @contextmanager
     def _watched(self, total: int, deliver: Deliver | None = None) -> Iterator[Deliver | None]:
         """Return what is called with the next answers: it tells whoever waits how many there were.
@@ -651,136 +671,5 @@ def aggregate_statement(
     )
 
 
-def _left_of(at_most: Part, charged: Fraction) -> Part:
-    """Return what may still be charged of a ceiling."""
-    return at_most if at_most is None else max(as_fraction(at_most, "at_most") - charged, Fraction(0))
-
-
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-class LocalAsking(Asking):
-    """The questions of an analyst, where the public state is at hand."""
-
-    place: str | None = None  # as commands name the session: its file or address; None where it has none
-
-    @property
-    @abstractmethod
-    def state(self) -> PublicState:
-        """Everything that may be published."""
-
-    @abstractmethod
-    def _limited(self) -> PublicState:
-        """Return the state, with as much of the budget left as the analyst may spend."""
-
-    @property
-    def contract(self) -> Contract:
-        return self.state.contract
-
-    def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
-        from pmw.public.population import PopulationIntervals
-
-        with self._asking():
-            intervals = PopulationIntervals(self.state)
-            found: list[PopulationInterval | None] = []
-            for question in self._listed(questions):
-                intervals = intervals.now(self.state)
-                found.append(intervals.of(self._request(question).query))
-                self._pause(1)
-            return tuple(found)
-
-    def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        from pmw.public.tabulation import Tabulation
-
-        if statement.given:
-            return self._in_two_steps(statement, fresh=fresh, request_id=request_id, at_most=at_most)
-        with self._asking(at_most, statement) as answer:
-            work = Tabulation(self.state, statement, self._pause)
-            parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
-            with self._watched(len(parts)) as told:
-                answers = answer(Requests.of(parts), told)
-            table = work.table(self.state, answers, self._pause, self.place)  # the state after them
-            charged = table.spent.charged + self._charged_for_values()
-            return replace(table, spent=replace(table.spent, charged=charged))
-
-    def _in_two_steps(
-        self, statement: Statement, *, fresh: bool, request_id: Key, at_most: Part
-    ) -> AnswerTable:
-        """Answer a statement whose condition has the answers of others."""
-        numbers, notes, charged = [], list[str](), Fraction(0)
-        for place, one in enumerate(statement.given, 1):
-            key, left = part_key(request_id, -place), _left_of(at_most, charged)
-            table = self.tabulate(one, fresh=fresh, request_id=key, at_most=left)
-            (found,) = table.estimates()
-            charged += Fraction(table.spent.charged)
-            if found.value is None or not found.is_promised or found.interval is None:
-                message = (
-                    "nothing is promised of the number that a sub-query gives; measure what it asks first"
-                )
-                raise QueryError(message, code="unsupported")
-            low, high = found.interval
-            numbers.append((low, found.value, high))
-            told = f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}"
-            notes.append(f"{told}; the bars hold where that is so")
-        read = parse_sql(statement.text, self.domain, numbers)
-        left = _left_of(at_most, charged)
-        table = self.tabulate(read, fresh=fresh, request_id=request_id, at_most=left)
-        spent = replace(table.spent, charged=table.spent.charged + float(charged))
-        return replace(table, notes=(*notes, *table.notes), spent=spent)
-
-    def _charged_for_values(self) -> float:
-        """Return what was charged for the values of a statement that was just answered."""
-        return 0.0
-
-    def explain(self, question: Asked | Statement) -> Explanation:
-        from pmw.public.tabulation import Tabulation
-        from pmw.session.explaining import explained
-        from queries.statements import Statement
-
-        read = self._read(question)
-        is_whole = isinstance(read, Statement)
-        statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
-        with self._asking():
-            work = Tabulation(self.state, statement, self._pause)
-            asked = [query for query, _ in work.questions()]
-            self._pause(len(asked))
-            return explained(
-                self._limited(), asked, work.left_out, self._forecast(asked, statement if is_whole else None)
-            )
-
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        from pmw.public.tabulation import Tabulation
-        from queries.statements import Statement
-
-        read = self._read(question)
-        with self._asking():
-            if not isinstance(read, Statement):
-                return self._forecast([read])
-            work = Tabulation(self.state, read, self._pause)
-            return self._forecast([query for query, _ in work.questions()], read)
-
-    @abstractmethod
-    def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
-        """Return what counting questions, those of a statement or single ones, could charge at most."""
-
-    def quote(self, question: Asked | Statement, within: Width) -> Quote:
-        from pmw.planning.mean_quotes import quote_aggregate
-        from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
-        from pmw.public.quotes import Within
-        from queries.statements import Statement
-
-        read = self._read(question)
-        with self._asking():
-            if not isinstance(read, Statement):
-                return quote_within(self._limited(), self._request(read).query, within)
-            quote = quote_statement if is_of_counts(read) else quote_aggregate
-            return quote(self._limited(), read, Within.of(within))
-
-    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
-        """Return one question of many that are made for this call alone."""
-        self._pause(1)
-        self._require_own(query.domain)
-        return Request(query, query.to_json(), request_id, fresh)

@@ -1,4 +1,4 @@
-"""Dialogues: questions and measurements on behalf of one account of a session.
+"""Dialogues: what is asked, measured and told on behalf of one account of a session.
 
 Prices, statements and explanations are imported where they are asked for; see ``pmw.session.session``.
 """
@@ -11,16 +11,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-from pmw.loop import Requested
+from pmw.loop import Requested, refined
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
-from pmw.session.asking import Asked, Key, LocalAsking, Part, Questions, Width
+from pmw.session.asking import Asked, Key, Part, Questions, Width
 from pmw.session.engine import Engine
-from pmw.session.loading import load_texts, read_question
+from pmw.session.loading import load_ledger, load_texts, newest_released, read_question
+from pmw.session.local import LocalAsking
 from pmw.session.requests import Answering, Deliver, Request, Requests, key_of
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
@@ -32,15 +35,18 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
+    from pmw.public.ledger import Ledger
     from pmw.public.quotes import Quote
+    from pmw.public.status import Status
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import Tie
     from pmw.session.measurement_requests import MeasurementRequest
+    from pmw.session.public_model import PublicModel
     from queries.statements import Statement
 
 
 class Dialogue(LocalAsking):
-    """Questions and measurements on behalf of one account."""
+    """What is asked, measured and told on behalf of one account."""
 
     _account: Account = SESSION
     _turn: Turns  # of the threads that share the session
@@ -126,6 +132,43 @@ class Dialogue(LocalAsking):
                 self._require_own(boxes.domain)
                 parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
+
+    def status(self) -> Status:
+        from pmw.public.status import status_of
+
+        with self._turn:
+            return status_of(self.state, self._open_store().asked())
+
+    def budget(self) -> Booked:
+        account = self._account
+        with self._engaged() as engine:
+            ledger = engine.state.ledger
+            found = {one.name: one for one in engine.bookings.listed(ledger)}
+            one = found.get(account.name, Booked(account.name, Fraction(0), 0))
+            left = engine.bookings.left(account, ledger) / ledger.cap
+            return replace(one, share=account.share, left=Fraction(0) if engine.state.closed else left)
+
+    def ledger(self) -> Ledger:
+        with self._turn:
+            return load_ledger(self._open_store())
+
+    def _published(self, refine: bool) -> PublicState:
+        with self._turn:  # a dense model's array is taken over where another thread corrects it
+            return refined(self.state) if refine else self.state
+
+    def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
+        from pmw.session.model_file import export_model
+
+        with self._engaged():
+            return export_model(newest_released(self._open_store(), self.state), target, force=force)
+
+    def model(self) -> PublicModel:
+        from pmw.session.public_model import load_model
+
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "session.model"
+            self._write_model(path, force=False)
+            return load_model(path)
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:
         with self._turn:
@@ -313,6 +356,8 @@ class Analyst(Dialogue):
         what the whole cap allows.
     """
 
+    _role = "an analyst"
+
     def __init__(self, session: Dialogue, account: Account, stop: Callable[[], None] | None = None) -> None:
         self._session, self._turn, self.place = session, session._turn, session.place
         self._account = account
@@ -335,22 +380,12 @@ class Analyst(Dialogue):
 
     @property
     def state(self) -> PublicState:
-        """Everything about the session that may be published."""
         return self._session.state
 
     @property
     def reader(self) -> QuestionReader:
         """What reads questions, for all analysts of the session."""
         return self._session.reader
-
-    def budget(self) -> Booked:
-        """Return what was charged for this analyst, what is left, and how many questions were asked."""
-        with self._engaged() as engine:
-            ledger = engine.state.ledger
-            found = {one.name: one for one in engine.bookings.listed(ledger)}
-            one = found.get(self.name, Booked(self.name, Fraction(0), 0))
-            left = engine.bookings.left(self._account, ledger) / ledger.cap
-            return replace(one, share=self._account.share, left=Fraction(0) if engine.state.closed else left)
 
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:
@@ -364,6 +399,13 @@ class Analyst(Dialogue):
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)
         self.look()
+
+    def ledger(self) -> Ledger:
+        found = super().ledger()
+        return replace(found, lines=tuple(line.told_to(self.name) for line in found.lines))
+
+    def close(self) -> None:
+        """Do nothing: the session stays open."""
 
     def __repr__(self) -> str:
         return f"Analyst({self.name!r}, {self._session!r})"

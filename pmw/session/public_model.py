@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.display.elements import table
-from pmw.errors import SessionError
 from pmw.loop import Forecast, refined
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.contract import guarantee
 from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
-from pmw.public.status import Status, budget_meter, status_of, status_rows
+from pmw.public.status import Status, status_of
 from pmw.public.tables import AnswerTable
-from pmw.session.accounts import Activity
-from pmw.session.asking import Asked, Key, LocalAsking, Part, Width
+from pmw.session.accounts import Activity, Booked
+from pmw.session.asking import Asked, Key, Part, Width
+from pmw.session.local import LocalAsking
 from pmw.session.model_file import model_state, read_model, write_model
-from pmw.session.publishing import LocalPublishing
 from pmw.session.requests import Answering, Deliver, Requests
 from queries.cells import cell_count
 from queries.linear import LinearQuery
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 _BATCH = 1024  # answers that are delivered together
 
 
-class PublicModel(LocalAsking, LocalPublishing):
+class PublicModel(LocalAsking):
     """A session's released numbers and its model. Made by ``load_model``.
 
     It answers as the session does where that tests nothing: from the model, within what released numbers and
@@ -43,12 +41,14 @@ class PublicModel(LocalAsking, LocalPublishing):
     ``fresh`` and idempotency keys change nothing.
 
     It has the methods of a session. What would measure anything tells its price, as it was when the model was
-    written, and raises ``SessionError`` where it is to be paid.
+    written, and is refused where it is to be paid.
 
     Args:
         state: what was released.
         content: of the model file; empty where there is none.
     """
+
+    _role, _who_may = "a model file", "the session itself may"
 
     def __init__(self, state: PublicState, content: bytes = b"") -> None:
         self._state = state
@@ -56,25 +56,21 @@ class PublicModel(LocalAsking, LocalPublishing):
 
     @property
     def state(self) -> PublicState:
-        """Everything that was published."""
         return self._state
-
-    @property
-    def guarantee(self) -> str:
-        """What the session promises, in words."""
-        return guarantee(self._state.contract)
 
     def status(self) -> Status:
         """Return where the session stood; of its questions, repeated ones are not counted."""
         return status_of(self._state, self._state.asked)
 
-    def ledger(self) -> Ledger:
-        """Refuse: a model holds the sum of the charges alone, and ``status`` tells it.
+    def budget(self) -> Booked:
+        """Return what the session was charged in all, and how many questions were asked; nothing is left."""
+        ledger = self._state.ledger
+        return Booked("", ledger.spent / ledger.cap, self._state.asked, left=Fraction(0))
 
-        Raises:
-            SessionError: always.
-        """
-        raise SessionError("a model file holds the sum of the charges alone; ask the session itself")
+    def ledger(self) -> Ledger:
+        self._refuse(
+            "list the charges", "it holds their sum alone, which status() tells; ask the session itself"
+        )
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:
         """Return no question: a model keeps none, and tells none of the session's."""
@@ -91,7 +87,7 @@ class PublicModel(LocalAsking, LocalPublishing):
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
         if self.quote(question, within).needed:
-            raise _refusal()
+            self._refuse("measure anything")
         return self.ask(question)
 
     def sql_within(
@@ -99,7 +95,7 @@ class PublicModel(LocalAsking, LocalPublishing):
     ) -> AnswerTable:
         read = self._statement(statement)
         if self.quote(read, within).needed:
-            raise _refusal()
+            self._refuse("measure anything")
         return self.tabulate(read)
 
     def _limited(self) -> PublicState:
@@ -110,7 +106,7 @@ class PublicModel(LocalAsking, LocalPublishing):
     ) -> Quote:
         quote = request.quote(self._state)
         if not dry_run:
-            raise _refusal()
+            self._refuse("measure anything")
         return quote
 
     def _published(self, refine: bool) -> PublicState:
@@ -118,6 +114,9 @@ class PublicModel(LocalAsking, LocalPublishing):
 
     def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
         return write_model(self._content, target, force=force)
+
+    def model(self) -> PublicModel:
+        return self
 
     def close(self) -> None:
         """Do nothing: a model holds no file and no connection."""
@@ -136,23 +135,12 @@ class PublicModel(LocalAsking, LocalPublishing):
                 deliver(parts[-1])
         return concatenated(parts, requests.questions)
 
-    def _repr_html_(self) -> str:
-        status = self.status()
-        caption = f"Model of {self.domain.name}"
-        return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
-
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.whole
         return (
             f"PublicModel({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, version {state.version})"
         )
-
-
-def _refusal() -> SessionError:
-    return SessionError(
-        "a model file answers from what was released, and measures nothing: ask the session itself"
-    )
 
 
 def load_model(path: str | Path) -> PublicModel:
