@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -37,9 +37,10 @@ from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
 from pmw.service.users import Role, User
-from pmw.session.accounts import Activity, Booked
+from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
 from pmw.session.exact import AskedQuestions, Described, exact_text
+from pmw.session.requests import ASK_WITHIN, EXPLAIN, FORECAST, QUOTE, Kind, SessionRequest
 from pmw.session.session import Session
 
 MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
@@ -100,6 +101,15 @@ class Asked(_Body):
         if (self.within is not None and (self.fresh or self.explain)) or (self.dry_run and self.explain):
             raise ValueError
         return self
+
+    @property
+    def kind(self) -> Kind[Any] | None:
+        """What is wanted but an answer: a bar, its price, or what asking could charge; None for an answer."""
+        if self.explain:
+            return EXPLAIN
+        if self.within is not None:
+            return QUOTE if self.dry_run else ASK_WITHIN
+        return FORECAST if self.dry_run else None
 
     def _single(self) -> dict[str, Any]:
         one = None if self.aggregate is None else self.aggregate.model_dump()
@@ -224,11 +234,11 @@ def told(request: Request, result: Any, **more: Any) -> Response:
     return JSONResponse({**result.to_dict(), **more})
 
 
-def _answer_told(request: Request, analyst: Analyst, result: asking.Result) -> Response:
+def _answer_told(request: Request, analyst: Analyst, result: Any, **more: Any) -> Response:
     """Return the response that tells an answer; read exactly, one is told as many are."""
     if wants_exact(request) and isinstance(result, Answer):
         return told(request, Answers.of(analyst.state, [result]))
-    return told(request, result)
+    return told(request, result, **more)
 
 
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
@@ -357,17 +367,17 @@ def ask(
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
         analyst = hosted.asking(user, request)
-        if asked.dry_run or asked.explain or asked.within is not None:
+        kind = asked.kind
+        if kind is not None:
             query = asking.query_of(analyst, forms[0], aligned=aligned)
-            if asked.within is not None and asked.dry_run:
-                price = asking.priced(analyst, hosted.large, query, asked.within)
-                return told(request, price, needed=price.needed)
-            if asked.within is None:
-                return told(request, asking.cost(analyst, hosted.large, query, why=asked.explain))
             how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
-            found = asking.answered_within(analyst, hosted.large, query, asked.within, **how)
-            note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
-            return _answer_told(request, analyst, found)
+            found = asking.done(
+                analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
+            )
+            if kind is ASK_WITHIN:
+                note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
+            more = {"needed": found.needed} if kind is QUOTE else {}
+            return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
             how = {"fresh": asked.fresh, "at_most": asked.at_most}
@@ -455,12 +465,7 @@ def ledger(request: Request, user: CurrentUser, name: str) -> Response:
         else:
             analyst = hosted.asking(user)
             booked, charged = (analyst.budget(),), analyst.ledger()
-    return told(request, charged, analysts=[_sum(one) for one in booked])
-
-
-def _sum(booked: Booked) -> dict[str, Any]:
-    form = booked.to_dict()
-    return {name: form[name] for name in ("name", "spent", "exact", "questions")}
+    return told(request, charged, analysts=[one.to_dict() for one in booked])
 
 
 @router.get("/sessions/{name}/history", response_model=dict[str, Any], dependencies=[InQueue])
@@ -476,10 +481,8 @@ def history(
 
 
 def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
-    if user.role is Role.CUSTODIAN:
-        return tuple(_few(hosted.session.history(most), _size))
-    own = hosted.session.analyst(user.name).history(most)
-    return tuple(replace(one, name=user.name) for one in _few(own, _size))  # who asked it first is not told
+    asker = hosted.session if user.role is Role.CUSTODIAN else hosted.session.analyst(user.name)
+    return tuple(_few(asker.history(most), _size))
 
 
 def _size(one: Activity) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,6 @@ import numpy as np
 from pmw.disk import require_file, write_whole
 from pmw.display.elements import table
 from pmw.errors import ServiceError
-from pmw.public.answer import Answer
 from pmw.public.answers import COLUMNS, Answers, concatenated
 from pmw.public.codec import MOST_CELLS
 from pmw.public.codec import read as read_form
@@ -29,26 +29,34 @@ from pmw.public.status import Status
 from pmw.public.tables import AnswerTable
 from pmw.service.connection import EXACT, UNREADABLE, Connection
 from pmw.session.accounts import Activity, Booked
-from pmw.session.asking import (
-    Asked,
-    Asking,
-    Key,
-    Part,
-    Questions,
-    Where,
-    Width,
-    aggregate_statement,
-)
-from pmw.session.exact import (
-    AskedQuestions,
-    Described,
-    Foreseen,
-    read_exact,
-)
+from pmw.session.asking import Asking, Questions, Where, aggregate_statement
+from pmw.session.exact import AskedQuestions, Described, Foreseen, read_exact
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import MeasurementRequest, ceiling_form
+from pmw.session.measurement_requests import ceiling_form
 from pmw.session.public_model import PublicModel, model_of
-from pmw.session.requests import Answering, Deliver, Request, Requests
+from pmw.session.requests import (
+    ASK,
+    ASK_WITHIN,
+    BUDGET,
+    EXPLAIN,
+    FORECAST,
+    HISTORY,
+    LEDGER,
+    MEASURE,
+    QUOTE,
+    SQL,
+    SQL_WITHIN,
+    STATUS,
+    Answering,
+    Asked,
+    Deliver,
+    Kind,
+    Part,
+    Request,
+    Requests,
+    Result,
+    SessionRequest,
+)
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -175,15 +183,6 @@ class RemoteSession(Asking):
             raise ServiceError("the service gave another number of answers than were asked for")
         return found
 
-    def sql(self, statement: str, *, fresh: bool = False, at_most: Part = None) -> AnswerTable:
-        return self._ask(AnswerTable, {"sql": statement, "fresh": fresh, **ceiling_form(at_most)})
-
-    def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        body = {"sql": _text_of(statement), "fresh": fresh, **ceiling_form(at_most)}
-        return self._ask(AnswerTable, body, request_id)
-
     def _tabulate(
         self, kind: str, name: str, where: Where, by: Sequence[str], *, part: float = 0.5, **options: Any
     ) -> AnswerTable:
@@ -197,57 +196,53 @@ class RemoteSession(Asking):
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         return self.model().population_intervals(questions)
 
-    # --- prices and bars ------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
-    def quote(self, question: Asked | Statement, within: Width) -> Quote:
-        body = {**self._stated(question), "within": _width(within), "dry_run": True}
-        return self._ask(Quote, body)
+    def do(self, request: SessionRequest[Result]) -> Result:
+        found: Result = self._done(request)
+        return found
 
-    def ask_within(
-        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> Answer:
-        request = self._request(question, request_id=request_id)
-        body = {**self._form(request.text), "within": _width(within), **ceiling_form(at_most)}
-        return self._ask(Answers, body, _paying_key(request.request_id))[0]
+    def _done(self, request: SessionRequest[Any]) -> Any:
+        if request.kind is ASK:
+            return self._do_ask(request)
+        if request.kind is HISTORY:
+            shown = min(request.most, _MOST_LISTED)
+            return self._exact(tuple[Activity, ...], "GET", f"/history?most={shown}") if shown > 0 else ()
+        if request.kind in _STANDING:
+            result, address = _STANDING[request.kind]
+            return self._exact(result, "GET", address)
+        return self._posted(request)
 
-    def sql_within(
-        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        body = {"sql": _text_of(statement), "within": _width(within), **ceiling_form(at_most)}
-        return self._ask(AnswerTable, body, _paying_key(request_id))
+    def _posted(self, request: SessionRequest[Any]) -> Any:
+        """Return the result of a request that has a body."""
+        kind, key = request.kind, request.request_id
+        if kind is ASK_WITHIN:
+            read = self._request(request.question, request_id=key)
+            request, key = replace(request, question=read), read.request_id
+        body, address = self._body(request), "/measure" if kind is MEASURE else "/ask"
+        if kind in (ASK_WITHIN, SQL_WITHIN, MEASURE):
+            key = None if request.dry_run else _paying_key(key)
+        again = key is not None or not request.fresh
+        found = self._exact(_RESULTS[kind], "POST", address, body, key=key, again=again)
+        return found[0] if kind is ASK_WITHIN else found
 
-    def forecast(self, question: Asked | Statement) -> Foreseen:
-        return self._ask(Foreseen, {**self._stated(question), "dry_run": True})
-
-    def explain(self, question: Asked | Statement) -> Explanation:
-        return self._ask(Explanation, {**self._stated(question), "explain": True})
-
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        body, key = {**request.form(), "dry_run": dry_run, **ceiling_form(at_most)}, _paying_key(request_id)
-        return self._exact(Quote, "POST", "/measure", body, key=None if dry_run else key)
-
-    # --- where it stands ------------------------------------------------------------------------------------
-
-    def status(self) -> Status:
-        return self._exact(Status, "GET", "")
-
-    def budget(self) -> Booked:
-        return self._exact(Booked, "GET", "/you")
-
-    def ledger(self) -> Ledger:
-        return self._exact(Ledger, "GET", "/ledger")
-
-    def history(self, most: int = 100) -> tuple[Activity, ...]:
-        """Return the newest answered questions of the user, or to custodians of all, the newest first; free.
-
-        Args:
-            most: how many at most, up to 1,000.
-        """
-        if most < 1:
-            return ()
-        return self._exact(tuple[Activity, ...], "GET", f"/history?most={min(most, _MOST_LISTED)}")
+    def _body(self, request: SessionRequest[Any]) -> dict[str, Any]:
+        """Return the body of a request, as the service documents it."""
+        kind = request.kind
+        if request.what is not None:
+            body = request.what.form()
+        elif kind in (SQL, SQL_WITHIN):
+            body = {"sql": _text_of(request.question)}
+        else:
+            body = self._stated(request.question)
+        if kind in (QUOTE, ASK_WITHIN, SQL_WITHIN):
+            body["within"] = Within.of(request.within).form
+        chosen = {
+            "fresh": request.fresh,
+            "explain": kind is EXPLAIN,
+            "dry_run": request.dry_run or kind in (QUOTE, FORECAST),
+        }
+        return {**body, **{name: True for name, on in chosen.items() if on}, **ceiling_form(request.at_most)}
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that the user was answered, or to custodians all; free."""
@@ -309,23 +304,6 @@ class RemoteSession(Asking):
         ]
         return str(table(f"Session {self.name} at {self._connection.place}", (), rows))
 
-    # --- requests -------------------------------------------------------------------------------------------
-
-    def send(self, body: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
-        """Return what the service answers to the body of an ask, as JSON.
-
-        Args:
-            body: ``where``, ``sql`` or ``queries``, and options.
-            key: idempotency key.
-
-        Raises:
-            BudgetExhaustedError: what a bar costs is not left; nothing is spent.
-            QueryError: the question is refused, or the key was used for another; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
-        """
-        again = key is not None or not body.get("fresh")
-        return self._connection.json("POST", "/ask", body, key=key, again=again)
-
     def _ask(self, kind: type[_Found], body: Mapping[str, Any], key: str | None = None) -> _Found:
         return self._exact(
             kind, "POST", "/ask", body, key=key, again=key is not None or not body.get("fresh")
@@ -368,6 +346,20 @@ class RemoteSession(Asking):
         return self._form(self._request(question).text)
 
 
+_STANDING: dict[Kind[Any], tuple[Any, str]] = {  # what is returned, and its address
+    STATUS: (Status, ""),
+    BUDGET: (Booked, "/you"),
+    LEDGER: (Ledger, "/ledger"),
+}
+_RESULTS: dict[Kind[Any], Any] = {
+    SQL: AnswerTable,
+    SQL_WITHIN: AnswerTable,
+    ASK_WITHIN: Answers,
+    QUOTE: Quote,
+    FORECAST: Foreseen,
+    EXPLAIN: Explanation,
+    MEASURE: Quote,
+}
 _OTHER = (
     "the service is of another version of online-pmw than this client, which cannot read its answers; "
     "update the older one, or ask with pmw ask"
@@ -399,10 +391,6 @@ def _paying_key(key: str | None) -> str:
         return uuid4().hex
     require_key(key)
     return key
-
-
-def _width(within: Width) -> float | str:
-    return Within.of(within).form
 
 
 def _none(described: Described) -> Answers:

@@ -21,7 +21,26 @@ from pmw.errors import BudgetError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.session.publishing import Publishing
-from pmw.session.requests import Answering, Deliver, Request, Requests
+from pmw.session.requests import (
+    ASK,
+    ASK_WITHIN,
+    EXPLAIN,
+    FORECAST,
+    HISTORY,
+    MEASURE,
+    QUOTE,
+    SQL,
+    SQL_WITHIN,
+    Answering,
+    Asked,
+    Deliver,
+    Key,
+    Part,
+    Request,
+    Requests,
+    SessionRequest,
+    Width,
+)
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.domain import Domain
@@ -36,20 +55,14 @@ if TYPE_CHECKING:
     from pmw.loop import Forecast
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
-    from pmw.public.quotes import Quote, Within
+    from pmw.public.quotes import Quote
     from pmw.public.tables import AnswerTable
     from pmw.session.accounts import Activity
     from pmw.session.explaining import Explanation
-    from pmw.session.measurement_requests import MeasurementRequest
     from queries.statements import Statement
 
-Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 Where: TypeAlias = str | Mapping[str, Any]
-Width: TypeAlias = "Within | float | str"  # of a bar
-Part: TypeAlias = "Number | None"  # of the budget
-Key: TypeAlias = str | None
-
 
 _READ = 64  # questions that are read before other threads' work is looked at
 
@@ -102,8 +115,13 @@ class Asking(Publishing):
             SessionLockedError: another process has taken over the session; nothing was released.
             StoreError: the answer could not be made durable; nothing was released.
         """
-        with self._asking(at_most) as answer:
-            return answer(Requests.of([self._request(question, fresh=fresh, request_id=request_id)]), None)[0]
+        how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
+        return self.do(SessionRequest(ASK, question, **how))
+
+    def _do_ask(self, request: SessionRequest[Any]) -> Answer:
+        with self._asking(request.at_most) as answer:
+            read = self._request(request.question, fresh=request.fresh, request_id=request.request_id)
+            return answer(Requests.of([read]), None)[0]
 
     def ask_all(
         self,
@@ -210,9 +228,8 @@ class Asking(Publishing):
             QueryError: the statement is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        return self.tabulate(parse_sql(statement, self.domain), fresh=fresh, at_most=at_most)
+        return self.do(SessionRequest(SQL, statement, fresh=fresh, at_most=at_most))
 
-    @abstractmethod
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
@@ -231,6 +248,8 @@ class Asking(Publishing):
             QueryError: the statement was made for another domain.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
+        how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
+        return self.do(SessionRequest(SQL, statement, **how))
 
     def mean(
         self, name: str, where: Where = "", by: str | Sequence[str] = (), *, at_most: Part = None
@@ -298,7 +317,6 @@ class Asking(Publishing):
         """
         return self._tabulate("count", "", where, _listed(names), fresh=fresh, at_most=at_most)
 
-    @abstractmethod
     def forecast(self, question: Asked | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
 
@@ -307,8 +325,8 @@ class Asking(Publishing):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        return self.do(SessionRequest(FORECAST, question))
 
-    @abstractmethod
     def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, what is held of them, and what they may charge; free.
 
@@ -320,8 +338,8 @@ class Asking(Publishing):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        return self.do(SessionRequest(EXPLAIN, question))
 
-    @abstractmethod
     def quote(self, question: Asked | Statement, within: Width) -> Quote:
         """Return the smallest price at which the bars of a question, or of a statement, are so wide; free.
 
@@ -341,12 +359,12 @@ class Asking(Publishing):
                 bars.
             SessionError: the session measures nothing on request.
         """
+        return self.do(SessionRequest(QUOTE, question, within=within))
 
     def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
         """Return the price of the bars of a statement; see ``quote``."""
         return self.quote(self._statement(statement), within)
 
-    @abstractmethod
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
@@ -369,8 +387,10 @@ class Asking(Publishing):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        return self.do(
+            SessionRequest(ASK_WITHIN, question, within=within, request_id=request_id, at_most=at_most)
+        )
 
-    @abstractmethod
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
@@ -393,6 +413,9 @@ class Asking(Publishing):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        return self.do(
+            SessionRequest(SQL_WITHIN, statement, within=within, request_id=request_id, at_most=at_most)
+        )
 
     def measure(
         self,
@@ -433,16 +456,14 @@ class Asking(Publishing):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import MeasurementRequest
-
+        how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
         several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
             if share is not None or within is not None:
                 raise BudgetError("a table of counts has a noise of its own: leave share and within out")
-            return self._measured(MeasurementRequest("counts", names), request_id, at_most, dry_run=dry_run)
-        request = MeasurementRequest("questions", (), share, within, self._rows(several))
-        return self._measured(request, request_id, at_most, dry_run=dry_run)
+            return self._measured(how, "counts", names)
+        return self._measured(how, "questions", (), share, within, self._rows(several))
 
     def _is_name(self, text: str) -> bool:
         """Tell whether a text is the name of an attribute, or could be no condition."""
@@ -502,10 +523,8 @@ class Asking(Publishing):
         Raises:
             QueryError: the values are not summed, or there are too many groups; see ``measure``.
         """
-        from pmw.session.measurement_requests import MeasurementRequest
-
-        request = MeasurementRequest("sums", _listed(by), share, within, (), name, squares)
-        return self._measured(request, request_id, at_most, dry_run=dry_run)
+        how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
+        return self._measured(how, "sums", _listed(by), share, within, (), name, squares)
 
     def measure_heads(
         self,
@@ -532,24 +551,27 @@ class Asking(Publishing):
             QueryError: persons are not counted apart from records, or there are too many groups; see
                 ``measure``.
         """
+        how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
+        return self._measured(how, "persons", _listed(by), share)
+
+    def _measured(self, how: Mapping[str, Any], *what: Any) -> Quote:
+        """Measure something, and return its price and its bar; or tell these alone.
+
+        Args:
+            how: fields of the request.
+            what: those of a ``MeasurementRequest``, in order.
+        """
         from pmw.session.measurement_requests import MeasurementRequest
 
-        request = MeasurementRequest("persons", _listed(by), share)
-        return self._measured(request, request_id, at_most, dry_run=dry_run)
+        return self.do(SessionRequest(MEASURE, what=MeasurementRequest(*what), **how))
 
-    @abstractmethod
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        """Measure what is requested, and return its price and its bar; or tell these alone."""
-
-    @abstractmethod
     def history(self, most: int = 100) -> tuple[Activity, ...]:
         """Return the newest answered questions, the newest first: an analyst's own, or a session's all; free.
 
         Args:
             most: how many at most.
         """
+        return self.do(SessionRequest(HISTORY, most=most))
 
     @abstractmethod
     def asked(self) -> tuple[LinearQuery, ...]:

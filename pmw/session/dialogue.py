@@ -20,11 +20,11 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
-from pmw.session.asking import Asked, Key, Part, Questions, Width
+from pmw.session.asking import Questions
 from pmw.session.engine import Engine
 from pmw.session.loading import load_ledger, load_texts, newest_released, read_question
 from pmw.session.local import LocalAsking
-from pmw.session.requests import Answering, Deliver, Request, Requests, key_of
+from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, SessionRequest, key_of
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
@@ -65,12 +65,6 @@ class Dialogue(LocalAsking):
         account = self._account.paying(at_most, statement)
         with self._engaged() as engine:
             yield partial(self._answer, engine, account)
-
-    @contextmanager
-    def turn(self) -> Iterator[Callable[[int], None]]:
-        """Hold the session for other work, and return what counts this in questions, and gives way."""
-        with self._engaged():
-            yield self._pause
 
     def look(self) -> None:
         """Raise what ends the work, where nobody waits for it any more."""
@@ -133,13 +127,13 @@ class Dialogue(LocalAsking):
                 parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
 
-    def status(self) -> Status:
+    def _do_status(self, _: SessionRequest[Any]) -> Status:
         from pmw.public.status import status_of
 
         with self._turn:
             return status_of(self.state, self._open_store().asked())
 
-    def budget(self) -> Booked:
+    def _do_budget(self, _: SessionRequest[Any]) -> Booked:
         account = self._account
         with self._engaged() as engine:
             ledger = engine.state.ledger
@@ -148,7 +142,7 @@ class Dialogue(LocalAsking):
             left = engine.bookings.left(account, ledger) / ledger.cap
             return replace(one, share=account.share, left=Fraction(0) if engine.state.closed else left)
 
-    def ledger(self) -> Ledger:
+    def _do_ledger(self, _: SessionRequest[Any]) -> Ledger:
         with self._turn:
             return load_ledger(self._open_store())
 
@@ -170,9 +164,9 @@ class Dialogue(LocalAsking):
             self._write_model(path, force=False)
             return load_model(path)
 
-    def history(self, most: int = 100) -> tuple[Activity, ...]:
+    def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
         with self._turn:
-            return load_activity(self._open_store(), self.domain, self._account.name or None, most)
+            return load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         with self._turn:
@@ -188,27 +182,27 @@ class Dialogue(LocalAsking):
         with self._engaged() as engine:
             return engine.limited(self._account)
 
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        asked, key = request.text, self._key(request_id, dry_run=dry_run)
+    def _do_measure(self, request: SessionRequest[Any]) -> Quote:
+        what: MeasurementRequest = request.what
+        asked, key = what.text, None if request.dry_run else self._key(request.request_id)
         with self._engaged() as engine:
 
             def quoted() -> Quote:
-                return request.quote(engine.limited(self._account))
+                return what.quote(engine.limited(self._account))
 
-            if dry_run:
+            if request.dry_run:
                 return quoted()
-            most = request.share if at_most is None else at_most  # a share that was told is its own price
-            return self._bought(engine, (key, asked, request.measured), quoted, most)
+            # A share that was told is its own price.
+            most = what.share if request.at_most is None else request.at_most
+            return self._bought(engine, (key, asked, what.measured), quoted, most)
 
-    def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
+    def _key(self, request_id: str | None) -> str | None:
         """Return the key that a measurement is tied to; None for none.
 
         Raises:
             QueryError: it is no key.
         """
-        if request_id is None or dry_run:
+        if request_id is None:
             return None
         require_key(request_id)
         return key_of(self._account.name, request_id)
@@ -222,42 +216,38 @@ class Dialogue(LocalAsking):
         if quote.affordable:  # else it is refused for that
             self._account.paying(at_most).require_price(quote.share, self.state.ledger)
 
-    def sql_within(
-        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
+    def _do_sql_within(self, request: SessionRequest[Any]) -> AnswerTable:
         from pmw.planning.mean_quotes import notes_of
         from pmw.planning.row_quotes import is_of_counts
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
 
-        read, key, width = self._statement(statement), self._key(request_id, dry_run=False), Within.of(within)
+        read, key = self._statement(request.question), self._key(request.request_id)
+        width = Within.of(request.within)
         counts = is_of_counts(read)
         asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)
         with self._engaged() as engine:
-            quote = self._bought(engine, (key, asked, None), lambda: self.quote(read, width), at_most)
+            quote = self._bought(engine, (key, asked, None), lambda: self.quote(read, width), request.at_most)
             found = self.tabulate(read, fresh=counts, at_most=0)
             told = () if quote.estimated is None else notes_of(quote, width, found.estimates())
             charged = replace(found.spent, charged=quote.share)
             return replace(found, notes=(*found.notes, *told), spent=charged)
 
-    def ask_within(
-        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> Answer:
+    def _do_ask_within(self, request: SessionRequest[Any]) -> Answer:
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
 
         with self._engaged() as engine:
-            request = self._request(question, fresh=True, request_id=request_id)
-            key = self._key(request.request_id, dry_run=False)
-            width = Within.of(within)
+            read = self._request(request.question, fresh=True, request_id=request.request_id)
+            key, width = self._key(read.request_id), Within.of(request.within)
             how = tuple(width) if width.relative else width.amount  # as keys of before were tied
-            asked = asked_text("counts within", (), request.text, how)
+            asked = asked_text("counts within", (), read.text, how)
 
             def quoted() -> Quote:
-                return self.quote(request.query, width)
+                return self.quote(read.query, width)
 
-            quote = self._bought(engine, (key, asked, None), quoted, at_most)
-            answer = engine.answer_untested(request, self._account)
+            quote = self._bought(engine, (key, asked, None), quoted, request.at_most)
+            answer = engine.answer_untested(read, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
     def _bought(
@@ -400,9 +390,13 @@ class Analyst(Dialogue):
         self._session._pause(work)
         self.look()
 
-    def ledger(self) -> Ledger:
-        found = super().ledger()
+    def _do_ledger(self, request: SessionRequest[Any]) -> Ledger:
+        found = super()._do_ledger(request)
         return replace(found, lines=tuple(line.told_to(self.name) for line in found.lines))
+
+    def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
+        found = super()._do_history(request)
+        return tuple(replace(one, name=self.name) for one in found)  # who asked it first is not shown
 
     def close(self) -> None:
         """Do nothing: the session stays open."""

@@ -14,8 +14,8 @@ from pmw.errors import ReleaseError
 from pmw.privacy.budget import as_fraction
 from pmw.public.contract import Contract
 from pmw.public.state import PublicState
-from pmw.session.asking import Asked, Asking, Key, Part, Questions, Width
-from pmw.session.requests import Request, Requests
+from pmw.session.asking import Asking, Questions
+from pmw.session.requests import Asked, Part, Request, Requests, Result, SessionRequest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql, part_key
@@ -62,30 +62,32 @@ class LocalAsking(Asking):
                 self._pause(1)
             return tuple(found)
 
-    def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
+    def do(self, request: SessionRequest[Result]) -> Result:
+        found: Result = getattr(self, f"_do_{request.kind.name}")(request)
+        return found
+
+    def _do_sql(self, request: SessionRequest[Any]) -> AnswerTable:
         from pmw.public.tabulation import Tabulation
 
+        statement = self._statement(request.question)
         if statement.given:
-            return self._in_two_steps(statement, fresh=fresh, request_id=request_id, at_most=at_most)
-        with self._asking(at_most, statement) as answer:
+            return self._in_two_steps(statement, request)
+        with self._asking(request.at_most, statement) as answer:
             work = Tabulation(self.state, statement, self._pause)
-            parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
+            asked = work.questions(request.request_id)
+            parts = [self._part(query, request.fresh, key) for query, key in asked]
             with self._watched(len(parts)) as told:
                 answers = answer(Requests.of(parts), told)
             table = work.table(self.state, answers, self._pause, self.place)  # the state after them
             charged = table.spent.charged + self._charged_for_values()
             return replace(table, spent=replace(table.spent, charged=charged))
 
-    def _in_two_steps(
-        self, statement: Statement, *, fresh: bool, request_id: Key, at_most: Part
-    ) -> AnswerTable:
+    def _in_two_steps(self, statement: Statement, request: SessionRequest[Any]) -> AnswerTable:
         """Answer a statement whose condition has the answers of others."""
         numbers, notes, charged = [], list[str](), Fraction(0)
         for place, one in enumerate(statement.given, 1):
-            key, left = part_key(request_id, -place), _left_of(at_most, charged)
-            table = self.tabulate(one, fresh=fresh, request_id=key, at_most=left)
+            key, left = part_key(request.request_id, -place), _left_of(request.at_most, charged)
+            table = self._do_sql(replace(request, question=one, request_id=key, at_most=left))
             (found,) = table.estimates()
             charged += Fraction(table.spent.charged)
             if found.value is None or not found.is_promised or found.interval is None:
@@ -98,8 +100,8 @@ class LocalAsking(Asking):
             told = f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}"
             notes.append(f"{told}; the bars hold where that is so")
         read = parse_sql(statement.text, self.domain, numbers)
-        left = _left_of(at_most, charged)
-        table = self.tabulate(read, fresh=fresh, request_id=request_id, at_most=left)
+        left = _left_of(request.at_most, charged)
+        table = self._do_sql(replace(request, question=read, at_most=left))
         spent = replace(table.spent, charged=table.spent.charged + float(charged))
         return replace(table, notes=(*notes, *table.notes), spent=spent)
 
@@ -107,12 +109,12 @@ class LocalAsking(Asking):
         """Return what was charged for the values of a statement that was just answered."""
         return 0.0
 
-    def explain(self, question: Asked | Statement) -> Explanation:
+    def _do_explain(self, request: SessionRequest[Any]) -> Explanation:
         from pmw.public.tabulation import Tabulation
         from pmw.session.explaining import explained
         from queries.statements import Statement
 
-        read = self._read(question)
+        read = self._read(request.question)
         is_whole = isinstance(read, Statement)
         statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
         with self._asking():
@@ -123,11 +125,11 @@ class LocalAsking(Asking):
                 self._limited(), asked, work.left_out, self._forecast(asked, statement if is_whole else None)
             )
 
-    def forecast(self, question: Asked | Statement) -> Forecast:
+    def _do_forecast(self, request: SessionRequest[Any]) -> Forecast:
         from pmw.public.tabulation import Tabulation
         from queries.statements import Statement
 
-        read = self._read(question)
+        read = self._read(request.question)
         with self._asking():
             if not isinstance(read, Statement):
                 return self._forecast([read])
@@ -138,18 +140,18 @@ class LocalAsking(Asking):
     def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
         """Return what counting questions, those of a statement or single ones, could charge at most."""
 
-    def quote(self, question: Asked | Statement, within: Width) -> Quote:
+    def _do_quote(self, request: SessionRequest[Any]) -> Quote:
         from pmw.planning.mean_quotes import quote_aggregate
         from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
         from pmw.public.quotes import Within
         from queries.statements import Statement
 
-        read = self._read(question)
+        read = self._read(request.question)
         with self._asking():
             if not isinstance(read, Statement):
-                return quote_within(self._limited(), self._request(read).query, within)
+                return quote_within(self._limited(), self._request(read).query, request.within)
             quote = quote_statement if is_of_counts(read) else quote_aggregate
-            return quote(self._limited(), read, Within.of(within))
+            return quote(self._limited(), read, Within.of(request.within))
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         """Return one question of many that are made for this call alone."""

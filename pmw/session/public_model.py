@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +18,15 @@ from pmw.public.state import PublicState
 from pmw.public.status import Status, status_of
 from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity, Booked
-from pmw.session.asking import Asked, Key, Part, Width
 from pmw.session.local import LocalAsking
 from pmw.session.model_file import model_state, read_model, write_model
-from pmw.session.requests import Answering, Deliver, Requests
+from pmw.session.requests import Answering, Asked, Deliver, Part, Requests, SessionRequest
 from queries.cells import cell_count
 from queries.linear import LinearQuery
 from queries.statements import Statement
 
 if TYPE_CHECKING:
     from pmw.public.quotes import Quote
-    from pmw.session.measurement_requests import MeasurementRequest
 
 _BATCH = 1024  # answers that are delivered together
 
@@ -58,21 +57,21 @@ class PublicModel(LocalAsking):
     def state(self) -> PublicState:
         return self._state
 
-    def status(self) -> Status:
+    def _do_status(self, _: SessionRequest[Any]) -> Status:
         """Return where the session stood; of its questions, repeated ones are not counted."""
         return status_of(self._state, self._state.asked)
 
-    def budget(self) -> Booked:
+    def _do_budget(self, _: SessionRequest[Any]) -> Booked:
         """Return what the session was charged in all, and how many questions were asked; nothing is left."""
         ledger = self._state.ledger
         return Booked("", ledger.spent / ledger.cap, self._state.asked, left=Fraction(0))
 
-    def ledger(self) -> Ledger:
+    def _do_ledger(self, _: SessionRequest[Any]) -> Ledger:
         self._refuse(
             "list the charges", "it holds their sum alone, which status() tells; ask the session itself"
         )
 
-    def history(self, most: int = 100) -> tuple[Activity, ...]:
+    def _do_history(self, _: SessionRequest[Any]) -> tuple[Activity, ...]:
         """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
@@ -83,29 +82,25 @@ class PublicModel(LocalAsking):
     def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
         return Forecast(len([self._request(one) for one in asked]), 0, 0.0, 0.0)  # asking is free
 
-    def ask_within(
-        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> Answer:
-        if self.quote(question, within).needed:
-            self._refuse("measure anything")
-        return self.ask(question)
+    def _do_ask_within(self, request: SessionRequest[Any]) -> Answer:
+        self._require_free(self._do_quote(request))
+        return self._do_ask(request)
 
-    def sql_within(
-        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        read = self._statement(statement)
-        if self.quote(read, within).needed:
+    def _do_sql_within(self, request: SessionRequest[Any]) -> AnswerTable:
+        read = replace(request, question=self._statement(request.question))
+        self._require_free(self._do_quote(read))
+        return self._do_sql(read)
+
+    def _require_free(self, quote: Quote) -> None:
+        if quote.needed:
             self._refuse("measure anything")
-        return self.tabulate(read)
 
     def _limited(self) -> PublicState:
         return self._state
 
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        quote = request.quote(self._state)
-        if not dry_run:
+    def _do_measure(self, request: SessionRequest[Any]) -> Quote:
+        quote: Quote = request.what.quote(self._state)
+        if not request.dry_run:
             self._refuse("measure anything")
         return quote
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from pmw.errors import SessionError
 from pmw.public.contract import Contract, guarantee
+from pmw.session.requests import BUDGET, LEDGER, STATUS, Result, SessionRequest
 from queries.domain import Domain
 
 if TYPE_CHECKING:
@@ -63,17 +64,24 @@ class Publishing(ABC):
         return guarantee(self.contract)
 
     @abstractmethod
+    def do(self, request: SessionRequest[Result]) -> Result:
+        """Return the result of a request: what the method of its kind returns, which makes such a request.
+
+        Raises:
+            PMWError: see that method.
+        """
+
     def status(self) -> Status:
         """Return where the session stands; free."""
+        return self.do(SessionRequest(STATUS))
 
-    @abstractmethod
     def budget(self) -> Booked:
         """Return what was charged for whoever asks, what is left, and how many questions were asked; free.
 
         For a session that is what no analyst was charged: opening, and what was asked without a name.
         """
+        return self.do(SessionRequest(BUDGET))
 
-    @abstractmethod
     def ledger(self) -> Ledger:
         """Return every charge so far, in order; free.
 
@@ -82,6 +90,7 @@ class Publishing(ABC):
         Raises:
             SessionError: a model file holds the sum of the charges alone.
         """
+        return self.do(SessionRequest(LEDGER))
 
     def synthetic_records(
         self,

@@ -22,9 +22,9 @@ from pmw.errors import SessionError, SessionLockedError
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
-from pmw.session.asking import Part
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
+from pmw.session.requests import Part
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count

@@ -40,7 +40,7 @@ import uvicorn
 
 from pmw.service.app import create_app
 from pmw.service.guard import Log
-from pmw.service.hosting import hosting
+from pmw.service.hosting import Service, hosting
 
 Any_: TypeAlias = Any  # of a kind, whose methods are alike
 KINDS = ("opened", "resumed", "analyst", "served", "model")
@@ -48,11 +48,11 @@ SPENDING = ("opened", "resumed", "analyst", "served")
 GROUPS = "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"
 ROLES = (pmw.Session, pmw.Analyst, pmw.RemoteSession, pmw.PublicModel)
 SURFACE = [name for name in dir(Asking) if not name.startswith("_")]
-SERVICE = {"asked_texts", "look", "place", "require_keys", "stored", "turn"}  # what the service uses besides
+SERVICE = {"asked_texts", "look", "place", "require_keys", "stored"}  # what the service uses besides
 BESIDES: dict[type, set[str]] = {
     pmw.Session: SERVICE | {"csv_parts", "state"},
     pmw.Analyst: SERVICE | {"csv_parts", "most", "name", "share", "state"},
-    pmw.RemoteSession: {"name", "send"},
+    pmw.RemoteSession: {"name"},
     pmw.PublicModel: {"csv_parts", "place", "state"},
 }
 
@@ -60,19 +60,25 @@ BESIDES: dict[type, set[str]] = {
 @contextmanager
 def served(path: Path, users: UsersFile) -> Iterator[str]:
     """Serve a session in this process, and yield the address."""
-    with hosting([path], users) as service:
-        config = uvicorn.Config(create_app(service, Log(StringIO())), port=0, log_level="critical")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with hosting([path], users) as service, serving(service) as url:
+        yield url
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[str]:
+    """Serve sessions in this process, and yield the address."""
+    config = uvicorn.Config(create_app(service, Log(StringIO())), port=0, log_level="critical")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
 
 
 class Kinds:
