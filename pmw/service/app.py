@@ -40,8 +40,8 @@ from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
 from pmw.session.exact import AskedQuestions, Described, exact_text
-from pmw.session.requests import ASK_WITHIN, EXPLAIN, FORECAST, QUOTE, Kind, SessionRequest
 from pmw.session.session import Session
+from pmw.session.session_requests import ASK_WITHIN, EXPLAIN, FORECAST, QUOTE, Kind, SessionRequest
 
 MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
 _PART_BYTES = 2**18
@@ -146,11 +146,11 @@ class Measured(_Body):
 
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
-        """Refuse a table without attributes, and what goes with sums alone."""
-        table = bool(self.scope) and self.sum is None and not self.heads
-        kinds = (self.questions is not None, self.sum is not None, self.heads, table)
+        """Refuse several kinds, and what goes with sums alone."""
+        kinds = (self.questions is not None, self.sum is not None, self.heads)
+        table = not any(kinds)
         allowed = 0 if table else 1  # of a share and a width
-        fits = sum(kinds) == 1 and (self.share is not None) + (self.within is not None) <= allowed
+        fits = sum(kinds) <= 1 and (self.share is not None) + (self.within is not None) <= allowed
         if not fits or (self.squares and self.sum is None) or (self.heads and self.within is not None):
             raise ValueError
         return self

@@ -17,11 +17,10 @@ from pmw.public.codec import FormError
 from pmw.public.codec import read as read_form
 from pmw.public.quotes import Quote
 from pmw.public.tables import AnswerTable
-from pmw.public.tabulation import Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
-from pmw.session.requests import ASK, ASK_WITHIN, SQL, SQL_WITHIN, Kind, SessionRequest
+from pmw.session.session_requests import ASK, ASK_WITHIN, SQL, SQL_WITHIN, Kind, SessionRequest
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -188,7 +187,7 @@ def query_of(analyst: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Li
 
 
 def done(analyst: Dialogue, large: LargeRequests, request: SessionRequest[Any]) -> Any:
-    """Return the result of a request about one question; the bar of a statement of one count is the count's.
+    """Return the result of a request about one question, which has its place among those of much work.
 
     Args:
         analyst: who asks, and whose share pays.
@@ -199,19 +198,12 @@ def done(analyst: Dialogue, large: LargeRequests, request: SessionRequest[Any]) 
         PMWError: it is refused; see ``Asking.do``.
         QueryError: it asks for too many cells.
     """
-    asked, priced = request.question, request.within is not None
-    count = asked.single_count if priced and isinstance(asked, Statement) else None
-    if count is not None:
-        request = replace(request, question=count)
-    elif isinstance(asked, Statement):
-        request = replace(request, kind=_OF_STATEMENTS.get(request.kind, request.kind))
-    cells = cells_of(asked)
+    cells = cells_of(request.question)
     require_few_cells(cells)
+    if isinstance(request.question, Statement):
+        request = replace(request, kind=_OF_STATEMENTS.get(request.kind, request.kind))
     with large.place(cells):
-        found = analyst.do(request)
-        if count is not None and isinstance(found, Answer):
-            return Tabulation(analyst.state, asked).table(analyst.state, [found], place=analyst.place)
-        return found
+        return analyst.do(request)
 
 
 def measured_rows(

@@ -34,7 +34,8 @@ from pmw.session.exact import AskedQuestions, Described, Foreseen, read_exact
 from pmw.session.explaining import Explanation
 from pmw.session.measurement_requests import ceiling_form
 from pmw.session.public_model import PublicModel, model_of
-from pmw.session.requests import (
+from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
+from pmw.session.session_requests import (
     ASK,
     ASK_WITHIN,
     BUDGET,
@@ -47,20 +48,14 @@ from pmw.session.requests import (
     SQL,
     SQL_WITHIN,
     STATUS,
-    Answering,
-    Asked,
-    Deliver,
     Kind,
-    Part,
-    Request,
-    Requests,
     Result,
     SessionRequest,
 )
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import is_statement, parse_where, require_key
+from queries.parsing import is_statement, parse_where
 from queries.statements import Statement
 
 if TYPE_CHECKING:
@@ -218,10 +213,10 @@ class RemoteSession(Asking):
         kind, key = request.kind, request.request_id
         if kind is ASK_WITHIN:
             read = self._request(request.question, request_id=key)
-            request, key = replace(request, question=read), read.request_id
+            request = replace(request, question=read, request_id=read.request_id)
         body, address = self._body(request), "/measure" if kind is MEASURE else "/ask"
         if kind in (ASK_WITHIN, SQL_WITHIN, MEASURE):
-            key = None if request.dry_run else _paying_key(key)
+            key = None if request.dry_run else request.request_id or uuid4().hex
         again = key is not None or not request.fresh
         found = self._exact(_RESULTS[kind], "POST", address, body, key=key, again=again)
         return found[0] if kind is ASK_WITHIN else found
@@ -379,18 +374,6 @@ def _text_of(statement: str | Statement) -> str:
             code="bad_request",
         )
     return text
-
-
-def _paying_key(key: str | None) -> str:
-    """Return the key of a request that may charge: a fresh one unless told.
-
-    Raises:
-        QueryError: what was told is no key.
-    """
-    if key is None:
-        return uuid4().hex
-    require_key(key)
-    return key
 
 
 def _none(described: Described) -> Answers:

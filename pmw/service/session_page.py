@@ -31,7 +31,7 @@ from pmw.service.shown_answers import Read, Shown, new_answer, read, shown, stor
 from pmw.service.users import Role, User
 from pmw.session.accounts import Booked
 from pmw.session.dialogue import Analyst
-from pmw.session.requests import FORECAST, QUOTE, SessionRequest
+from pmw.session.session_requests import FORECAST, QUOTE, SessionRequest
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass

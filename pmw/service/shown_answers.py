@@ -19,7 +19,7 @@ from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.asking import done
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
-from pmw.session.requests import ASK, ASK_WITHIN, Kind, SessionRequest
+from pmw.session.session_requests import ASK, ASK_WITHIN, Kind, SessionRequest
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import read_line

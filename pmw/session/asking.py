@@ -21,7 +21,8 @@ from pmw.errors import BudgetError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.session.publishing import Publishing
-from pmw.session.requests import (
+from pmw.session.requests import Answering, Asked, Deliver, Key, Part, Request, Requests, Width
+from pmw.session.session_requests import (
     ASK,
     ASK_WITHIN,
     EXPLAIN,
@@ -31,15 +32,7 @@ from pmw.session.requests import (
     QUOTE,
     SQL,
     SQL_WITHIN,
-    Answering,
-    Asked,
-    Deliver,
-    Key,
-    Part,
-    Request,
-    Requests,
     SessionRequest,
-    Width,
 )
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
@@ -344,7 +337,7 @@ class Asking(Publishing):
         """Return the smallest price at which the bars of a question, or of a statement, are so wide; free.
 
         Of a question it is that of its own number, or of the whole marginal of its attributes where that
-        costs at most twice as much.
+        costs at most twice as much; a statement of one COUNT(*) has the price of its question.
 
         Args:
             question: a where-text, a structured condition, or a query. Or a statement with counts alone, or

@@ -24,7 +24,8 @@ from pmw.session.asking import Questions
 from pmw.session.engine import Engine
 from pmw.session.loading import load_ledger, load_texts, newest_released, read_question
 from pmw.session.local import LocalAsking
-from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, SessionRequest, key_of
+from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, key_of
+from pmw.session.session_requests import SessionRequest
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
@@ -220,9 +221,14 @@ class Dialogue(LocalAsking):
         from pmw.planning.mean_quotes import notes_of
         from pmw.planning.row_quotes import is_of_counts
         from pmw.public.quotes import Within
+        from pmw.public.tabulation import Tabulation
         from pmw.session.measurement_requests import asked_text
 
-        read, key = self._statement(request.question), self._key(request.request_id)
+        read = self._statement(request.question)
+        if read.single_count is not None:
+            answer = self._do_ask_within(replace(request, question=read.single_count))
+            return Tabulation(self.state, read).table(self.state, [answer], place=self.place)
+        key = self._key(request.request_id)
         width = Within.of(request.within)
         counts = is_of_counts(read)
         asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)

@@ -15,7 +15,8 @@ from pmw.privacy.budget import as_fraction
 from pmw.public.contract import Contract
 from pmw.public.state import PublicState
 from pmw.session.asking import Asking, Questions
-from pmw.session.requests import Asked, Part, Request, Requests, Result, SessionRequest
+from pmw.session.requests import Asked, Part, Request, Requests
+from pmw.session.session_requests import Result, SessionRequest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql, part_key
@@ -147,6 +148,8 @@ class LocalAsking(Asking):
         from queries.statements import Statement
 
         read = self._read(request.question)
+        if isinstance(read, Statement) and read.single_count is not None:
+            read = read.single_count
         with self._asking():
             if not isinstance(read, Statement):
                 return quote_within(self._limited(), self._request(read).query, request.within)

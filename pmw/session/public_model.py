@@ -20,7 +20,8 @@ from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity, Booked
 from pmw.session.local import LocalAsking
 from pmw.session.model_file import model_state, read_model, write_model
-from pmw.session.requests import Answering, Asked, Deliver, Part, Requests, SessionRequest
+from pmw.session.requests import Answering, Asked, Deliver, Part, Requests
+from pmw.session.session_requests import SessionRequest
 from queries.cells import cell_count
 from queries.linear import LinearQuery
 from queries.statements import Statement

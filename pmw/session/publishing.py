@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from pmw.errors import SessionError
 from pmw.public.contract import Contract, guarantee
-from pmw.session.requests import BUDGET, LEDGER, STATUS, Result, SessionRequest
+from pmw.session.session_requests import BUDGET, LEDGER, STATUS, Result, SessionRequest
 from queries.domain import Domain
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""Requests: what is wanted of a session, as data, and which questions are on their way to be answered."""
+"""Requests: questions that are on their way to be answered, and under which idempotency key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,11 @@ from queries.parsing import Question
 from queries.questions import Places, QuestionList, Questions
 
 if TYPE_CHECKING:
-    from pmw.loop import Forecast
     from pmw.privacy.budget import Number
-    from pmw.public.ledger import Ledger
-    from pmw.public.quotes import Quote, Within
-    from pmw.public.status import Status
-    from pmw.public.tables import AnswerTable
-    from pmw.session.accounts import Activity, Booked
-    from pmw.session.explaining import Explanation
+    from pmw.public.quotes import Within
 
 Deliver: TypeAlias = Callable[[Sequence[Answer]], None]  # is called with the next answers, in order
 
-Result = TypeVar("Result")
 _SEPARATOR = "\x1f"  # stands in no name of an analyst
 
 
@@ -54,56 +47,6 @@ Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Width: TypeAlias = "Within | float | str"  # of a bar
 Part: TypeAlias = "Number | None"  # of the budget
 Key: TypeAlias = str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[Result]):
-    """What is wanted of a session, and of which type the result is.
-
-    Args:
-        name: of the method that asks for it.
-    """
-
-    name: str
-
-
-ASK: Kind[Answer] = Kind("ask")
-ASK_WITHIN: Kind[Answer] = Kind("ask_within")
-BUDGET: Kind[Booked] = Kind("budget")
-EXPLAIN: Kind[Explanation] = Kind("explain")
-FORECAST: Kind[Forecast] = Kind("forecast")
-HISTORY: Kind[tuple[Activity, ...]] = Kind("history")
-LEDGER: Kind[Ledger] = Kind("ledger")
-MEASURE: Kind[Quote] = Kind("measure")
-QUOTE: Kind[Quote] = Kind("quote")
-SQL: Kind[AnswerTable] = Kind("sql")
-SQL_WITHIN: Kind[AnswerTable] = Kind("sql_within")
-STATUS: Kind[Status] = Kind("status")
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRequest(Generic[Result]):
-    """What is wanted of a session; ``do`` does it. Nothing of it is checked before.
-
-    Args:
-        kind: the method that makes it. It has the fields that this method has.
-        question: ``Asked``, or a statement.
-        what: a ``MeasurementRequest``.
-        within: ``Width``: half of the bar that is wanted.
-        fresh, request_id, at_most: see ``Asking.ask``.
-        dry_run: tell the price of what is measured alone.
-        most: of a history, how many questions.
-    """
-
-    kind: Kind[Result]
-    question: Any = None
-    what: Any = None
-    within: Any = None
-    fresh: bool = False
-    request_id: Key = None
-    at_most: Part = None
-    dry_run: bool = False
-    most: int = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
