@@ -41,7 +41,7 @@ from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
 from pmw.session.exact import AskedQuestions, Described, exact_text
 from pmw.session.session import Session
-from pmw.session.session_requests import ASK_WITHIN, EXPLAIN, FORECAST, QUOTE, Kind, SessionRequest
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
 
 MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
 _PART_BYTES = 2**18
@@ -106,10 +106,10 @@ class Asked(_Body):
     def kind(self) -> Kind[Any] | None:
         """What is wanted but an answer: a bar, its price, or what asking could charge; None for an answer."""
         if self.explain:
-            return EXPLAIN
+            return Kinds.EXPLAIN
         if self.within is not None:
-            return QUOTE if self.dry_run else ASK_WITHIN
-        return FORECAST if self.dry_run else None
+            return Kinds.QUOTE if self.dry_run else Kinds.ASK_WITHIN
+        return Kinds.FORECAST if self.dry_run else None
 
     def _single(self) -> dict[str, Any]:
         one = None if self.aggregate is None else self.aggregate.model_dump()
@@ -332,9 +332,13 @@ def asked_before(
     Some are told at a time, as canonical texts: `after` is how many were told before.
     """
     with used(request, user, name) as hosted:
-        asker = hosted.session if user.role is Role.CUSTODIAN else hosted.session.analyst(user.name)
-        texts = asker.asked_texts()[after : after + _MOST_ASKED]
+        texts = _seen_by(user, hosted).asked_texts()[after : after + _MOST_ASKED]
     return told(request, AskedQuestions(tuple(_few(texts, len))))
+
+
+def _seen_by(user: User, hosted: Hosted) -> Session | Analyst:
+    """Return the session as a user sees it: a custodian all of it, anybody else what is the user's own."""
+    return hosted.session if user.role is Role.CUSTODIAN else hosted.asking(user)
 
 
 def _few(values: Iterable[_Value], size: Callable[[_Value], int]) -> Iterator[_Value]:
@@ -374,9 +378,9 @@ def ask(
             found = asking.done(
                 analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
             )
-            if kind is ASK_WITHIN:
+            if kind is Kinds.ASK_WITHIN:
                 note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
-            more = {"needed": found.needed} if kind is QUOTE else {}
+            more = {"needed": found.needed} if kind is Kinds.QUOTE else {}
             return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
@@ -460,11 +464,9 @@ def ledger(request: Request, user: CurrentUser, name: str) -> Response:
     Of charges for others the user sees the prices, and neither names nor what was asked.
     """
     with used(request, user, name) as hosted:
-        if user.role is Role.CUSTODIAN:
-            booked, charged = hosted.session.bookings(), hosted.session.ledger()
-        else:
-            analyst = hosted.asking(user)
-            booked, charged = (analyst.budget(),), analyst.ledger()
+        seen = _seen_by(user, hosted)
+        booked = (seen.budget(),) if isinstance(seen, Analyst) else seen.bookings()
+        charged = seen.ledger()
     return told(request, charged, analysts=[one.to_dict() for one in booked])
 
 
@@ -481,8 +483,7 @@ def history(
 
 
 def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
-    asker = hosted.session if user.role is Role.CUSTODIAN else hosted.session.analyst(user.name)
-    return tuple(_few(asker.history(most), _size))
+    return tuple(_few(_seen_by(user, hosted).history(most), _size))
 
 
 def _size(one: Activity) -> int:

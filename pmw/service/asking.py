@@ -20,7 +20,7 @@ from pmw.public.tables import AnswerTable
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
-from pmw.session.session_requests import ASK, ASK_WITHIN, SQL, SQL_WITHIN, Kind, SessionRequest
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -32,7 +32,7 @@ Result: TypeAlias = Answer | AnswerTable
 
 MOST_WEIGHTS = 2**20  # cells that one question in canonical form may weigh: 8 MB
 _TEXTS = ("where", "sql", "query")  # that state a question
-_OF_STATEMENTS: dict[Kind[Any], Kind[Any]] = {ASK: SQL, ASK_WITHIN: SQL_WITHIN}
+_OF_STATEMENTS: dict[Kind[Any], Kind[Any]] = {Kinds.ASK: Kinds.SQL, Kinds.ASK_WITHIN: Kinds.SQL_WITHIN}
 _LONGEST = 2**16  # characters of a question in canonical form
 
 
@@ -346,6 +346,6 @@ def _answer_or_price(session: Dialogue, question: Question, **how: Any) -> Resul
 
 
 def _answer(session: Dialogue, question: Question, **how: Any) -> Result:
-    kind: Kind[Any] = ASK if isinstance(question.query, LinearQuery) else SQL
+    kind: Kind[Any] = Kinds.ASK if isinstance(question.query, LinearQuery) else Kinds.SQL
     found: Result = session.do(SessionRequest(kind, question.query, request_id=question.request_id, **how))
     return found

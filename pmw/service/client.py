@@ -35,23 +35,7 @@ from pmw.session.explaining import Explanation
 from pmw.session.measurement_requests import ceiling_form
 from pmw.session.public_model import PublicModel, model_of
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
-from pmw.session.session_requests import (
-    ASK,
-    ASK_WITHIN,
-    BUDGET,
-    EXPLAIN,
-    FORECAST,
-    HISTORY,
-    LEDGER,
-    MEASURE,
-    QUOTE,
-    SQL,
-    SQL_WITHIN,
-    STATUS,
-    Kind,
-    Result,
-    SessionRequest,
-)
+from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -198,9 +182,9 @@ class RemoteSession(Asking):
         return found
 
     def _done(self, request: SessionRequest[Any]) -> Any:
-        if request.kind is ASK:
+        if request.kind is Kinds.ASK:
             return self._do_ask(request)
-        if request.kind is HISTORY:
+        if request.kind is Kinds.HISTORY:
             shown = min(request.most, _MOST_LISTED)
             return self._exact(tuple[Activity, ...], "GET", f"/history?most={shown}") if shown > 0 else ()
         if request.kind in _STANDING:
@@ -211,31 +195,31 @@ class RemoteSession(Asking):
     def _posted(self, request: SessionRequest[Any]) -> Any:
         """Return the result of a request that has a body."""
         kind, key = request.kind, request.request_id
-        if kind is ASK_WITHIN:
+        if kind is Kinds.ASK_WITHIN:
             read = self._request(request.question, request_id=key)
             request = replace(request, question=read, request_id=read.request_id)
-        body, address = self._body(request), "/measure" if kind is MEASURE else "/ask"
-        if kind in (ASK_WITHIN, SQL_WITHIN, MEASURE):
+        body, address = self._body(request), "/measure" if kind is Kinds.MEASURE else "/ask"
+        if kind in (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN, Kinds.MEASURE):
             key = None if request.dry_run else request.request_id or uuid4().hex
         again = key is not None or not request.fresh
         found = self._exact(_RESULTS[kind], "POST", address, body, key=key, again=again)
-        return found[0] if kind is ASK_WITHIN else found
+        return found[0] if kind is Kinds.ASK_WITHIN else found
 
     def _body(self, request: SessionRequest[Any]) -> dict[str, Any]:
         """Return the body of a request, as the service documents it."""
         kind = request.kind
         if request.what is not None:
             body = request.what.form()
-        elif kind in (SQL, SQL_WITHIN):
+        elif kind in (Kinds.SQL, Kinds.SQL_WITHIN):
             body = {"sql": _text_of(request.question)}
         else:
             body = self._stated(request.question)
-        if kind in (QUOTE, ASK_WITHIN, SQL_WITHIN):
+        if kind in (Kinds.QUOTE, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN):
             body["within"] = Within.of(request.within).form
         chosen = {
             "fresh": request.fresh,
-            "explain": kind is EXPLAIN,
-            "dry_run": request.dry_run or kind in (QUOTE, FORECAST),
+            "explain": kind is Kinds.EXPLAIN,
+            "dry_run": request.dry_run or kind in (Kinds.QUOTE, Kinds.FORECAST),
         }
         return {**body, **{name: True for name, on in chosen.items() if on}, **ceiling_form(request.at_most)}
 
@@ -342,18 +326,18 @@ class RemoteSession(Asking):
 
 
 _STANDING: dict[Kind[Any], tuple[Any, str]] = {  # what is returned, and its address
-    STATUS: (Status, ""),
-    BUDGET: (Booked, "/you"),
-    LEDGER: (Ledger, "/ledger"),
+    Kinds.STATUS: (Status, ""),
+    Kinds.BUDGET: (Booked, "/you"),
+    Kinds.LEDGER: (Ledger, "/ledger"),
 }
 _RESULTS: dict[Kind[Any], Any] = {
-    SQL: AnswerTable,
-    SQL_WITHIN: AnswerTable,
-    ASK_WITHIN: Answers,
-    QUOTE: Quote,
-    FORECAST: Foreseen,
-    EXPLAIN: Explanation,
-    MEASURE: Quote,
+    Kinds.SQL: AnswerTable,
+    Kinds.SQL_WITHIN: AnswerTable,
+    Kinds.ASK_WITHIN: Answers,
+    Kinds.QUOTE: Quote,
+    Kinds.FORECAST: Foreseen,
+    Kinds.EXPLAIN: Explanation,
+    Kinds.MEASURE: Quote,
 }
 _OTHER = (
     "the service is of another version of online-pmw than this client, which cannot read its answers; "

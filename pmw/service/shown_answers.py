@@ -19,7 +19,7 @@ from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.asking import done
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
-from pmw.session.session_requests import ASK, ASK_WITHIN, Kind, SessionRequest
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import read_line
@@ -129,7 +129,7 @@ def new_answer(
         BudgetExhaustedError: its price is not left.
         QueryError: it is refused, or could charge more.
     """
-    kind: Kind[Any] = ASK_WITHIN if within else ASK
+    kind: Kind[Any] = Kinds.ASK_WITHIN if within else Kinds.ASK
     wanted = SessionRequest(kind, question.query, within=within or None, at_most=at_most)
     found: Answer | AnswerTable = done(analyst, large, wanted)
     return found

@@ -22,18 +22,7 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Asked, Deliver, Key, Part, Request, Requests, Width
-from pmw.session.session_requests import (
-    ASK,
-    ASK_WITHIN,
-    EXPLAIN,
-    FORECAST,
-    HISTORY,
-    MEASURE,
-    QUOTE,
-    SQL,
-    SQL_WITHIN,
-    SessionRequest,
-)
+from pmw.session.session_requests import Kinds, SessionRequest
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.domain import Domain
@@ -109,7 +98,7 @@ class Asking(Publishing):
             StoreError: the answer could not be made durable; nothing was released.
         """
         how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
-        return self.do(SessionRequest(ASK, question, **how))
+        return self.do(SessionRequest(Kinds.ASK, question, **how))
 
     def _do_ask(self, request: SessionRequest[Any]) -> Answer:
         with self._asking(request.at_most) as answer:
@@ -221,7 +210,7 @@ class Asking(Publishing):
             QueryError: the statement is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        return self.do(SessionRequest(SQL, statement, fresh=fresh, at_most=at_most))
+        return self.do(SessionRequest(Kinds.SQL, statement, fresh=fresh, at_most=at_most))
 
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
@@ -242,7 +231,7 @@ class Asking(Publishing):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
-        return self.do(SessionRequest(SQL, statement, **how))
+        return self.do(SessionRequest(Kinds.SQL, statement, **how))
 
     def mean(
         self, name: str, where: Where = "", by: str | Sequence[str] = (), *, at_most: Part = None
@@ -318,7 +307,7 @@ class Asking(Publishing):
 
         Privacy: a function of public state, stored answers and the question.
         """
-        return self.do(SessionRequest(FORECAST, question))
+        return self.do(SessionRequest(Kinds.FORECAST, question))
 
     def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, what is held of them, and what they may charge; free.
@@ -331,7 +320,7 @@ class Asking(Publishing):
 
         Privacy: a function of public state, stored answers and the question.
         """
-        return self.do(SessionRequest(EXPLAIN, question))
+        return self.do(SessionRequest(Kinds.EXPLAIN, question))
 
     def quote(self, question: Asked | Statement, within: Width) -> Quote:
         """Return the smallest price at which the bars of a question, or of a statement, are so wide; free.
@@ -352,7 +341,7 @@ class Asking(Publishing):
                 bars.
             SessionError: the session measures nothing on request.
         """
-        return self.do(SessionRequest(QUOTE, question, within=within))
+        return self.do(SessionRequest(Kinds.QUOTE, question, within=within))
 
     def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
         """Return the price of the bars of a statement; see ``quote``."""
@@ -381,7 +370,7 @@ class Asking(Publishing):
             StoreError: it could not be made durable; nothing was released.
         """
         return self.do(
-            SessionRequest(ASK_WITHIN, question, within=within, request_id=request_id, at_most=at_most)
+            SessionRequest(Kinds.ASK_WITHIN, question, within=within, request_id=request_id, at_most=at_most)
         )
 
     def sql_within(
@@ -407,7 +396,7 @@ class Asking(Publishing):
             StoreError: it could not be made durable; nothing was released.
         """
         return self.do(
-            SessionRequest(SQL_WITHIN, statement, within=within, request_id=request_id, at_most=at_most)
+            SessionRequest(Kinds.SQL_WITHIN, statement, within=within, request_id=request_id, at_most=at_most)
         )
 
     def measure(
@@ -556,7 +545,7 @@ class Asking(Publishing):
         """
         from pmw.session.measurement_requests import MeasurementRequest
 
-        return self.do(SessionRequest(MEASURE, what=MeasurementRequest(*what), **how))
+        return self.do(SessionRequest(Kinds.MEASURE, what=MeasurementRequest(*what), **how))
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:
         """Return the newest answered questions, the newest first: an analyst's own, or a session's all; free.
@@ -564,7 +553,7 @@ class Asking(Publishing):
         Args:
             most: how many at most.
         """
-        return self.do(SessionRequest(HISTORY, most=most))
+        return self.do(SessionRequest(Kinds.HISTORY, most=most))
 
     @abstractmethod
     def asked(self) -> tuple[LinearQuery, ...]:

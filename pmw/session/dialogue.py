@@ -185,7 +185,7 @@ class Dialogue(LocalAsking):
 
     def _do_measure(self, request: SessionRequest[Any]) -> Quote:
         what: MeasurementRequest = request.what
-        asked, key = what.text, None if request.dry_run else self._key(request.request_id)
+        asked, key = what.text, self._key(request.request_id)
         with self._engaged() as engine:
 
             def quoted() -> Quote:
@@ -207,15 +207,6 @@ class Dialogue(LocalAsking):
             return None
         require_key(request_id)
         return key_of(self._account.name, request_id)
-
-    def _require_price(self, quote: Quote, at_most: Part) -> None:
-        """Refuse a price that is left, and above what may be charged.
-
-        Raises:
-            PriceError: it is.
-        """
-        if quote.affordable:  # else it is refused for that
-            self._account.paying(at_most).require_price(quote.share, self.state.ledger)
 
     def _do_sql_within(self, request: SessionRequest[Any]) -> AnswerTable:
         from pmw.planning.mean_quotes import notes_of
@@ -277,7 +268,8 @@ class Dialogue(LocalAsking):
         quote = engine.tied(measured, key, asked)
         if quote is None:
             quote = quoted()
-            self._require_price(quote, at_most)
+            if quote.affordable:  # else it is refused for that
+                self._account.paying(at_most).require_price(quote.share, self.state.ledger)
             self._pay(engine, quote, tie_of(key, asked, quote))
         return quote
 

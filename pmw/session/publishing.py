@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from pmw.errors import SessionError
 from pmw.public.contract import Contract, guarantee
-from pmw.session.session_requests import BUDGET, LEDGER, STATUS, Result, SessionRequest
+from pmw.session.session_requests import Kinds, Result, SessionRequest
 from queries.domain import Domain
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ class Publishing(ABC):
 
     def status(self) -> Status:
         """Return where the session stands; free."""
-        return self.do(SessionRequest(STATUS))
+        return self.do(SessionRequest(Kinds.STATUS))
 
     def budget(self) -> Booked:
         """Return what was charged for whoever asks, what is left, and how many questions were asked; free.
 
         For a session that is what no analyst was charged: opening, and what was asked without a name.
         """
-        return self.do(SessionRequest(BUDGET))
+        return self.do(SessionRequest(Kinds.BUDGET))
 
     def ledger(self) -> Ledger:
         """Return every charge so far, in order; free.
@@ -90,7 +90,7 @@ class Publishing(ABC):
         Raises:
             SessionError: a model file holds the sum of the charges alone.
         """
-        return self.do(SessionRequest(LEDGER))
+        return self.do(SessionRequest(Kinds.LEDGER))
 
     def synthetic_records(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pmw.privacy.budget import as_fraction
 from pmw.session.requests import Key, Part
@@ -33,21 +33,24 @@ class Kind(Generic[Result]):
     name: str
 
 
-ASK: Kind[Answer] = Kind("ask")
-ASK_WITHIN: Kind[Answer] = Kind("ask_within")
-BUDGET: Kind[Booked] = Kind("budget")
-EXPLAIN: Kind[Explanation] = Kind("explain")
-FORECAST: Kind[Forecast] = Kind("forecast")
-HISTORY: Kind[tuple[Activity, ...]] = Kind("history")
-LEDGER: Kind[Ledger] = Kind("ledger")
-MEASURE: Kind[Quote] = Kind("measure")
-QUOTE: Kind[Quote] = Kind("quote")
-SQL: Kind[AnswerTable] = Kind("sql")
-SQL_WITHIN: Kind[AnswerTable] = Kind("sql_within")
-STATUS: Kind[Status] = Kind("status")
+class Kinds:
+    """All that is wanted of sessions."""
+
+    ASK: ClassVar[Kind[Answer]] = Kind("ask")
+    ASK_WITHIN: ClassVar[Kind[Answer]] = Kind("ask_within")
+    BUDGET: ClassVar[Kind[Booked]] = Kind("budget")
+    EXPLAIN: ClassVar[Kind[Explanation]] = Kind("explain")
+    FORECAST: ClassVar[Kind[Forecast]] = Kind("forecast")
+    HISTORY: ClassVar[Kind[tuple[Activity, ...]]] = Kind("history")
+    LEDGER: ClassVar[Kind[Ledger]] = Kind("ledger")
+    MEASURE: ClassVar[Kind[Quote]] = Kind("measure")
+    QUOTE: ClassVar[Kind[Quote]] = Kind("quote")
+    SQL: ClassVar[Kind[AnswerTable]] = Kind("sql")
+    SQL_WITHIN: ClassVar[Kind[AnswerTable]] = Kind("sql_within")
+    STATUS: ClassVar[Kind[Status]] = Kind("status")
 
 
-_OF_BARS = (ASK_WITHIN, QUOTE, SQL_WITHIN)
+_OF_BARS = (Kinds.ASK_WITHIN, Kinds.QUOTE, Kinds.SQL_WITHIN)
 
 
 @dataclass(frozen=True, slots=True)

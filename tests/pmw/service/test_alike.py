@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -236,6 +237,26 @@ def test_an_analyst_sees_neither_questions_nor_names_of_others_in_the_ledger(tmp
             assert other not in str(seen.to_dict())
         assert OTHERS in [line.label for line in ann.ledger().lines]
         assert OTHERS not in [line.label for line in whole.lines]
+
+
+def test_an_analyst_sees_no_other_name_in_the_history(tmp_path: Path) -> None:
+    with pmw.resume_session(opened_study(tmp_path)) as session:
+        ann, bea = session.analyst("ann"), session.analyst("bea")
+        for one in (ann, bea):
+            one.ask("age >= 30")
+        assert [line.name for line in bea.history()] == ["bea"]
+        assert {line.name for line in session.history()} == {"ann"}  # who asked it first
+
+
+def test_the_bar_of_one_count_has_one_price_as_a_question_and_as_a_statement(spending: Any_) -> None:
+    count = "region = 'west' AND age >= 20"
+    statement = f"SELECT COUNT(*) AS n FROM people WHERE {count}"
+    assert spending.quote(statement, 90) == spending.quote(count, 90)
+    ((_, (found,)),) = spending.sql_within(statement, 90, at_most=1).rows
+    low, high = found.interval
+    answer = spending.ask_within(count, 90)
+    assert (low, high) == (math.floor(answer.interval[0]), math.ceil(answer.interval[1]))
+    assert not spending.quote(statement, 90).needed
 
 
 def test_a_budget_is_that_of_whoever_asks(kinds: Kinds) -> None:

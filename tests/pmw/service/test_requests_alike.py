@@ -15,21 +15,7 @@ from pmw.public.answer import Answer
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.exact import exact_text
 from pmw.session.measurement_requests import MeasurementRequest
-from pmw.session.session_requests import (
-    ASK,
-    ASK_WITHIN,
-    BUDGET,
-    EXPLAIN,
-    FORECAST,
-    HISTORY,
-    LEDGER,
-    MEASURE,
-    QUOTE,
-    SQL,
-    SQL_WITHIN,
-    STATUS,
-    SessionRequest,
-)
+from pmw.session.session_requests import Kinds, SessionRequest
 from tests import worlds
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
@@ -73,15 +59,17 @@ MEASURED = st.one_of(
 )
 PAID: dict[str, Any] = {"request_id": KEYS, "at_most": PARTS}
 REQUESTS = st.one_of(
-    st.builds(SessionRequest, st.just(ASK), QUESTIONS, fresh=st.booleans(), **PAID),
-    st.builds(SessionRequest, st.just(SQL), STATEMENTS, fresh=st.booleans(), at_most=PARTS),
-    st.builds(SessionRequest, st.sampled_from([FORECAST, EXPLAIN]), st.one_of(QUESTIONS, STATEMENTS)),
-    st.builds(SessionRequest, st.just(QUOTE), st.one_of(QUESTIONS, STATEMENTS), within=WIDTHS),
-    st.builds(SessionRequest, st.just(ASK_WITHIN), QUESTIONS, within=WIDTHS, **PAID),
-    st.builds(SessionRequest, st.just(SQL_WITHIN), STATEMENTS, within=WIDTHS, **PAID),
-    st.builds(SessionRequest, st.just(MEASURE), what=MEASURED, dry_run=st.booleans(), **PAID),
-    st.builds(SessionRequest, st.just(HISTORY), most=st.sampled_from([-1, 0, 1, 5])),
-    st.builds(SessionRequest, st.sampled_from([STATUS, BUDGET, LEDGER])),
+    st.builds(SessionRequest, st.just(Kinds.ASK), QUESTIONS, fresh=st.booleans(), **PAID),
+    st.builds(SessionRequest, st.just(Kinds.SQL), STATEMENTS, fresh=st.booleans(), at_most=PARTS),
+    st.builds(
+        SessionRequest, st.sampled_from([Kinds.FORECAST, Kinds.EXPLAIN]), st.one_of(QUESTIONS, STATEMENTS)
+    ),
+    st.builds(SessionRequest, st.just(Kinds.QUOTE), st.one_of(QUESTIONS, STATEMENTS), within=WIDTHS),
+    st.builds(SessionRequest, st.just(Kinds.ASK_WITHIN), QUESTIONS, within=WIDTHS, **PAID),
+    st.builds(SessionRequest, st.just(Kinds.SQL_WITHIN), STATEMENTS, within=WIDTHS, **PAID),
+    st.builds(SessionRequest, st.just(Kinds.MEASURE), what=MEASURED, dry_run=st.booleans(), **PAID),
+    st.builds(SessionRequest, st.just(Kinds.HISTORY), most=st.sampled_from([-1, 0, 1, 5])),
+    st.builds(SessionRequest, st.sampled_from([Kinds.STATUS, Kinds.BUDGET, Kinds.LEDGER])),
 )
 
 
@@ -128,11 +116,11 @@ def test_a_service_does_any_request_as_its_session_does(
     [
         *(
             {"kind": kind, "within": width}
-            for kind in (QUOTE, ASK_WITHIN, SQL_WITHIN)
+            for kind in (Kinds.QUOTE, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN)
             for width in (None, 0, -1, "x")
         ),
-        *({"kind": ASK, "request_id": key} for key in ("", "a\tb", 5, "x" * 201)),
-        {"kind": SQL, "at_most": "x"},
+        *({"kind": Kinds.ASK, "request_id": key} for key in ("", "a\tb", 5, "x" * 201)),
+        {"kind": Kinds.SQL, "at_most": "x"},
     ],
     ids=str,
 )
