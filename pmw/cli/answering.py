@@ -21,7 +21,9 @@ from pmw.display.texts import counted
 from pmw.errors import PriceError
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
-from pmw.session.asking import Asking, LocalAsking, Part
+from pmw.session.asking import Asking
+from pmw.session.local import LocalAsking
+from pmw.session.requests import Part
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
     from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
-    from pmw.session.asking import Asking, Part
+    from pmw.session.asking import Asking
+    from pmw.session.requests import Part
     from pmw.session.session import Session
 
 

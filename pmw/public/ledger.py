@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,8 @@ from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
 from pmw.public.drafts import DraftCharge, drafted, with_drafts
 from pmw.sparse_vector import SparseVectorKind
 from queries.frozen import dataclass
+
+OTHERS = "for another analyst"  # in place of a label that may be a question
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,12 @@ class LedgerLine:
     running_share: float
     theorem: str
     booked: Parts = WHOLE
+
+    def told_to(self, name: str) -> LedgerLine:
+        """Return the charge as one analyst sees it: without the names and the questions of others."""
+        own = tuple(part for part in self.booked if part[0] == name)
+        is_others = not own and self.booked != WHOLE
+        return replace(self, label=OTHERS if is_others else self.label, booked=own or WHOLE)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``exact`` is the price as a fraction, a ``part`` one of the price."""

@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -29,9 +29,7 @@ from starlette.types import Message, Receive, Scope, Send
 from pmw.errors import ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.charges import WHOLE
 from pmw.public.export import RowPlan, program_version
-from pmw.public.ledger import LedgerLine
 from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
@@ -39,10 +37,11 @@ from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
 from pmw.service.users import Role, User
-from pmw.session.accounts import Activity, Booked
+from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
 from pmw.session.exact import AskedQuestions, Described, exact_text
 from pmw.session.session import Session
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
 
 MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
 _PART_BYTES = 2**18
@@ -103,6 +102,15 @@ class Asked(_Body):
             raise ValueError
         return self
 
+    @property
+    def kind(self) -> Kind[Any] | None:
+        """What is wanted but an answer: a bar, its price, or what asking could charge; None for an answer."""
+        if self.explain:
+            return Kinds.EXPLAIN
+        if self.within is not None:
+            return Kinds.QUOTE if self.dry_run else Kinds.ASK_WITHIN
+        return Kinds.FORECAST if self.dry_run else None
+
     def _single(self) -> dict[str, Any]:
         one = None if self.aggregate is None else self.aggregate.model_dump()
         return {"where": self.where, "sql": self.sql, "query": self.query, "aggregate": one}
@@ -138,11 +146,11 @@ class Measured(_Body):
 
     @model_validator(mode="after")
     def one_kind(self) -> Measured:
-        """Refuse a table without attributes, and what goes with sums alone."""
-        table = bool(self.scope) and self.sum is None and not self.heads
-        kinds = (self.questions is not None, self.sum is not None, self.heads, table)
+        """Refuse several kinds, and what goes with sums alone."""
+        kinds = (self.questions is not None, self.sum is not None, self.heads)
+        table = not any(kinds)
         allowed = 0 if table else 1  # of a share and a width
-        fits = sum(kinds) == 1 and (self.share is not None) + (self.within is not None) <= allowed
+        fits = sum(kinds) <= 1 and (self.share is not None) + (self.within is not None) <= allowed
         if not fits or (self.squares and self.sum is None) or (self.heads and self.within is not None):
             raise ValueError
         return self
@@ -226,11 +234,11 @@ def told(request: Request, result: Any, **more: Any) -> Response:
     return JSONResponse({**result.to_dict(), **more})
 
 
-def _answer_told(request: Request, analyst: Analyst, result: asking.Result) -> Response:
+def _answer_told(request: Request, analyst: Analyst, result: Any, **more: Any) -> Response:
     """Return the response that tells an answer; read exactly, one is told as many are."""
     if wants_exact(request) and isinstance(result, Answer):
         return told(request, Answers.of(analyst.state, [result]))
-    return told(request, result)
+    return told(request, result, **more)
 
 
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
@@ -324,9 +332,13 @@ def asked_before(
     Some are told at a time, as canonical texts: `after` is how many were told before.
     """
     with used(request, user, name) as hosted:
-        asker = hosted.session if user.role is Role.CUSTODIAN else hosted.session.analyst(user.name)
-        texts = asker.asked_texts()[after : after + _MOST_ASKED]
+        texts = _seen_by(user, hosted).asked_texts()[after : after + _MOST_ASKED]
     return told(request, AskedQuestions(tuple(_few(texts, len))))
+
+
+def _seen_by(user: User, hosted: Hosted) -> Session | Analyst:
+    """Return the session as a user sees it: a custodian all of it, anybody else what is the user's own."""
+    return hosted.session if user.role is Role.CUSTODIAN else hosted.asking(user)
 
 
 def _few(values: Iterable[_Value], size: Callable[[_Value], int]) -> Iterator[_Value]:
@@ -359,17 +371,17 @@ def ask(
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
         analyst = hosted.asking(user, request)
-        if asked.dry_run or asked.explain or asked.within is not None:
+        kind = asked.kind
+        if kind is not None:
             query = asking.query_of(analyst, forms[0], aligned=aligned)
-            if asked.within is not None and asked.dry_run:
-                price = asking.priced(analyst, hosted.large, query, asked.within)
-                return told(request, price, needed=price.needed)
-            if asked.within is None:
-                return told(request, asking.cost(analyst, hosted.large, query, why=asked.explain))
             how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
-            found = asking.answered_within(analyst, hosted.large, query, asked.within, **how)
-            note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
-            return _answer_told(request, analyst, found)
+            found = asking.done(
+                analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
+            )
+            if kind is Kinds.ASK_WITHIN:
+                note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
+            more = {"needed": found.needed} if kind is Kinds.QUOTE else {}
+            return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
         with hosted.large.place(questions.cells):
             how = {"fresh": asked.fresh, "at_most": asked.at_most}
@@ -447,33 +459,15 @@ def export(
 
 @router.get("/sessions/{name}/ledger", response_model=dict[str, Any], dependencies=[InQueue])
 def ledger(request: Request, user: CurrentUser, name: str) -> Response:
-    """List every charge to a session, and the sum of each analyst: everybody sees what was spent.
+    """List every charge to a session, and the user's own sum, or to a custodian that of each analyst.
 
-    A label may be a question: whose it was is told to its asker and to custodians alone. Exact sums would
-    tell it too, as would numbers of questions, so others' sums are told in whole per cent.
+    Of charges for others the user sees the prices, and neither names nor what was asked.
     """
     with used(request, user, name) as hosted:
-        booked, charged = hosted.session.bookings(), hosted.session.ledger()
-    is_custodian = user.role is Role.CUSTODIAN
-    if not is_custodian:
-        charged = replace(charged, lines=tuple(_own(line, user.name) for line in charged.lines))
-    sums = [_sum(one, exact=is_custodian or one.name == user.name) for one in booked]
-    return told(request, charged, analysts=sums)
-
-
-def _own(line: LedgerLine, name: str) -> LedgerLine:
-    """Return a charge as one analyst is told it: what is booked to others is not."""
-    return replace(line, booked=tuple(part for part in line.booked if part[0] == name) or WHOLE)
-
-
-def _sum(booked: Booked, *, exact: bool = True) -> dict[str, Any]:
-    spent = booked.spent if exact else round(booked.spent, 2)
-    return {
-        "name": booked.name,
-        "spent": float(spent),
-        "exact": str(spent) if exact else None,
-        "questions": booked.questions if exact else None,
-    }
+        seen = _seen_by(user, hosted)
+        booked = (seen.budget(),) if isinstance(seen, Analyst) else seen.bookings()
+        charged = seen.ledger()
+    return told(request, charged, analysts=[one.to_dict() for one in booked])
 
 
 @router.get("/sessions/{name}/history", response_model=dict[str, Any], dependencies=[InQueue])
@@ -489,10 +483,7 @@ def history(
 
 
 def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
-    if user.role is Role.CUSTODIAN:
-        return tuple(_few(hosted.session.history(most), _size))
-    own = hosted.session.analyst(user.name).history(most)
-    return tuple(replace(one, name=user.name) for one in _few(own, _size))  # who asked it first is not told
+    return tuple(_few(_seen_by(user, hosted).history(most), _size))
 
 
 def _size(one: Activity) -> int:

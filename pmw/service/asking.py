@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,13 +15,12 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.codec import FormError
 from pmw.public.codec import read as read_form
-from pmw.public.quotes import Quote, Within
+from pmw.public.quotes import Quote
 from pmw.public.tables import AnswerTable
-from pmw.public.tabulation import Tabulation
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
-from pmw.session.exact import Cost
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -34,6 +32,7 @@ Result: TypeAlias = Answer | AnswerTable
 
 MOST_WEIGHTS = 2**20  # cells that one question in canonical form may weigh: 8 MB
 _TEXTS = ("where", "sql", "query")  # that state a question
+_OF_STATEMENTS: dict[Kind[Any], Kind[Any]] = {Kinds.ASK: Kinds.SQL, Kinds.ASK_WITHIN: Kinds.SQL_WITHIN}
 _LONGEST = 2**16  # characters of a question in canonical form
 
 
@@ -187,34 +186,24 @@ def query_of(analyst: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Li
     return _read(analyst, form, aligned=aligned).query
 
 
-def cost(analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, *, why: bool) -> Cost:
-    """Return what asking a question could charge at most; free.
+def done(analyst: Dialogue, large: LargeRequests, request: SessionRequest[Any]) -> Any:
+    """Return the result of a request about one question, which has its place among those of much work.
 
     Args:
-        analyst: whose share would pay.
+        analyst: who asks, and whose share pays.
         large: where requests of much work wait for each other.
-        asked: the question.
-        why: tell which counts it becomes, and what is held of them, too.
+        request: with a question, or with a statement that was read.
 
     Raises:
+        PMWError: it is refused; see ``Asking.do``.
         QueryError: it asks for too many cells.
     """
-    with _placed(large, asked):
-        return analyst.explain(asked) if why else analyst.forecast(asked)
-
-
-def priced(
-    analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str
-) -> Quote:
-    """Return what a bar of some width costs a question; free, and nothing is asked. See ``answered_within``.
-
-    Raises:
-        QueryError: no price gives such a bar, or it asks for too many cells.
-    """
-    width = Within.of(within)
-    count = asked.single_count if isinstance(asked, Statement) else asked
-    with _placed(large, asked):
-        return analyst.quote(asked if count is None else count, width)
+    cells = cells_of(request.question)
+    require_few_cells(cells)
+    if isinstance(request.question, Statement):
+        request = replace(request, kind=_OF_STATEMENTS.get(request.kind, request.kind))
+    with large.place(cells):
+        return analyst.do(request)
 
 
 def measured_rows(
@@ -234,46 +223,6 @@ def measured_rows(
     require_few_cells(cells)
     with large.place(cells):
         return analyst.measure(read, **how)
-
-
-def answered_within(
-    analyst: Dialogue, large: LargeRequests, asked: LinearQuery | Statement, within: float | str, **how: Any
-) -> Result:
-    """Return the answer to a question with a bar of some width at most.
-
-    Args:
-        analyst: who answers, and whose share pays.
-        large: where requests of much work wait for each other.
-        asked: the question.
-        within: half-width of the bar: of counts records, or a part of all records such as 1%; of AVG or SUM
-            in its own unit, or a part such as 2%.
-        how: ``request_id``, under which it pays once, and ``at_most``.
-
-    Raises:
-        BudgetExhaustedError: the price is not left; nothing is spent.
-        QueryError: it is refused, costs or asks for too much, or the key was used for something else; nothing
-            is spent.
-    """
-    width = Within.of(within)
-    count = asked.single_count if isinstance(asked, Statement) else asked
-    with _placed(large, asked):
-        if count is None:
-            return analyst.sql_within(cast("Statement", asked), width, **how)
-        answer = analyst.ask_within(count, width, **how)
-        if isinstance(asked, Statement):
-            return Tabulation(analyst.state, asked).table(analyst.state, [answer], place=analyst.place)
-        return answer
-
-
-def _placed(large: LargeRequests, asked: LinearQuery | Statement) -> AbstractContextManager[None]:
-    """Return the place of a question among those of much work.
-
-    Raises:
-        QueryError: it asks for too many cells.
-    """
-    cells = cells_of(asked)
-    require_few_cells(cells)
-    return large.place(cells)
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
@@ -397,6 +346,6 @@ def _answer_or_price(session: Dialogue, question: Question, **how: Any) -> Resul
 
 
 def _answer(session: Dialogue, question: Question, **how: Any) -> Result:
-    if isinstance(question.query, LinearQuery):
-        return session.ask(question, **how)
-    return session.tabulate(question.query, request_id=question.request_id, **how)
+    kind: Kind[Any] = Kinds.ASK if isinstance(question.query, LinearQuery) else Kinds.SQL
+    found: Result = session.do(SessionRequest(kind, question.query, request_id=question.request_id, **how))
+    return found

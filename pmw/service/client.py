@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -15,8 +16,7 @@ import numpy as np
 
 from pmw.disk import require_file, write_whole
 from pmw.display.elements import table
-from pmw.errors import ReleaseError, ServiceError
-from pmw.public.answer import Answer
+from pmw.errors import ServiceError
 from pmw.public.answers import COLUMNS, Answers, concatenated
 from pmw.public.codec import MOST_CELLS
 from pmw.public.codec import read as read_form
@@ -29,31 +29,17 @@ from pmw.public.status import Status
 from pmw.public.tables import AnswerTable
 from pmw.service.connection import EXACT, UNREADABLE, Connection
 from pmw.session.accounts import Activity, Booked
-from pmw.session.asking import (
-    Asked,
-    Asking,
-    Key,
-    Part,
-    Questions,
-    Where,
-    Width,
-    aggregate_statement,
-)
-from pmw.session.exact import (
-    AskedQuestions,
-    Described,
-    Foreseen,
-    read_exact,
-)
+from pmw.session.asking import Asking, Questions, Where, aggregate_statement
+from pmw.session.exact import AskedQuestions, Described, Foreseen, read_exact
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import MeasurementRequest, ceiling_form
+from pmw.session.measurement_requests import ceiling_form
 from pmw.session.public_model import PublicModel, model_of
-from pmw.session.publishing import Publishing
-from pmw.session.requests import Answering, Deliver, Request, Requests
+from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
+from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import is_statement, parse_where, require_key
+from queries.parsing import is_statement, parse_where
 from queries.statements import Statement
 
 if TYPE_CHECKING:
@@ -64,6 +50,7 @@ _MOST_LISTED = 1000  # questions of a history
 _MOST_CONDITIONS = 2**12  # as they were asked, that are remembered
 _MOST_BYTES = 2**19  # of their texts; it takes twice that
 _MOST_WEIGHTS = 2**22  # cells that they weigh; it takes four times that
+_MODEL_MAY = "model() gives the model, which may"
 _Found = TypeVar("_Found")
 
 
@@ -88,7 +75,7 @@ def connect(url: str, *, token: str, session: str | None = None) -> RemoteSessio
         raise
 
 
-class RemoteSession(Asking, Publishing):
+class RemoteSession(Asking):
     """A session of a service, as one user asks it. Made by ``connect``; threads may share it and take turns.
 
     It has the methods of a session, and gives the same results: the token says whose share pays. A question
@@ -107,6 +94,7 @@ class RemoteSession(Asking, Publishing):
     """
 
     answers_whole_statements = True
+    _role, _who_may = "a user of a service", "the custodian may, by the pmw command, where the file lies"
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -122,11 +110,6 @@ class RemoteSession(Asking, Publishing):
     def contract(self) -> Contract:
         """What was fixed at opening; a seed is told as 0."""
         return self._described.contract
-
-    @property
-    def guarantee(self) -> str:
-        """What the session promises, in words."""
-        return guarantee(self.contract)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -179,15 +162,6 @@ class RemoteSession(Asking, Publishing):
             raise ServiceError("the service gave another number of answers than were asked for")
         return found
 
-    def sql(self, statement: str, *, fresh: bool = False, at_most: Part = None) -> AnswerTable:
-        return self._ask(AnswerTable, {"sql": statement, "fresh": fresh, **ceiling_form(at_most)})
-
-    def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        body = {"sql": _text_of(statement), "fresh": fresh, **ceiling_form(at_most)}
-        return self._ask(AnswerTable, body, request_id)
-
     def _tabulate(
         self, kind: str, name: str, where: Where, by: Sequence[str], *, part: float = 0.5, **options: Any
     ) -> AnswerTable:
@@ -201,59 +175,53 @@ class RemoteSession(Asking, Publishing):
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         return self.model().population_intervals(questions)
 
-    # --- prices and bars ------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
-    def quote(self, question: Asked | Statement, within: Width) -> Quote:
-        body = {**self._stated(question), "within": _width(within), "dry_run": True}
-        return self._ask(Quote, body)
+    def do(self, request: SessionRequest[Result]) -> Result:
+        found: Result = self._done(request)
+        return found
 
-    def ask_within(
-        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> Answer:
-        request = self._request(question, request_id=request_id)
-        body = {**self._form(request.text), "within": _width(within), **ceiling_form(at_most)}
-        return self._ask(Answers, body, _paying_key(request.request_id))[0]
+    def _done(self, request: SessionRequest[Any]) -> Any:
+        if request.kind is Kinds.ASK:
+            return self._do_ask(request)
+        if request.kind is Kinds.HISTORY:
+            shown = min(request.most, _MOST_LISTED)
+            return self._exact(tuple[Activity, ...], "GET", f"/history?most={shown}") if shown > 0 else ()
+        if request.kind in _STANDING:
+            result, address = _STANDING[request.kind]
+            return self._exact(result, "GET", address)
+        return self._posted(request)
 
-    def sql_within(
-        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        body = {"sql": _text_of(statement), "within": _width(within), **ceiling_form(at_most)}
-        return self._ask(AnswerTable, body, _paying_key(request_id))
+    def _posted(self, request: SessionRequest[Any]) -> Any:
+        """Return the result of a request that has a body."""
+        kind, key = request.kind, request.request_id
+        if kind is Kinds.ASK_WITHIN:
+            read = self._request(request.question, request_id=key)
+            request = replace(request, question=read, request_id=read.request_id)
+        body, address = self._body(request), "/measure" if kind is Kinds.MEASURE else "/ask"
+        if kind in (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN, Kinds.MEASURE):
+            key = None if request.dry_run else request.request_id or uuid4().hex
+        again = key is not None or not request.fresh
+        found = self._exact(_RESULTS[kind], "POST", address, body, key=key, again=again)
+        return found[0] if kind is Kinds.ASK_WITHIN else found
 
-    def forecast(self, question: Asked | Statement) -> Foreseen:
-        return self._ask(Foreseen, {**self._stated(question), "dry_run": True})
-
-    def explain(self, question: Asked | Statement) -> Explanation:
-        return self._ask(Explanation, {**self._stated(question), "explain": True})
-
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        body, key = {**request.form(), "dry_run": dry_run, **ceiling_form(at_most)}, _paying_key(request_id)
-        return self._exact(Quote, "POST", "/measure", body, key=None if dry_run else key)
-
-    # --- where it stands ------------------------------------------------------------------------------------
-
-    def status(self) -> Status:
-        return self._exact(Status, "GET", "")
-
-    def budget(self) -> Booked:
-        """Return what was charged for the user, how many questions were asked, and the user's share."""
-        return self._exact(Booked, "GET", "/you")
-
-    def ledger(self) -> Ledger:
-        """Return every charge so far; of analysts the user alone is named, but to custodians."""
-        return self._exact(Ledger, "GET", "/ledger")
-
-    def history(self, most: int = 100) -> tuple[Activity, ...]:
-        """Return the newest answered questions of the user, or to custodians of all, the newest first; free.
-
-        Args:
-            most: how many at most, up to 1,000.
-        """
-        if most < 1:
-            return ()
-        return self._exact(tuple[Activity, ...], "GET", f"/history?most={min(most, _MOST_LISTED)}")
+    def _body(self, request: SessionRequest[Any]) -> dict[str, Any]:
+        """Return the body of a request, as the service documents it."""
+        kind = request.kind
+        if request.what is not None:
+            body = request.what.form()
+        elif kind in (Kinds.SQL, Kinds.SQL_WITHIN):
+            body = {"sql": _text_of(request.question)}
+        else:
+            body = self._stated(request.question)
+        if kind in (Kinds.QUOTE, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN):
+            body["within"] = Within.of(request.within).form
+        chosen = {
+            "fresh": request.fresh,
+            "explain": kind is Kinds.EXPLAIN,
+            "dry_run": request.dry_run or kind in (Kinds.QUOTE, Kinds.FORECAST),
+        }
+        return {**body, **{name: True for name, on in chosen.items() if on}, **ceiling_form(request.at_most)}
 
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that the user was answered, or to custodians all; free."""
@@ -269,13 +237,13 @@ class RemoteSession(Asking, Publishing):
     # --- what may be published ------------------------------------------------------------------------------
 
     def model(self) -> PublicModel:
-        """Return the session's model as it is now, which answers here and is free."""
         return model_of(self._export(RowPlan(), "model"))
 
     def _drawn(self, plan: RowPlan, *, refine: bool) -> pd.DataFrame:
         import pandas as pd
 
-        _require_plain(refine)
+        if refine:
+            self._refuse("refine the model", _MODEL_MAY)
         content = self._export(plan, "csv")
         try:
             return pd.read_csv(BytesIO(content))
@@ -285,9 +253,8 @@ class RemoteSession(Asking, Publishing):
     def _written(
         self, target: Path, form: ExportFormat, plan: RowPlan | None, *, force: bool, refine: bool
     ) -> dict[str, Any]:
-        _require_plain(refine)
-        if form is ExportFormat.MEASUREMENTS:
-            raise ReleaseError("a service gives csv, parquet and model; export measurements from model()")
+        if refine or form is ExportFormat.MEASUREMENTS:
+            self._refuse("export measurements or a refined model", _MODEL_MAY)
         require_file(target, force=force)
         content = self._export(plan or RowPlan(), form.value)
         write_whole(target, lambda place: place.write_bytes(content))
@@ -315,23 +282,6 @@ class RemoteSession(Asking, Publishing):
             ("guarantee", guarantee(contract)),
         ]
         return str(table(f"Session {self.name} at {self._connection.place}", (), rows))
-
-    # --- requests -------------------------------------------------------------------------------------------
-
-    def send(self, body: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
-        """Return what the service answers to the body of an ask, as JSON.
-
-        Args:
-            body: ``where``, ``sql`` or ``queries``, and options.
-            key: idempotency key.
-
-        Raises:
-            BudgetExhaustedError: what a bar costs is not left; nothing is spent.
-            QueryError: the question is refused, or the key was used for another; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
-        """
-        again = key is not None or not body.get("fresh")
-        return self._connection.json("POST", "/ask", body, key=key, again=again)
 
     def _ask(self, kind: type[_Found], body: Mapping[str, Any], key: str | None = None) -> _Found:
         return self._exact(
@@ -375,6 +325,20 @@ class RemoteSession(Asking, Publishing):
         return self._form(self._request(question).text)
 
 
+_STANDING: dict[Kind[Any], tuple[Any, str]] = {  # what is returned, and its address
+    Kinds.STATUS: (Status, ""),
+    Kinds.BUDGET: (Booked, "/you"),
+    Kinds.LEDGER: (Ledger, "/ledger"),
+}
+_RESULTS: dict[Kind[Any], Any] = {
+    Kinds.SQL: AnswerTable,
+    Kinds.SQL_WITHIN: AnswerTable,
+    Kinds.ASK_WITHIN: Answers,
+    Kinds.QUOTE: Quote,
+    Kinds.FORECAST: Foreseen,
+    Kinds.EXPLAIN: Explanation,
+    Kinds.MEASURE: Quote,
+}
 _OTHER = (
     "the service is of another version of online-pmw than this client, which cannot read its answers; "
     "update the older one, or ask with pmw ask"
@@ -394,32 +358,6 @@ def _text_of(statement: str | Statement) -> str:
             code="bad_request",
         )
     return text
-
-
-def _paying_key(key: str | None) -> str:
-    """Return the key of a request that may charge: a fresh one unless told.
-
-    Raises:
-        QueryError: what was told is no key.
-    """
-    if key is None:
-        return uuid4().hex
-    require_key(key)
-    return key
-
-
-def _width(within: Width) -> float | str:
-    return Within.of(within).form
-
-
-def _require_plain(refine: bool) -> None:
-    """Refuse to fit the model further, which takes long.
-
-    Raises:
-        ReleaseError: it is asked for.
-    """
-    if refine:
-        raise ReleaseError("a service refines no model; use model(), whose export does")
 
 
 def _none(described: Described) -> Answers:

@@ -96,29 +96,6 @@ class Connection:
         """Host and port."""
         return f"{self._http.host}:{self._http.port}"
 
-    def json(
-        self,
-        method: str,
-        address: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        key: str | None = None,
-        again: bool = True,
-    ) -> dict[str, Any]:
-        """Return the JSON object that a service answers; see ``sent``.
-
-        Raises:
-            ServiceError: it is none.
-        """
-        content = self.sent(method, address, body, key=key, again=again).content
-        try:
-            form = json.loads(content)
-        except UNREADABLE:
-            form = None
-        if not isinstance(form, dict):
-            raise ServiceError("expected a JSON object of the service, got something else; look at the URL")
-        return form
-
     def sent(
         self,
         method: str,

@@ -23,7 +23,7 @@ from pmw.public.tables import AnswerTable
 from pmw.service.access import service_of
 from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.answer_charts import Chart
-from pmw.service.asking import priced
+from pmw.service.asking import done
 from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
 from pmw.service.question_form import described, examples_of, form_of, unpacked_choices
@@ -31,6 +31,7 @@ from pmw.service.shown_answers import Read, Shown, new_answer, read, shown, stor
 from pmw.service.users import Role, User
 from pmw.session.accounts import Booked
 from pmw.session.dialogue import Analyst
+from pmw.session.session_requests import Kinds, SessionRequest
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -179,8 +180,7 @@ def _test(
     if found is not None and question.is_settled_by(found):
         newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
         return Offer(newer, "Ask again") if found.version < hosted.session.state.version else None
-    with hosted.large.place(question.cells):
-        forecast = analyst.forecast(question.query)
+    forecast = done(analyst, hosted.large, SessionRequest(Kinds.FORECAST, question.query))
     price = str(forecast.most) if forecast.most else ""
     if found is None:
         return Offer(f"The question {forecast.sentence()}.", "Ask it", price)
@@ -195,7 +195,11 @@ def _bar(hosted: Hosted, analyst: Analyst, question: Read, filled: Filled, _: ob
         BudgetError: the width is none.
         QueryError: no measurement gives such a bar.
     """
-    quote, bar = priced(analyst, hosted.large, question.query, filled.within), f"A bar of ± {filled.within}"
+    wanted, bar = (
+        SessionRequest(Kinds.QUOTE, question.query, within=filled.within),
+        f"A bar of ± {filled.within}",
+    )
+    quote = done(analyst, hosted.large, wanted)
     if not quote.needed:
         return Offer(f"{bar} is free: the answer is as near as it is.", "Answer it, free")
     left = "." if quote.affordable else "; so much is not left."

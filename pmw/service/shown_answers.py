@@ -16,9 +16,10 @@ from pmw.display.texts import number
 from pmw.public.answer import Answer, Source, marks
 from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
-from pmw.service.asking import answered_within
+from pmw.service.asking import done
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import read_line
@@ -128,12 +129,10 @@ def new_answer(
         BudgetExhaustedError: its price is not left.
         QueryError: it is refused, or could charge more.
     """
-    if within:
-        return answered_within(analyst, large, question.query, within, at_most=at_most)
-    with large.place(question.cells):
-        if isinstance(question.query, Statement):
-            return analyst.tabulate(question.query, at_most=at_most)
-        return analyst.ask(question.query, at_most=at_most)
+    kind: Kind[Any] = Kinds.ASK_WITHIN if within else Kinds.ASK
+    wanted = SessionRequest(kind, question.query, within=within or None, at_most=at_most)
+    found: Answer | AnswerTable = done(analyst, large, wanted)
+    return found
 
 
 def shown(question: Read, answer: Answer | AnswerTable) -> Shown:

@@ -1,16 +1,15 @@
 """Asking: every form of a question, as counting questions with one answer each, and what one may cost.
 
-What is told of a method here holds for a session, one analyst of it, a session of a service and a model.
-What answers counting questions and statements, here or far away, gets all other forms from here. What has a
-public state answers statements by it, too.
+A session, one analyst of it, a session of a service and a model have the methods of ``Asking``, and no others
+that users need. What answers counting questions and statements, here or far away, gets all other forms from
+here.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -19,18 +18,17 @@ from numpy.typing import ArrayLike
 
 from pmw.display.progress import Progress
 from pmw.errors import BudgetError
-from pmw.privacy.budget import as_fraction
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.contract import Contract
-from pmw.public.state import PublicState
-from pmw.session.requests import Answering, Deliver, Request, Requests
+from pmw.session.publishing import Publishing
+from pmw.session.requests import Answering, Asked, Deliver, Key, Part, Request, Requests, Width
+from pmw.session.session_requests import Kinds, SessionRequest
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, is_statement, parse_sql, parse_where, part_key
+from queries.parsing import Question, is_statement, parse_sql, parse_where
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 
 if TYPE_CHECKING:
@@ -39,25 +37,19 @@ if TYPE_CHECKING:
     from pmw.loop import Forecast
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
-    from pmw.public.quotes import Quote, Within
+    from pmw.public.quotes import Quote
     from pmw.public.tables import AnswerTable
     from pmw.session.accounts import Activity
     from pmw.session.explaining import Explanation
-    from pmw.session.measurement_requests import MeasurementRequest
     from queries.statements import Statement
 
-Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 Where: TypeAlias = str | Mapping[str, Any]
-Width: TypeAlias = "Within | float | str"  # of a bar
-Part: TypeAlias = "Number | None"  # of the budget
-Key: TypeAlias = str | None
-
 
 _READ = 64  # questions that are read before other threads' work is looked at
 
 
-class Asking(ABC):
+class Asking(Publishing):
     """The questions of an analyst.
 
     Where many take longer than a second, a line on standard error tells how many were answered: in a terminal
@@ -70,23 +62,13 @@ class Asking(ABC):
 
     answers_whole_statements = False  # one by one, for what they come to is not known here
 
-    @property
-    @abstractmethod
-    def contract(self) -> Contract:
-        """What was fixed at opening."""
-
-    @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self.contract.domain
-
     @abstractmethod
     def _asking(
         self, at_most: Part = None, statement: Statement | None = None
     ) -> AbstractContextManager[Answering]:
         """Return what answers counting questions in order, or a whole statement's, while nobody else asks."""
 
-    def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
+    def _pause(self, work: int = TURN_WORK) -> None:  # a model in memory has no turns
         """Count work of this turn, in questions; after enough of it other threads go first."""
 
     @property
@@ -115,8 +97,13 @@ class Asking(ABC):
             SessionLockedError: another process has taken over the session; nothing was released.
             StoreError: the answer could not be made durable; nothing was released.
         """
-        with self._asking(at_most) as answer:
-            return answer(Requests.of([self._request(question, fresh=fresh, request_id=request_id)]), None)[0]
+        how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
+        return self.do(SessionRequest(Kinds.ASK, question, **how))
+
+    def _do_ask(self, request: SessionRequest[Any]) -> Answer:
+        with self._asking(request.at_most) as answer:
+            read = self._request(request.question, fresh=request.fresh, request_id=request.request_id)
+            return answer(Requests.of([read]), None)[0]
 
     def ask_all(
         self,
@@ -223,9 +210,8 @@ class Asking(ABC):
             QueryError: the statement is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        return self.tabulate(parse_sql(statement, self.domain), fresh=fresh, at_most=at_most)
+        return self.do(SessionRequest(Kinds.SQL, statement, fresh=fresh, at_most=at_most))
 
-    @abstractmethod
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
@@ -244,6 +230,8 @@ class Asking(ABC):
             QueryError: the statement was made for another domain.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
+        how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
+        return self.do(SessionRequest(Kinds.SQL, statement, **how))
 
     def mean(
         self, name: str, where: Where = "", by: str | Sequence[str] = (), *, at_most: Part = None
@@ -311,7 +299,6 @@ class Asking(ABC):
         """
         return self._tabulate("count", "", where, _listed(names), fresh=fresh, at_most=at_most)
 
-    @abstractmethod
     def forecast(self, question: Asked | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
 
@@ -320,8 +307,8 @@ class Asking(ABC):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        return self.do(SessionRequest(Kinds.FORECAST, question))
 
-    @abstractmethod
     def explain(self, question: Asked | Statement) -> Explanation:
         """Return which counts a question becomes, what is held of them, and what they may charge; free.
 
@@ -333,13 +320,13 @@ class Asking(ABC):
 
         Privacy: a function of public state, stored answers and the question.
         """
+        return self.do(SessionRequest(Kinds.EXPLAIN, question))
 
-    @abstractmethod
     def quote(self, question: Asked | Statement, within: Width) -> Quote:
         """Return the smallest price at which the bars of a question, or of a statement, are so wide; free.
 
         Of a question it is that of its own number, or of the whole marginal of its attributes where that
-        costs at most twice as much.
+        costs at most twice as much; a statement of one COUNT(*) has the price of its question.
 
         Args:
             question: a where-text, a structured condition, or a query. Or a statement with counts alone, or
@@ -354,12 +341,12 @@ class Asking(ABC):
                 bars.
             SessionError: the session measures nothing on request.
         """
+        return self.do(SessionRequest(Kinds.QUOTE, question, within=within))
 
     def quote_aggregate(self, statement: str | Statement, within: Width) -> Quote:
         """Return the price of the bars of a statement; see ``quote``."""
         return self.quote(self._statement(statement), within)
 
-    @abstractmethod
     def ask_within(
         self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> Answer:
@@ -382,8 +369,10 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        return self.do(
+            SessionRequest(Kinds.ASK_WITHIN, question, within=within, request_id=request_id, at_most=at_most)
+        )
 
-    @abstractmethod
     def sql_within(
         self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
     ) -> AnswerTable:
@@ -406,6 +395,9 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
+        return self.do(
+            SessionRequest(Kinds.SQL_WITHIN, statement, within=within, request_id=request_id, at_most=at_most)
+        )
 
     def measure(
         self,
@@ -446,16 +438,14 @@ class Asking(ABC):
             SessionError: the session measures nothing on request.
             StoreError: it could not be made durable; nothing was released.
         """
-        from pmw.session.measurement_requests import MeasurementRequest
-
+        how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
         several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
         names = tuple(one for one in several if isinstance(one, str) and self._is_name(one))
         if len(names) == len(several):
             if share is not None or within is not None:
                 raise BudgetError("a table of counts has a noise of its own: leave share and within out")
-            return self._measured(MeasurementRequest("counts", names), request_id, at_most, dry_run=dry_run)
-        request = MeasurementRequest("questions", (), share, within, self._rows(several))
-        return self._measured(request, request_id, at_most, dry_run=dry_run)
+            return self._measured(how, "counts", names)
+        return self._measured(how, "questions", (), share, within, self._rows(several))
 
     def _is_name(self, text: str) -> bool:
         """Tell whether a text is the name of an attribute, or could be no condition."""
@@ -515,10 +505,8 @@ class Asking(ABC):
         Raises:
             QueryError: the values are not summed, or there are too many groups; see ``measure``.
         """
-        from pmw.session.measurement_requests import MeasurementRequest
-
-        request = MeasurementRequest("sums", _listed(by), share, within, (), name, squares)
-        return self._measured(request, request_id, at_most, dry_run=dry_run)
+        how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
+        return self._measured(how, "sums", _listed(by), share, within, (), name, squares)
 
     def measure_heads(
         self,
@@ -545,24 +533,27 @@ class Asking(ABC):
             QueryError: persons are not counted apart from records, or there are too many groups; see
                 ``measure``.
         """
+        how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
+        return self._measured(how, "persons", _listed(by), share)
+
+    def _measured(self, how: Mapping[str, Any], *what: Any) -> Quote:
+        """Measure something, and return its price and its bar; or tell these alone.
+
+        Args:
+            how: fields of the request.
+            what: those of a ``MeasurementRequest``, in order.
+        """
         from pmw.session.measurement_requests import MeasurementRequest
 
-        request = MeasurementRequest("persons", _listed(by), share)
-        return self._measured(request, request_id, at_most, dry_run=dry_run)
+        return self.do(SessionRequest(Kinds.MEASURE, what=MeasurementRequest(*what), **how))
 
-    @abstractmethod
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        """Measure what is requested, and return its price and its bar; or tell these alone."""
-
-    @abstractmethod
     def history(self, most: int = 100) -> tuple[Activity, ...]:
         """Return the newest answered questions, the newest first: an analyst's own, or a session's all; free.
 
         Args:
             most: how many at most.
         """
+        return self.do(SessionRequest(Kinds.HISTORY, most=most))
 
     @abstractmethod
     def asked(self) -> tuple[LinearQuery, ...]:
@@ -570,6 +561,39 @@ class Asking(ABC):
 
         They are an analyst's own, or a session's all.
         """
+
+    @abstractmethod
+    def model(self) -> Asking:
+        """Return the session's model as it is now, which answers without the session and is free.
+
+        Raises:
+            ReleaseError: the model is too large to be handed out.
+        """
+
+    def analyst(
+        self,
+        name: str,
+        share: Fraction | float | None = None,
+        *,
+        at_most: Part = None,
+        stop: Callable[[], None] | None = None,
+    ) -> Asking:
+        """Return the session as one analyst asks it: charges are booked to the name, up to a share.
+
+        Args:
+            name: of the analyst.
+            share: the part of what opening leaves of the budget that may be charged for this analyst, in
+                [0, 1]; 0 gives free answers alone, None leaves it to the cap. Shares may add up to more
+                than 1.
+            at_most: what each question may charge, unless told with it; see ``ask``.
+            stop: called at the beginning of each turn and within it; what it raises ends the work,
+                and what was answered stands.
+
+        Raises:
+            BudgetError: the share is not in [0, 1].
+            SessionError: the name is empty, or is none.
+        """
+        self._refuse("ask as somebody else")
 
     @contextmanager
     def _watched(self, total: int, deliver: Deliver | None = None) -> Iterator[Deliver | None]:
@@ -651,136 +675,5 @@ def aggregate_statement(
     )
 
 
-def _left_of(at_most: Part, charged: Fraction) -> Part:
-    """Return what may still be charged of a ceiling."""
-    return at_most if at_most is None else max(as_fraction(at_most, "at_most") - charged, Fraction(0))
-
-
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-class LocalAsking(Asking):
-    """The questions of an analyst, where the public state is at hand."""
-
-    place: str | None = None  # as commands name the session: its file or address; None where it has none
-
-    @property
-    @abstractmethod
-    def state(self) -> PublicState:
-        """Everything that may be published."""
-
-    @abstractmethod
-    def _limited(self) -> PublicState:
-        """Return the state, with as much of the budget left as the analyst may spend."""
-
-    @property
-    def contract(self) -> Contract:
-        return self.state.contract
-
-    def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
-        from pmw.public.population import PopulationIntervals
-
-        with self._asking():
-            intervals = PopulationIntervals(self.state)
-            found: list[PopulationInterval | None] = []
-            for question in self._listed(questions):
-                intervals = intervals.now(self.state)
-                found.append(intervals.of(self._request(question).query))
-                self._pause(1)
-            return tuple(found)
-
-    def tabulate(
-        self, statement: Statement, *, fresh: bool = False, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        from pmw.public.tabulation import Tabulation
-
-        if statement.given:
-            return self._in_two_steps(statement, fresh=fresh, request_id=request_id, at_most=at_most)
-        with self._asking(at_most, statement) as answer:
-            work = Tabulation(self.state, statement, self._pause)
-            parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
-            with self._watched(len(parts)) as told:
-                answers = answer(Requests.of(parts), told)
-            table = work.table(self.state, answers, self._pause, self.place)  # the state after them
-            charged = table.spent.charged + self._charged_for_values()
-            return replace(table, spent=replace(table.spent, charged=charged))
-
-    def _in_two_steps(
-        self, statement: Statement, *, fresh: bool, request_id: Key, at_most: Part
-    ) -> AnswerTable:
-        """Answer a statement whose condition has the answers of others."""
-        numbers, notes, charged = [], list[str](), Fraction(0)
-        for place, one in enumerate(statement.given, 1):
-            key, left = part_key(request_id, -place), _left_of(at_most, charged)
-            table = self.tabulate(one, fresh=fresh, request_id=key, at_most=left)
-            (found,) = table.estimates()
-            charged += Fraction(table.spent.charged)
-            if found.value is None or not found.is_promised or found.interval is None:
-                message = (
-                    "nothing is promised of the number that a sub-query gives; measure what it asks first"
-                )
-                raise QueryError(message, code="unsupported")
-            low, high = found.interval
-            numbers.append((low, found.value, high))
-            told = f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}"
-            notes.append(f"{told}; the bars hold where that is so")
-        read = parse_sql(statement.text, self.domain, numbers)
-        left = _left_of(at_most, charged)
-        table = self.tabulate(read, fresh=fresh, request_id=request_id, at_most=left)
-        spent = replace(table.spent, charged=table.spent.charged + float(charged))
-        return replace(table, notes=(*notes, *table.notes), spent=spent)
-
-    def _charged_for_values(self) -> float:
-        """Return what was charged for the values of a statement that was just answered."""
-        return 0.0
-
-    def explain(self, question: Asked | Statement) -> Explanation:
-        from pmw.public.tabulation import Tabulation
-        from pmw.session.explaining import explained
-        from queries.statements import Statement
-
-        read = self._read(question)
-        is_whole = isinstance(read, Statement)
-        statement = read if isinstance(read, Statement) else Statement.count_by(self._request(read).query)
-        with self._asking():
-            work = Tabulation(self.state, statement, self._pause)
-            asked = [query for query, _ in work.questions()]
-            self._pause(len(asked))
-            return explained(
-                self._limited(), asked, work.left_out, self._forecast(asked, statement if is_whole else None)
-            )
-
-    def forecast(self, question: Asked | Statement) -> Forecast:
-        from pmw.public.tabulation import Tabulation
-        from queries.statements import Statement
-
-        read = self._read(question)
-        with self._asking():
-            if not isinstance(read, Statement):
-                return self._forecast([read])
-            work = Tabulation(self.state, read, self._pause)
-            return self._forecast([query for query, _ in work.questions()], read)
-
-    @abstractmethod
-    def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
-        """Return what counting questions, those of a statement or single ones, could charge at most."""
-
-    def quote(self, question: Asked | Statement, within: Width) -> Quote:
-        from pmw.planning.mean_quotes import quote_aggregate
-        from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
-        from pmw.public.quotes import Within
-        from queries.statements import Statement
-
-        read = self._read(question)
-        with self._asking():
-            if not isinstance(read, Statement):
-                return quote_within(self._limited(), self._request(read).query, within)
-            quote = quote_statement if is_of_counts(read) else quote_aggregate
-            return quote(self._limited(), read, Within.of(within))
-
-    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
-        """Return one question of many that are made for this call alone."""
-        self._pause(1)
-        self._require_own(query.domain)
-        return Request(query, query.to_json(), request_id, fresh)

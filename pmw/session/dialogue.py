@@ -1,4 +1,4 @@
-"""Dialogues: questions and measurements on behalf of one account of a session.
+"""Dialogues: what is asked, measured and told on behalf of one account of a session.
 
 Prices, statements and explanations are imported where they are asked for; see ``pmw.session.session``.
 """
@@ -11,17 +11,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-from pmw.loop import Requested
+from pmw.loop import Requested, refined
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Activity, Booked, load_activity
-from pmw.session.asking import Asked, Key, LocalAsking, Part, Questions, Width
+from pmw.session.asking import Questions
 from pmw.session.engine import Engine
-from pmw.session.loading import load_texts, read_question
-from pmw.session.requests import Answering, Deliver, Request, Requests, key_of
+from pmw.session.loading import load_ledger, load_texts, newest_released, read_question
+from pmw.session.local import LocalAsking
+from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, key_of
+from pmw.session.session_requests import SessionRequest
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
@@ -32,15 +36,18 @@ from queries.workloads import Workload
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
+    from pmw.public.ledger import Ledger
     from pmw.public.quotes import Quote
+    from pmw.public.status import Status
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import Tie
     from pmw.session.measurement_requests import MeasurementRequest
+    from pmw.session.public_model import PublicModel
     from queries.statements import Statement
 
 
 class Dialogue(LocalAsking):
-    """Questions and measurements on behalf of one account."""
+    """What is asked, measured and told on behalf of one account."""
 
     _account: Account = SESSION
     _turn: Turns  # of the threads that share the session
@@ -59,12 +66,6 @@ class Dialogue(LocalAsking):
         account = self._account.paying(at_most, statement)
         with self._engaged() as engine:
             yield partial(self._answer, engine, account)
-
-    @contextmanager
-    def turn(self) -> Iterator[Callable[[int], None]]:
-        """Hold the session for other work, and return what counts this in questions, and gives way."""
-        with self._engaged():
-            yield self._pause
 
     def look(self) -> None:
         """Raise what ends the work, where nobody waits for it any more."""
@@ -127,9 +128,46 @@ class Dialogue(LocalAsking):
                 parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
 
-    def history(self, most: int = 100) -> tuple[Activity, ...]:
+    def _do_status(self, _: SessionRequest[Any]) -> Status:
+        from pmw.public.status import status_of
+
         with self._turn:
-            return load_activity(self._open_store(), self.domain, self._account.name or None, most)
+            return status_of(self.state, self._open_store().asked())
+
+    def _do_budget(self, _: SessionRequest[Any]) -> Booked:
+        account = self._account
+        with self._engaged() as engine:
+            ledger = engine.state.ledger
+            found = {one.name: one for one in engine.bookings.listed(ledger)}
+            one = found.get(account.name, Booked(account.name, Fraction(0), 0))
+            left = engine.bookings.left(account, ledger) / ledger.cap
+            return replace(one, share=account.share, left=Fraction(0) if engine.state.closed else left)
+
+    def _do_ledger(self, _: SessionRequest[Any]) -> Ledger:
+        with self._turn:
+            return load_ledger(self._open_store())
+
+    def _published(self, refine: bool) -> PublicState:
+        with self._turn:  # a dense model's array is taken over where another thread corrects it
+            return refined(self.state) if refine else self.state
+
+    def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
+        from pmw.session.model_file import export_model
+
+        with self._engaged():
+            return export_model(newest_released(self._open_store(), self.state), target, force=force)
+
+    def model(self) -> PublicModel:
+        from pmw.session.public_model import load_model
+
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "session.model"
+            self._write_model(path, force=False)
+            return load_model(path)
+
+    def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
+        with self._turn:
+            return load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         with self._turn:
@@ -145,76 +183,68 @@ class Dialogue(LocalAsking):
         with self._engaged() as engine:
             return engine.limited(self._account)
 
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        asked, key = request.text, self._key(request_id, dry_run=dry_run)
+    def _do_measure(self, request: SessionRequest[Any]) -> Quote:
+        what: MeasurementRequest = request.what
+        asked, key = what.text, self._key(request.request_id)
         with self._engaged() as engine:
 
             def quoted() -> Quote:
-                return request.quote(engine.limited(self._account))
+                return what.quote(engine.limited(self._account))
 
-            if dry_run:
+            if request.dry_run:
                 return quoted()
-            most = request.share if at_most is None else at_most  # a share that was told is its own price
-            return self._bought(engine, (key, asked, request.measured), quoted, most)
+            # A share that was told is its own price.
+            most = what.share if request.at_most is None else request.at_most
+            return self._bought(engine, (key, asked, what.measured), quoted, most)
 
-    def _key(self, request_id: str | None, *, dry_run: bool) -> str | None:
+    def _key(self, request_id: str | None) -> str | None:
         """Return the key that a measurement is tied to; None for none.
 
         Raises:
             QueryError: it is no key.
         """
-        if request_id is None or dry_run:
+        if request_id is None:
             return None
         require_key(request_id)
         return key_of(self._account.name, request_id)
 
-    def _require_price(self, quote: Quote, at_most: Part) -> None:
-        """Refuse a price that is left, and above what may be charged.
-
-        Raises:
-            PriceError: it is.
-        """
-        if quote.affordable:  # else it is refused for that
-            self._account.paying(at_most).require_price(quote.share, self.state.ledger)
-
-    def sql_within(
-        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
+    def _do_sql_within(self, request: SessionRequest[Any]) -> AnswerTable:
         from pmw.planning.mean_quotes import notes_of
         from pmw.planning.row_quotes import is_of_counts
         from pmw.public.quotes import Within
+        from pmw.public.tabulation import Tabulation
         from pmw.session.measurement_requests import asked_text
 
-        read, key, width = self._statement(statement), self._key(request_id, dry_run=False), Within.of(within)
+        read = self._statement(request.question)
+        if read.single_count is not None:
+            answer = self._do_ask_within(replace(request, question=read.single_count))
+            return Tabulation(self.state, read).table(self.state, [answer], place=self.place)
+        key = self._key(request.request_id)
+        width = Within.of(request.within)
         counts = is_of_counts(read)
         asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)
         with self._engaged() as engine:
-            quote = self._bought(engine, (key, asked, None), lambda: self.quote(read, width), at_most)
+            quote = self._bought(engine, (key, asked, None), lambda: self.quote(read, width), request.at_most)
             found = self.tabulate(read, fresh=counts, at_most=0)
             told = () if quote.estimated is None else notes_of(quote, width, found.estimates())
             charged = replace(found.spent, charged=quote.share)
             return replace(found, notes=(*found.notes, *told), spent=charged)
 
-    def ask_within(
-        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> Answer:
+    def _do_ask_within(self, request: SessionRequest[Any]) -> Answer:
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
 
         with self._engaged() as engine:
-            request = self._request(question, fresh=True, request_id=request_id)
-            key = self._key(request.request_id, dry_run=False)
-            width = Within.of(within)
+            read = self._request(request.question, fresh=True, request_id=request.request_id)
+            key, width = self._key(read.request_id), Within.of(request.within)
             how = tuple(width) if width.relative else width.amount  # as keys of before were tied
-            asked = asked_text("counts within", (), request.text, how)
+            asked = asked_text("counts within", (), read.text, how)
 
             def quoted() -> Quote:
-                return self.quote(request.query, width)
+                return self.quote(read.query, width)
 
-            quote = self._bought(engine, (key, asked, None), quoted, at_most)
-            answer = engine.answer_untested(request, self._account)
+            quote = self._bought(engine, (key, asked, None), quoted, request.at_most)
+            answer = engine.answer_untested(read, self._account)
             return replace(answer, spent=replace(answer.spent, charged=quote.share))
 
     def _bought(
@@ -238,7 +268,8 @@ class Dialogue(LocalAsking):
         quote = engine.tied(measured, key, asked)
         if quote is None:
             quote = quoted()
-            self._require_price(quote, at_most)
+            if quote.affordable:  # else it is refused for that
+                self._account.paying(at_most).require_price(quote.share, self.state.ledger)
             self._pay(engine, quote, tie_of(key, asked, quote))
         return quote
 
@@ -313,6 +344,8 @@ class Analyst(Dialogue):
         what the whole cap allows.
     """
 
+    _role = "an analyst"
+
     def __init__(self, session: Dialogue, account: Account, stop: Callable[[], None] | None = None) -> None:
         self._session, self._turn, self.place = session, session._turn, session.place
         self._account = account
@@ -335,22 +368,12 @@ class Analyst(Dialogue):
 
     @property
     def state(self) -> PublicState:
-        """Everything about the session that may be published."""
         return self._session.state
 
     @property
     def reader(self) -> QuestionReader:
         """What reads questions, for all analysts of the session."""
         return self._session.reader
-
-    def budget(self) -> Booked:
-        """Return what was charged for this analyst, what is left, and how many questions were asked."""
-        with self._engaged() as engine:
-            ledger = engine.state.ledger
-            found = {one.name: one for one in engine.bookings.listed(ledger)}
-            one = found.get(self.name, Booked(self.name, Fraction(0), 0))
-            left = engine.bookings.left(self._account, ledger) / ledger.cap
-            return replace(one, share=self._account.share, left=Fraction(0) if engine.state.closed else left)
 
     @contextmanager
     def _engaged(self) -> Iterator[Engine]:
@@ -364,6 +387,17 @@ class Analyst(Dialogue):
     def _pause(self, work: int = TURN_WORK) -> None:
         self._session._pause(work)
         self.look()
+
+    def _do_ledger(self, request: SessionRequest[Any]) -> Ledger:
+        found = super()._do_ledger(request)
+        return replace(found, lines=tuple(line.told_to(self.name) for line in found.lines))
+
+    def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
+        found = super()._do_history(request)
+        return tuple(replace(one, name=self.name) for one in found)  # who asked it first is not shown
+
+    def close(self) -> None:
+        """Do nothing: the session stays open."""
 
     def __repr__(self) -> str:
         return f"Analyst({self.name!r}, {self._session!r})"

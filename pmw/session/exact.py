@@ -35,7 +35,6 @@ from queries.frozen import dataclass
 from queries.schema import stored_schema
 
 Foreseen: TypeAlias = Forecast
-Cost: TypeAlias = Forecast | Explanation
 
 _Plain: TypeAlias = str | int | float | bool | None
 _ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.display.elements import table
-from pmw.errors import SessionError
 from pmw.loop import Forecast, refined
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.contract import guarantee
 from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
-from pmw.public.status import Status, budget_meter, status_of, status_rows
+from pmw.public.status import Status, status_of
 from pmw.public.tables import AnswerTable
-from pmw.session.accounts import Activity
-from pmw.session.asking import Asked, Key, LocalAsking, Part, Width
+from pmw.session.accounts import Activity, Booked
+from pmw.session.local import LocalAsking
 from pmw.session.model_file import model_state, read_model, write_model
-from pmw.session.publishing import LocalPublishing
-from pmw.session.requests import Answering, Deliver, Requests
+from pmw.session.requests import Answering, Asked, Deliver, Part, Requests
+from pmw.session.session_requests import SessionRequest
 from queries.cells import cell_count
 from queries.linear import LinearQuery
 from queries.statements import Statement
 
 if TYPE_CHECKING:
     from pmw.public.quotes import Quote
-    from pmw.session.measurement_requests import MeasurementRequest
 
 _BATCH = 1024  # answers that are delivered together
 
 
-class PublicModel(LocalAsking, LocalPublishing):
+class PublicModel(LocalAsking):
     """A session's released numbers and its model. Made by ``load_model``.
 
     It answers as the session does where that tests nothing: from the model, within what released numbers and
@@ -43,12 +41,14 @@ class PublicModel(LocalAsking, LocalPublishing):
     ``fresh`` and idempotency keys change nothing.
 
     It has the methods of a session. What would measure anything tells its price, as it was when the model was
-    written, and raises ``SessionError`` where it is to be paid.
+    written, and is refused where it is to be paid.
 
     Args:
         state: what was released.
         content: of the model file; empty where there is none.
     """
+
+    _role, _who_may = "a model file", "the session itself may"
 
     def __init__(self, state: PublicState, content: bytes = b"") -> None:
         self._state = state
@@ -56,27 +56,23 @@ class PublicModel(LocalAsking, LocalPublishing):
 
     @property
     def state(self) -> PublicState:
-        """Everything that was published."""
         return self._state
 
-    @property
-    def guarantee(self) -> str:
-        """What the session promises, in words."""
-        return guarantee(self._state.contract)
-
-    def status(self) -> Status:
+    def _do_status(self, _: SessionRequest[Any]) -> Status:
         """Return where the session stood; of its questions, repeated ones are not counted."""
         return status_of(self._state, self._state.asked)
 
-    def ledger(self) -> Ledger:
-        """Refuse: a model holds the sum of the charges alone, and ``status`` tells it.
+    def _do_budget(self, _: SessionRequest[Any]) -> Booked:
+        """Return what the session was charged in all, and how many questions were asked; nothing is left."""
+        ledger = self._state.ledger
+        return Booked("", ledger.spent / ledger.cap, self._state.asked, left=Fraction(0))
 
-        Raises:
-            SessionError: always.
-        """
-        raise SessionError("a model file holds the sum of the charges alone; ask the session itself")
+    def _do_ledger(self, _: SessionRequest[Any]) -> Ledger:
+        self._refuse(
+            "list the charges", "it holds their sum alone, which status() tells; ask the session itself"
+        )
 
-    def history(self, most: int = 100) -> tuple[Activity, ...]:
+    def _do_history(self, _: SessionRequest[Any]) -> tuple[Activity, ...]:
         """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
@@ -87,30 +83,26 @@ class PublicModel(LocalAsking, LocalPublishing):
     def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:
         return Forecast(len([self._request(one) for one in asked]), 0, 0.0, 0.0)  # asking is free
 
-    def ask_within(
-        self, question: Asked, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> Answer:
-        if self.quote(question, within).needed:
-            raise _refusal()
-        return self.ask(question)
+    def _do_ask_within(self, request: SessionRequest[Any]) -> Answer:
+        self._require_free(self._do_quote(request))
+        return self._do_ask(request)
 
-    def sql_within(
-        self, statement: str | Statement, within: Width, *, request_id: Key = None, at_most: Part = None
-    ) -> AnswerTable:
-        read = self._statement(statement)
-        if self.quote(read, within).needed:
-            raise _refusal()
-        return self.tabulate(read)
+    def _do_sql_within(self, request: SessionRequest[Any]) -> AnswerTable:
+        read = replace(request, question=self._statement(request.question))
+        self._require_free(self._do_quote(read))
+        return self._do_sql(read)
+
+    def _require_free(self, quote: Quote) -> None:
+        if quote.needed:
+            self._refuse("measure anything")
 
     def _limited(self) -> PublicState:
         return self._state
 
-    def _measured(
-        self, request: MeasurementRequest, request_id: Key, at_most: Part, *, dry_run: bool
-    ) -> Quote:
-        quote = request.quote(self._state)
-        if not dry_run:
-            raise _refusal()
+    def _do_measure(self, request: SessionRequest[Any]) -> Quote:
+        quote: Quote = request.what.quote(self._state)
+        if not request.dry_run:
+            self._refuse("measure anything")
         return quote
 
     def _published(self, refine: bool) -> PublicState:
@@ -118,6 +110,9 @@ class PublicModel(LocalAsking, LocalPublishing):
 
     def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
         return write_model(self._content, target, force=force)
+
+    def model(self) -> PublicModel:
+        return self
 
     def close(self) -> None:
         """Do nothing: a model holds no file and no connection."""
@@ -136,23 +131,12 @@ class PublicModel(LocalAsking, LocalPublishing):
                 deliver(parts[-1])
         return concatenated(parts, requests.questions)
 
-    def _repr_html_(self) -> str:
-        status = self.status()
-        caption = f"Model of {self.domain.name}"
-        return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
-
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.whole
         return (
             f"PublicModel({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, version {state.version})"
         )
-
-
-def _refusal() -> SessionError:
-    return SessionError(
-        "a model file answers from what was released, and measures nothing: ask the session itself"
-    )
 
 
 def load_model(path: str | Path) -> PublicModel:

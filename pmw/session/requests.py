@@ -1,10 +1,10 @@
-"""Requests: what is on its way to be answered or measured, and under which idempotency key."""
+"""Requests: questions that are on their way to be answered, and under which idempotency key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,12 @@ from pmw.public.answers import Answers
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.parsing import Question
 from queries.questions import Places, QuestionList, Questions
+
+if TYPE_CHECKING:
+    from pmw.privacy.budget import Number
+    from pmw.public.quotes import Within
 
 Deliver: TypeAlias = Callable[[Sequence[Answer]], None]  # is called with the next answers, in order
 
@@ -36,6 +41,12 @@ class Request:
     text: str
     request_id: str | None = None
     fresh: bool = False
+
+
+Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
+Width: TypeAlias = "Within | float | str"  # of a bar
+Part: TypeAlias = "Number | None"  # of the budget
+Key: TypeAlias = str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

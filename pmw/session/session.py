@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pmw.disk import require_file
+from pmw.display.elements import table
 from pmw.errors import SessionError, SessionLockedError
-from pmw.loop import refined
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
-from pmw.session.asking import Part
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
-from pmw.session.publishing import LocalPublishing
+from pmw.session.requests import Part
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
@@ -34,15 +33,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pmw.data import Table
-    from pmw.public.export import RowPlan
-    from pmw.public.ledger import Ledger
     from pmw.public.quotes import Quote
-    from pmw.public.status import Status
     from pmw.session.verification import Verification
     from queries.linear import LinearQuery
 
 
-class Session(Dialogue, LocalPublishing):
+class Session(Dialogue):
     """A dialogue over one sensitive table. Made by ``open_session`` and ``resume_session``.
 
     A live session cannot be copied, pickled or used in a forked process: two of them would spend one budget
@@ -60,7 +56,6 @@ class Session(Dialogue, LocalPublishing):
 
     @property
     def state(self) -> PublicState:
-        """Everything about the session that may be published."""
         return self._engine.state
 
     def analyst(
@@ -71,21 +66,6 @@ class Session(Dialogue, LocalPublishing):
         at_most: Part = None,
         stop: Callable[[], None] | None = None,
     ) -> Analyst:
-        """Return the session as one analyst asks it: charges are booked to the name, up to a share.
-
-        Args:
-            name: of the analyst.
-            share: the part of what opening leaves of the budget that may be charged for this analyst, in
-                [0, 1]; 0 gives free answers alone, None leaves it to the cap. Shares may add up to more
-                than 1.
-            at_most: what each question may charge, unless told with it; see ``ask``.
-            stop: called at the beginning of each turn and within it; what it raises ends the work,
-                and what was answered stands.
-
-        Raises:
-            BudgetError: the share is not in [0, 1].
-            SessionError: the name is empty, or is none.
-        """
         account = Account.of(name, share)
         if account.share:
             account = Account.of(name, share, self._left())
@@ -98,77 +78,25 @@ class Session(Dialogue, LocalPublishing):
         return self._opening_left
 
     def read_table(self) -> None:
-        """Read the table now, where a test may need it: else the first one does, while other threads wait.
-
-        Raises:
-            DataError: it cannot be read, or differs from the one that the session was opened on.
-        """
         with self._engaged() as engine:
             engine.read_table()
 
     def bookings(self) -> tuple[Booked, ...]:
-        """Return what was charged for each analyst; the session itself comes first, with an empty name."""
         with self._engaged() as engine:
             return engine.bookings.listed(engine.state.ledger)
 
-    def status(self) -> Status:
-        from pmw.public.status import status_of
-
-        with self._turn:
-            return status_of(self.state, self._open_store().asked())
-
-    def ledger(self) -> Ledger:
-        with self._turn:
-            return loading.load_ledger(self._open_store())
-
     def verify(self) -> Verification:
-        """Check the session's ledger, measurements and answers, and return what holds; free.
-
-        Raises:
-            StoreError: the session file cannot be read.
-        """
         from pmw.session.verification import verify
 
         with self._turn:
             return verify(self._open_store())
 
     def finalize(self) -> None:
-        """Close the session permanently: nothing is spent any more, and its secrets are wiped.
-
-        The fingerprint of the table, its key, the threshold noise and the bytes of an unfinished batch are
-        wiped from the file; copies of it that were made earlier keep theirs. Questions and exports go on
-        from the model, without the table: a repeated question gets its stored answer, one that released
-        numbers cover its interval, any other the source ``exhausted`` and no interval. What is left of the
-        budget is given up: ``finish`` spends it first. ``close`` is another thing: it lets go of the file.
-
-        Raises:
-            DataError: an interrupted batch needs the table, and it cannot be read or differs.
-            StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
-        """
         with self._turn:
             self._open_store()
             self._engine.finalize()
 
     def finish(self, *, dry_run: bool = False) -> tuple[Quote, ...]:
-        """Spend what is left on the marginals that the asked questions rest on, then close permanently.
-
-        All that is left is shared among them, under the session's own ledger and cap; what open rounds have
-        reserved is not spent. Stopped in the middle, it is called again on the resumed session.
-        The session is closed as by ``finalize``.
-
-        Args:
-            dry_run: tell what would be measured, and at which price; free, and nothing is closed.
-
-        Returns:
-            What was measured, in this order.
-
-        Raises:
-            DataError: the table cannot be read or differs.
-            SessionError: the session measures nothing on request, or is closed.
-            StoreError: it could not be made durable.
-
-        Privacy: what is measured is a function of public state and of the questions.
-        """
         from pmw.loop import finishing
 
         with self._turn:
@@ -196,17 +124,6 @@ class Session(Dialogue, LocalPublishing):
         return [query for query, is_settled in zip(asked, settled.tolist(), strict=True) if is_settled]
 
     def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
-        """Return a picture of the session, made of public state alone; free.
-
-        It shows the first six attributes' released marginals beside the model's, and the budget over time.
-
-        Args:
-            path: where to write it too: a PNG, PDF or SVG file.
-            force: overwrite an existing file.
-
-        Raises:
-            ReleaseError: matplotlib is not installed, or the file cannot be written.
-        """
         from pmw.display.figures import check_target, write_figure
         from pmw.public.pictures import status_figure
 
@@ -221,42 +138,12 @@ class Session(Dialogue, LocalPublishing):
         return figure
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a report on the session, made of what may be published alone, as one HTML file; free.
-
-        It tells in plain words what is promised, how accurate answers are, which tables may be quoted, what
-        was asked most and what was charged. It opens offline and prints on A4.
-
-        Args:
-            path: the file to write.
-            force: overwrite an existing file.
-
-        Raises:
-            ReleaseError: the file exists and ``force`` is not given, or it cannot be written.
-        """
         from pmw.public.report import write_report  # late: its charts take a while to load
 
         with self._turn:
             store = self._open_store()
             require_file(Path(path), force=force)
             write_report(loading.load_facts(store, self.state), Path(path), force=force)
-
-    def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
-        """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
-        from pmw.public.export import csv_parts
-
-        return csv_parts(self._published(refine=False), plan)
-
-    def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
-        from pmw.session.model_file import export_model
-
-        with self._turn:
-            store = self._open_store()
-            self._engine.finish_interrupted()
-            return export_model(loading.newest_released(store, self.state), target, force=force)
-
-    def _published(self, refine: bool) -> PublicState:
-        with self._turn:  # a dense model's array is taken over where another thread corrects it
-            return refined(self.state) if refine else self.state
 
     def close(self) -> None:
         """Let go of the session file; ``resume_session`` goes on with it."""
@@ -299,15 +186,10 @@ class Session(Dialogue, LocalPublishing):
         )
 
     def _repr_html_(self) -> str:
-        from pmw.display.elements import table
-        from pmw.public.status import budget_meter, status_rows
-
         with self._turn:
-            caption = f"Session over {self.domain.name}"
             if self._store is None:
-                return str(table(caption, (), [("open", "no")]))
-            status = self.status()
-            return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
+                return str(table(f"Session over {self.domain.name}", (), [("open", "no")]))
+            return super()._repr_html_()
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

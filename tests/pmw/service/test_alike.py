@@ -1,12 +1,13 @@
-"""One suite over four kinds of session: opened, resumed, asked of a service, and a model handed out.
+"""One suite over five kinds of session: opened, resumed, an analyst's, a service's, and a model handed out.
 
-All have the same methods and give the same results; what a model cannot do it refuses.
+All have the same methods and give the same results; what one may not do it refuses.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,12 @@ import pytest
 
 import pmw
 from pmw.errors import PriceError, ReleaseError, ServiceError, SessionError
+from pmw.public.charges import WHOLE
 from pmw.public.free_answers import ModelAnswers
+from pmw.public.ledger import OTHERS
 from pmw.public.tables import AnswerTable
 from pmw.service.users import Role, User, UsersFile
+from pmw.session.asking import Asking
 from pmw.session.exact import TYPES, exact_text, read_exact
 from queries import Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql, parse_where
@@ -37,36 +41,45 @@ import uvicorn
 
 from pmw.service.app import create_app
 from pmw.service.guard import Log
-from pmw.service.hosting import hosting
+from pmw.service.hosting import Service, hosting
 
 Any_: TypeAlias = Any  # of a kind, whose methods are alike
-KINDS = ("opened", "resumed", "served", "model")
-SPENDING = ("opened", "resumed", "served")
+KINDS = ("opened", "resumed", "analyst", "served", "model")
+SPENDING = ("opened", "resumed", "analyst", "served")
 GROUPS = "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"
-METHODS = (
-    "answer_arrays", "ask", "ask_all", "ask_within", "asked", "close", "explain", "export", "forecast",
-    "group_by", "history", "ledger", "mean", "measure", "measure_heads", "measure_sum", "population_interval",
-    "population_intervals", "quantile", "quote", "quote_aggregate", "sql", "sql_within", "status", "sum",
-    "synthetic_records", "tabulate",
-)  # fmt: skip
+ROLES = (pmw.Session, pmw.Analyst, pmw.RemoteSession, pmw.PublicModel)
+SURFACE = [name for name in dir(Asking) if not name.startswith("_")]
+SERVICE = {"asked_texts", "look", "place", "require_keys", "stored"}  # what the service uses besides
+BESIDES: dict[type, set[str]] = {
+    pmw.Session: SERVICE | {"csv_parts", "state"},
+    pmw.Analyst: SERVICE | {"csv_parts", "most", "name", "share", "state"},
+    pmw.RemoteSession: {"name"},
+    pmw.PublicModel: {"csv_parts", "place", "state"},
+}
 
 
 @contextmanager
 def served(path: Path, users: UsersFile) -> Iterator[str]:
     """Serve a session in this process, and yield the address."""
-    with hosting([path], users) as service:
-        config = uvicorn.Config(create_app(service, Log(StringIO())), port=0, log_level="critical")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with hosting([path], users) as service, serving(service) as url:
+        yield url
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[str]:
+    """Serve sessions in this process, and yield the address."""
+    config = uvicorn.Config(create_app(service, Log(StringIO())), port=0, log_level="critical")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
 
 
 class Kinds:
@@ -80,6 +93,7 @@ class Kinds:
         for kind, made in (
             ("resumed", self._resumed),
             ("opened", self._opened),
+            ("analyst", self._analyst),
             ("served", self._served),
             ("model", self._model),
         ):
@@ -101,6 +115,9 @@ class Kinds:
 
     def _resumed(self) -> pmw.Session:
         return pmw.resume_session(self.study("resumed"))
+
+    def _analyst(self) -> pmw.Analyst:
+        return self.held.enter_context(pmw.resume_session(self.study("analyst"))).analyst("ann", 1)
 
     def _served(self) -> pmw.RemoteSession:
         url = self.held.enter_context(served(self.study("served"), self.users))
@@ -134,23 +151,123 @@ def spending(kinds: Kinds, request: pytest.FixtureRequest) -> Any_:
 # --- methods ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_methods_have_one_signature(name: str) -> None:
-    own = [getattr(kind, name) for kind in (pmw.Session, pmw.RemoteSession, pmw.PublicModel)]
-    parameters = [
-        [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
-        for method in own
-    ]
-    assert parameters[0] == parameters[1] == parameters[2]
+@pytest.mark.parametrize("name", SURFACE)
+def test_whoever_asks_has_each_method_with_one_signature(name: str) -> None:
+    found = [inspect.getattr_static(kind, name) for kind in (Asking, *ROLES)]
+    assert len({type(one) for one in found[1:]}) == 1 or name == "progress"
+    if inspect.isfunction(found[0]):
+        own = [inspect.signature(one).parameters.values() for one in found]
+        assert len({tuple((one.name, one.kind, one.default) for one in each) for each in own}) == 1
 
 
-def test_nothing_is_missing_from_the_list() -> None:
-    """What a session has besides is for its custodian alone."""
-    alone = {"analyst", "bookings", "csv_parts", "finalize", "finish", "plot", "read_table", "report"}
-    alone |= {"asked_texts", "look", "require_keys", "stored", "turn", "verify"}
-    public = {name for name in dir(pmw.Session) if not name.startswith("_")}
-    found = {name for name in public if inspect.isfunction(getattr(pmw.Session, name))}
-    assert found - alone == set(METHODS)
+@pytest.mark.parametrize(("role", "besides"), BESIDES.items())
+def test_nobody_has_other_methods_than_those_listed_here(role: type, besides: set[str]) -> None:
+    assert {name for name in dir(role) if not name.startswith("_")} - set(SURFACE) == besides
+
+
+CUSTODIANS: dict[str, Callable[[Any_, Path], object]] = {
+    "ask as somebody else": lambda one, _: one.analyst("bob"),
+    "see what others were charged": lambda one, _: one.bookings(),
+    "have the table read": lambda one, _: one.read_table(),
+    "verify the session's file": lambda one, _: one.verify(),
+    "see the budget over time": lambda one, folder: one.plot(folder / "a.png"),
+    "write a report on everybody's questions": lambda one, folder: one.report(folder / "a.html"),
+    "spend what is left and close the session": lambda one, _: one.finish(),
+    "close the session for good": lambda one, _: one.finalize(),
+}
+MEASURES: dict[str, Callable[[Any_, Path], object]] = {
+    "a table": lambda one, _: one.measure(["sex", "member"]),
+    "sums": lambda one, _: one.measure_sum("age"),
+    "a bar": lambda one, _: one.ask_within("sex = 'Male' AND member = TRUE", 20),
+    "bars of a statement": lambda one, _: one.sql_within("SELECT AVG(age) FROM people", 0.2),
+}
+WHO = {
+    "analyst": ("an analyst", "the custodian may, on the session itself or by the pmw command"),
+    "served": ("a user of a service", "the custodian may, by the pmw command, where the file lies"),
+    "model": ("a model file", "the session itself may"),
+}
+REFUSED = [
+    *((kind, what, act, WHO[kind][1]) for kind in WHO for what, act in CUSTODIANS.items()),
+    *(("model", "measure anything", act, WHO["model"][1]) for act in MEASURES.values()),
+    (
+        "model",
+        "list the charges",
+        lambda one, _: one.ledger(),
+        "it holds their sum alone, which status() tells; ask the session itself",
+    ),
+    *(
+        ("served", what, act, "model() gives the model, which may")
+        for what, act in {
+            "refine the model": lambda one, _: one.synthetic_records(5, refine=True),
+            "export measurements or a refined model": lambda one, folder: one.export(
+                folder / "a.json", format="measurements"
+            ),
+        }.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "what", "act", "who"), REFUSED)
+def test_what_a_role_may_not_do_is_refused_with_who_may(
+    kind: str, what: str, act: Callable[[Any_, Path], object], who: str, kinds: Kinds, tmp_path: Path
+) -> None:
+    session = kinds.of(kind)
+    before = session.status()
+    with pytest.raises(SessionError) as refused:
+        act(session, tmp_path)
+    assert str(refused.value) == f"{WHO[kind][0]} may not {what}: {who}"
+    assert session.status() == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_analyst_sees_neither_questions_nor_names_of_others_in_the_ledger(tmp_path: Path) -> None:
+    with pmw.resume_session(opened_study(tmp_path)) as session:
+        ann, bea = session.analyst("ann"), session.analyst("bea")
+        ann.ask_within("age >= 33 AND sex = 'Male'", 60, at_most=1)
+        bea.measure(["sex", "member"], at_most=1)
+        whole = session.ledger()
+        for own, other in ((ann, "bea"), (bea, "ann")):
+            seen = own.ledger()
+            assert [line.price for line in seen.lines] == [line.price for line in whole.lines]
+            for line, full in zip(seen.lines, whole.lines, strict=True):
+                if full.booked == ((other, Fraction(1)),):
+                    assert (line.label, line.booked) == (OTHERS, WHOLE)
+                else:
+                    assert line == full
+            assert other not in str(seen.to_dict())
+        assert OTHERS in [line.label for line in ann.ledger().lines]
+        assert OTHERS not in [line.label for line in whole.lines]
+
+
+def test_an_analyst_sees_no_other_name_in_the_history(tmp_path: Path) -> None:
+    with pmw.resume_session(opened_study(tmp_path)) as session:
+        ann, bea = session.analyst("ann"), session.analyst("bea")
+        for one in (ann, bea):
+            one.ask("age >= 30")
+        assert [line.name for line in bea.history()] == ["bea"]
+        assert {line.name for line in session.history()} == {"ann"}  # who asked it first
+
+
+def test_the_bar_of_one_count_has_one_price_as_a_question_and_as_a_statement(spending: Any_) -> None:
+    count = "region = 'west' AND age >= 20"
+    statement = f"SELECT COUNT(*) AS n FROM people WHERE {count}"
+    assert spending.quote(statement, 90) == spending.quote(count, 90)
+    ((_, (found,)),) = spending.sql_within(statement, 90, at_most=1).rows
+    low, high = found.interval
+    answer = spending.ask_within(count, 90)
+    assert (low, high) == (math.floor(answer.interval[0]), math.ceil(answer.interval[1]))
+    assert not spending.quote(statement, 90).needed
+
+
+def test_a_budget_is_that_of_whoever_asks(kinds: Kinds) -> None:
+    session = kinds.of("resumed")
+    own, spent = session.budget(), session.state.ledger
+    assert (own.name, own.share) == ("", None)
+    assert own.spent == spent.spent / spent.cap
+    assert own.left == 1 - own.spent
+    model = kinds.of("model")
+    assert model.budget().spent == model.state.ledger.spent / model.state.ledger.cap
+    assert (model.budget().left, model.budget().questions) == (0, model.status().queries_answered)
 
 
 # --- questions --------------------------------------------------------------------------------------------
@@ -384,17 +501,6 @@ def test_an_idempotency_key_has_one_answer(spending: Any_) -> None:
 
 def test_a_model_pays_nothing(kinds: Kinds) -> None:
     model = kinds.of("model")
-    refused: list[Callable[[], object]] = [
-        lambda: model.measure(["sex", "member"]),
-        lambda: model.measure_sum("age"),
-        lambda: model.ask_within("sex = 'Male' AND member = TRUE", 20),
-        lambda: model.sql_within("SELECT AVG(age) FROM people", 0.8),
-    ]
-    for one in refused:
-        with pytest.raises(SessionError, match="a model file answers from what was released"):
-            one()
-    with pytest.raises(SessionError, match="sum of the charges alone"):
-        model.ledger()
     assert (model.history(), model.asked()) == ((), ())
     assert model.forecast("age >= 44").most == 0
 
@@ -442,6 +548,7 @@ def test_synthetic_records_and_exports(session: Any_, tmp_path: Path) -> None:
     session.export(tmp_path / "a.model")
     again = pmw.load_model(tmp_path / "a.model")
     assert again.ask("age >= 30").interval is not None
+    assert session.model().ask("age >= 30") == again.ask("age >= 30")
     with pytest.raises(ReleaseError, match="a model is written as it is"):
         session.export(tmp_path / "b.model", pmw.RowPlan(5))
 

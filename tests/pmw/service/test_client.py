@@ -125,11 +125,12 @@ def test_a_remote_session_answers_like_a_local_one(
         assert session.measure_sum("age", ["sex"], share=0.02) == price
         with pytest.raises(QueryError, match="not summed"):
             session.measure_sum("sex")
-        mean = {"sql": "SELECT AVG(age) AS mean FROM people WHERE sex = 'Male'", "within": "30%"}
-        session.sql(mean["sql"], at_most=1)
-        assert session.send({**mean, "dry_run": True})["affordable"]
-        (row,) = session.send(mean)["rows"]
-        assert row["mean"]["high"] - row["mean"]["low"] <= 0.6 * row["mean"]["high"]
+        mean = "SELECT AVG(age) AS mean FROM people WHERE sex = 'Male'"
+        session.sql(mean, at_most=1)
+        assert session.quote(mean, "30%").affordable
+        ((_, (found,)),) = session.sql_within(mean, "30%").rows
+        assert found.interval is not None
+        assert found.interval[1] - found.interval[0] <= 0.6 * found.interval[1]
         assert session.ledger().lines
         assert list(session.synthetic_records(100, seed=1).columns) == ["age", "sex", "region", "member"]
         session.export(tmp_path / "made.model", format="model")

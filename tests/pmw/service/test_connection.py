@@ -34,9 +34,9 @@ def test_what_is_no_answer_is_an_error_of_ours(
     monkeypatch: pytest.MonkeyPatch, status: int, content: bytes
 ) -> None:
     held = connection(monkeypatch, status, content)
-    if (status, content) != (200, b"{}") and not (status == 200 and content.startswith(b'{"')):
+    if status != 200:
         with pytest.raises(PMWError):
-            held.json("GET", "/ledger")
+            held.sent("GET", "/ledger")
     with pytest.raises(ServiceError):
         Connection("http://127.0.0.1:9", token="x")  # noqa: S106
 
@@ -44,6 +44,6 @@ def test_what_is_no_answer_is_an_error_of_ours(
 def test_messages_of_a_service_are_fit_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     content = b'{"error": {"code": "x", "message": "\\u001b]0;owned\\u0007' + b"a" * 5000 + b'"}}'
     with pytest.raises(ServiceError) as told:
-        connection(monkeypatch, 403, content).json("GET", "/ledger")
+        connection(monkeypatch, 403, content).sent("GET", "/ledger")
     assert str(told.value).isprintable()
     assert len(str(told.value)) <= 2000

@@ -574,11 +574,11 @@ def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch, status: int) 
     monkeypatch.setattr("pmw.service.connection.time.sleep", paused.append)
     monkeypatch.setattr("pmw.service.connection.drawn_part", lambda: 0.5)
     session = Connection("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
-    assert session.json("GET", "/ledger") == {"share": 0}
+    assert session.sent("GET", "/ledger").content == b'{"share": 0}'
     assert paused == [2.5] * 9
     paused.clear()
     busy = 10
     with pytest.raises(ServiceError, match="too many requests wait") as refused:
-        session.json("GET", "/ledger")
+        session.sent("GET", "/ledger")
     assert refused.value.status == status
     assert len(paused) == 9

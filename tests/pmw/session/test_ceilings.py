@@ -208,7 +208,7 @@ def test_the_ceiling_is_held_in_the_turn_of_the_charge(opened_round: pmw.Session
             refused.append(error)
 
     thread = threading.Thread(target=ask)
-    with session.turn():
+    with session._engaged():
         thread.start()
         assert came.wait(60)
         while not session._turn.awaited:

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 import pmw
-from pmw.session.asking import Asked
 from pmw.session.maintenance import read_session
+from pmw.session.requests import Asked
 from queries import (
     CategoricalAttribute,
     Domain,
