@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pmw.loop import Requested
 from pmw.public.answer import Answer
@@ -126,6 +126,10 @@ class Dialogue(LocalAsking):
                 self._require_own(boxes.domain)
                 parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
+
+    def _in_two_steps(self, statement: Statement, *, at_most: Part, **how: Any) -> AnswerTable:
+        told = self._account.paying(at_most).told_ceiling  # for all steps together
+        return super()._in_two_steps(statement, at_most=told, **how)
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:
         with self._turn:

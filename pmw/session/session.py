@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pmw.disk import require_file
 from pmw.errors import SessionError, SessionLockedError
 from pmw.loop import refined
+from pmw.privacy.budget import as_fraction
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
@@ -78,7 +80,8 @@ class Session(Dialogue, LocalPublishing):
             share: the part of what opening leaves of the budget that may be charged for this analyst, in
                 [0, 1]; 0 gives free answers alone, None leaves it to the cap. Shares may add up to more
                 than 1.
-            at_most: what each question may charge, unless told with it; see ``ask``.
+            at_most: what each question may charge in place of a tenth, in [0, 1]; a question may allow less,
+                and no more.
             stop: called at the beginning of each turn and within it; what it raises ends the work,
                 and what was answered stands.
 
@@ -89,7 +92,8 @@ class Session(Dialogue, LocalPublishing):
         account = Account.of(name, share)
         if account.share:
             account = Account.of(name, share, self._left())
-        return Analyst(self, account.paying(at_most), stop)
+        ceiling = None if at_most is None else as_fraction(at_most, "at_most")
+        return Analyst(self, replace(account, own_ceiling=ceiling), stop)
 
     def _left(self) -> Fraction:
         """Return what opening leaves for what is asked, as a part of the cap: it never changes."""
