@@ -32,8 +32,12 @@ PAYING: dict[str, tuple[str, dict[str, Any]]] = {
     "questions for a share": (MEASURE, {"questions": [PAIR], "share": 0.05}),
     "sums": (MEASURE, {"sum": "age", "scope": ["region"], "share": 0.05}),
 }
-ON_THE_PAGE = [{"q": PAIR, "price": "1"}, {"q": GROUPS, "price": "1"},
-               {"q": PAIR, "within": "40", "price": "1"}, {"q": MEAN, "within": "2", "price": "1"}]  # fmt: skip
+ON_THE_PAGE = [
+    {"q": PAIR, "price": "1"},
+    {"q": GROUPS, "price": "1"},
+    {"q": PAIR, "within": "40", "price": "1"},
+    {"q": MEAN, "within": "2", "price": "1"},
+]
 
 Spent = Callable[[], Fraction]
 
