@@ -164,7 +164,7 @@ def paid(
         price: tells what it costs, in words; None for the part of the budget alone.
 
     Raises:
-        PriceError: it could cost more, and nobody said yes.
+        PriceError: it could cost more, and nobody said yes; or it is above the user's ceiling.
     """
     if at_most is None and isinstance(session, LocalAsking):
         ledger = session.state.ledger
@@ -172,6 +172,8 @@ def paid(
     try:
         return ask(at_most)
     except PriceError as error:
+        if error.code == "above_ceiling":
+            raise
         told = "" if price is None else price()
         if not agrees(told or f"This can cost {error.price:.2%} of the budget."):
             raise PriceError(f"{told} {error.message}".strip(), price=error.price) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.usage import Suggesting, echo
+from pmw.cli.usage import Suggesting, budget_part, echo
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
@@ -83,11 +83,12 @@ def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: f
 @click.group(
     "user",
     cls=Suggesting,
-    short_help="Add, list and revoke the users of a service.",
+    short_help="Add, change, list and revoke the users of a service.",
     epilog="""\b
 Examples:
   pmw user add ann --share 0.2 --users users.json
   pmw user add bea --role reader --sessions study --expires 2027-12-31 --users users.json
+  pmw user change ann --at-most 0.5% --users users.json
   pmw user list --users users.json
   pmw user rotate ann --users users.json
   pmw user revoke bea --users users.json
@@ -118,6 +119,11 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     return share
 
 
+_beyond_option = click.option(
+    "--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1."
+)
+
+
 @user.command("add", short_help="Add a user and print the token.")
 @click.argument("name")
 @click.option(
@@ -134,8 +140,16 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     show_default=True,
     help="A custodian sees everybody's questions; a reader gets free answers only.",
 )
+@click.option(
+    "--at-most",
+    metavar="P%",
+    callback=budget_part,
+    help="The most of a session's budget that one question may charge, such as 0.5%; a request may allow "
+    "less, and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
+    "tells]",
+)
 @click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
-@click.option("--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1.")
+@_beyond_option
 @click.option("--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day, in UTC. [default: none]")
 @_users_option
 def add(
@@ -146,6 +160,7 @@ def add(
     expires: datetime | None,
     users: Path,
     *,
+    at_most: Fraction | None,
     beyond: bool,
 ) -> None:
     """Add the user NAME and print the token, which is shown this once and stored nowhere.
@@ -162,7 +177,7 @@ def add(
     last: date | None = None if expires is None else expires.date()
     if last is not None and last < datetime.now(UTC).date():
         echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
-    user = User(name, chosen, _share_of(chosen, share), listed, last)
+    user = User(name, chosen, _share_of(chosen, share), listed, last, at_most=at_most)
     token = UsersFile(users).add(user, beyond=beyond)
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
@@ -171,7 +186,7 @@ def add(
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
-    """Return the share of a new user.
+    """Return the share of a user who gets a role.
 
     Raises:
         UsageError: an analyst has none, or a reader has one.
@@ -183,6 +198,55 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
             raise click.UsageError("a reader gets free answers only; leave --share out, or add an analyst")
         return Fraction(0)
     return Fraction(1) if share is None else share
+
+
+@user.command(
+    "change",
+    short_help="Change a user's share, role or ceiling.",
+    epilog="""\b
+Examples:
+  pmw user change ann --share 0.3 --users users.json
+  pmw user change ann --at-most 0.5% --users users.json
+  pmw user change bea --role analyst --share 0.1 --users users.json
+""",
+)
+@click.argument("name")
+@click.option("--share", metavar="PART", callback=_share, help="See pmw user add.")
+@click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
+@click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
+@click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
+@_beyond_option
+@_users_option
+def change(
+    name: str,
+    share: Fraction | None,
+    role: str | None,
+    at_most: Fraction | None,
+    users: Path,
+    *,
+    no_ceiling: bool,
+    beyond: bool,
+) -> None:
+    """Change what NAME may do; what is not told stays as it is, and so does the token.
+
+    What was charged to NAME stays charged: a share below it leaves nothing. A service that runs takes the
+    change over with the user's next request.
+    """
+    from pmw.service.users import Role, UsersFile
+
+    ceilings = no_ceiling + (at_most is not None)
+    if ceilings > 1 or not (ceilings or share is not None or role is not None):
+        raise click.UsageError("tell what changes: --share, --role, and --at-most or --no-ceiling")
+
+    def changed(user: User) -> User:
+        chosen = user.role if role is None else Role(role)
+        stays = share is None and chosen is user.role
+        ceiling = None if no_ceiling else user.at_most if at_most is None else at_most
+        own = user.share if stays else _share_of(chosen, share)
+        return replace(user, role=chosen, share=own, at_most=ceiling)
+
+    UsersFile(users).change(name, changed, beyond=beyond)
+    echo(f"Changed {name}.")
 
 
 @user.command("list", short_help="List users.")
@@ -209,8 +273,8 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
     if as_json:
         echo(json_line({"users": [user.to_dict() for user in listed]}))
         return
-    header = ("name", "role", "share", "sessions", "expires")
-    echo(text_table(header, [_row(user) for user in listed], left=5))
+    header = ("name", "role", "share", "one question", "sessions", "expires")
+    echo(text_table(header, [_row(user) for user in listed], left=6))
 
 
 def _row(user: User) -> tuple[str, ...]:
@@ -220,6 +284,7 @@ def _row(user: User) -> tuple[str, ...]:
         user.name,
         user.role.value,
         f"{float(user.share):.4g}",
+        "a tenth" if user.at_most is None else f"{100 * float(user.at_most):.4g}%",
         sessions,
         "revoked" if user.revoked else "expired" if user.is_expired else expires,
     )

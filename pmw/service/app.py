@@ -286,7 +286,8 @@ async def health() -> dict[str, str]:
 def sessions(request: Request, user: CurrentUser) -> dict[str, Any]:
     """List the user's sessions, with what is left of the user's share."""
     listed = [_summary(one, user) for one in access.service_of(request).visible(user)]
-    return {"user": user.name, "role": user.role.value, "sessions": listed}
+    ceiling = None if user.at_most is None else float(user.at_most)
+    return {"user": user.name, "role": user.role.value, "at_most": ceiling, "sessions": listed}
 
 
 def _summary(hosted: Hosted, user: User) -> dict[str, Any]:

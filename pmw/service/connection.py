@@ -229,8 +229,8 @@ def _refusal(status: int, content: bytes) -> Exception:
     except UNREADABLE:
         told = "the service does not answer" if status == 0 else "the service refuses the request"
         return ServiceError(told, status=status or None)
-    if code == "not_paid":
-        return PriceError(message, price=float(error.get("price", 1)))
+    if code in ("not_paid", "above_ceiling"):
+        return PriceError(message, price=float(error.get("price", 1)), code=code)
     if code in _KINDS:
         return _KINDS[code](message)
     if status in (400, 409):

@@ -79,7 +79,7 @@ def report_of(hosted: Hosted) -> str:
 def _users_table(
     users: Sequence[User], booked: Sequence[Booked], share: Callable[[User], Fraction]
 ) -> dict[str, Any]:
-    """Return who may ask, with share and expiry, and what each spent; who is no user any more comes last.
+    """Return who may ask, with shares and ceilings, and what each spent; who is no user any more comes last.
 
     Args:
         users: all.
@@ -88,17 +88,20 @@ def _users_table(
     """
     sums = {one.name: one for one in booked}
     shares = {user.name: percent(float(share(user))) for user in users}
-    known = {user.name: (user.role.value, shares[user.name], _good_until(user)) for user in users}
+    known = {
+        user.name: (user.role.value, shares[user.name], _ceiling(user), _good_until(user)) for user in users
+    }
     names = [*known, *(name for name in sums if name not in known)]
     return {
         "title": "Users",
         "caption": "Who may ask, and parts of the whole cap",
-        "header": ("user", "role", "share", "token good until", "spent", "questions"),
-        "rows": [
-            (name or _SESSION, *known.get(name, (_NONE, _NONE, _NONE)), *_sum(sums.get(name)))
-            for name in names
-        ],
+        "header": ("user", "role", "share", "one question", "token good until", "spent", "questions"),
+        "rows": [(name or _SESSION, *known.get(name, (_NONE,) * 4), *_sum(sums.get(name))) for name in names],
     }
+
+
+def _ceiling(user: User) -> str:
+    return _NONE if user.at_most is None else percent(float(user.at_most))
 
 
 def _good_until(user: User) -> str:

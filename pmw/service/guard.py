@@ -73,7 +73,6 @@ _ODD = "this cannot be asked of the session; GET /openapi.json describes what ca
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
 # Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
 _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
-    (PriceError, 403, "not_paid", None),
     (BudgetExhaustedError, 403, "budget_exhausted", None),
     (EndingError, 503, None, None),
     (BusyError, 429, None, None),
@@ -190,7 +189,9 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
 def _told(error: Exception) -> tuple[int, str | None, str]:
     """Return the status, the code and the text of an error of our packages."""
-    if isinstance(error, QueryError) and not isinstance(error, PriceError):
+    if isinstance(error, PriceError):
+        return 403, error.code, error.message
+    if isinstance(error, QueryError):
         reused = error.position == "request_id" and "was used" in error.message
         return (409, "key_reused", error.message) if reused else (400, error.code, error.message)
     for kind, status, code, text in _KINDS:

@@ -51,14 +51,17 @@ class Hosted:
     working: Working = field(default_factory=Working)
 
     def asking(self, user: User, request: Request | None = None) -> Analyst:
-        """Return the session as a user asks it: charges are booked to the name, up to the share.
+        """Return the session as a user asks it: charges are booked to the name, up to the share,
+        and for one question up to the user's ceiling.
 
         Args:
             user: who asks.
             request: that ends with its client, and by whose address commands name the session.
         """
         gone = threading.Event() if request is None else request.state.gone
-        analyst = self.session.analyst(user.name, user.share, stop=partial(self.working.look, gone))
+        analyst = self.session.analyst(
+            user.name, user.share, at_most=user.at_most, stop=partial(self.working.look, gone)
+        )
         analyst.place = None if request is None else url_of(str(request.base_url), self.name)
         return analyst
 

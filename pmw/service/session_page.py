@@ -134,6 +134,8 @@ def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Ou
         answer = new_answer(analyst, hosted.large, question, filled.within, filled.price or None)
         is_stored = stored_answer(analyst, hosted.large, question) is not None
     except PriceError as error:
+        if error.code == "above_ceiling":
+            return _failed(error)
         told = f"This can cost {error.price:.2%} of the budget; nothing was asked or spent yet."
         return Outcome(offer=Offer(told, _PAY, str(error.price)))
     except _TOLD as error:
@@ -213,9 +215,10 @@ def share_of(user: User, booked: Booked) -> dict[str, Any]:
         told = "You are a reader: you get answers that cost nothing; nothing is tested for you."
         return {"sentence": told, "used": None, "warning": ""}
     share, spent, left = float(booked.share or 0), float(booked.spent), float(booked.left or 0)
+    ceiling = "" if user.at_most is None else f" One question may charge at most {float(user.at_most):.2%}."
     sentence = (
         f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it, and you have "
-        f"spent {spent:.2%}, with {booked.questions:,} different questions."
+        f"spent {spent:.2%}, with {booked.questions:,} different questions.{ceiling}"
     )
     used = spent / (spent + left) if left else 1.0
     warning = ""

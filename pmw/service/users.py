@@ -18,7 +18,7 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -32,7 +32,8 @@ from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
 from queries.frozen import dataclass
 
-_FORMAT = 2
+_FORMAT = 3
+_WITHOUT_CEILINGS = 2  # which is read, too
 _OF_THE_CAP = 1  # in which a share was a part of the whole budget
 _TOKEN_BYTES = 32
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -66,9 +67,11 @@ class User:
         sessions: names of the sessions that the user may use; None for all.
         expires: the last day, in UTC, on which the token is good; None for no end.
         revoked: the token is no longer good.
+        at_most: the part of a session's whole budget that one question may charge, in [0, 1]; None for no
+            such ceiling.
 
     Raises:
-        ServiceError: the name is none or mixes scripts, or the share is not in [0, 1].
+        ServiceError: the name is none or mixes scripts, or the share or the ceiling is not in [0, 1].
     """
 
     name: str
@@ -77,6 +80,7 @@ class User:
     sessions: tuple[str, ...] | None = None
     expires: date | None = None
     revoked: bool = False
+    at_most: Fraction | None = None
 
     @property
     def is_expired(self) -> bool:
@@ -85,7 +89,7 @@ class User:
 
     def __post_init__(self) -> None:
         try:
-            Account.of(self.name, self.share)
+            replace(Account.of(self.name, self.share), own_ceiling=self.at_most)
         except PMWError as error:
             raise ServiceError(str(error)) from None
         if self.role is Role.READER:
@@ -103,6 +107,7 @@ class User:
             "name": self.name,
             "role": self.role.value,
             "share": str(self.share),
+            "at_most": None if self.at_most is None else str(self.at_most),
             "sessions": None if self.sessions is None else list(self.sessions),
             "expires": None if self.expires is None else self.expires.isoformat(),
             "revoked": self.revoked,
@@ -117,15 +122,17 @@ class User:
             ServiceError: the name is none or mixes scripts, or the share is none.
         """
         sessions, expires, revoked = form["sessions"], form["expires"], form["revoked"]
+        ceiling = form["at_most"]
         if type(revoked) is not bool or not (sessions is None or _is_list_of_texts(sessions)):
             raise TypeError
         return cls(
             form["name"],
             Role(form["role"]),
-            _share_of(form["share"]),
+            _part_of(form["share"], "a share"),
             None if sessions is None else tuple(sessions),
             None if expires is None else date.fromisoformat(expires),
             revoked,
+            None if ceiling is None else _part_of(ceiling, "an at_most"),
         )
 
 
@@ -187,6 +194,23 @@ class UsersFile:
                 _check_shares([*users.values(), user])
             return _enter(users, user)
 
+    def change(self, name: str, changed: Callable[[User], User], *, beyond: bool = False) -> None:
+        """Change what a user may do; the token stays, and so does what was charged to the name.
+
+        Args:
+            name: of the user.
+            changed: returns the user as changed, by the same name.
+            beyond: the shares of analysts may add up to more than 1.
+
+        Raises:
+            ServiceError: there is no such user; or shares add up to more than 1.
+        """
+        with self._changing() as users:
+            digest, user = _taken(users, name)
+            users[digest] = changed(user)
+            if not beyond:
+                _check_shares(list(users.values()))
+
     def revoke(self, name: str) -> None:
         """Make a user's token good for nothing.
 
@@ -194,7 +218,7 @@ class UsersFile:
             ServiceError: there is no such user.
         """
         with self._changing() as users:
-            _enter(users, replace(_taken(users, name), revoked=True))
+            _enter(users, replace(_taken(users, name)[1], revoked=True))
 
     def rotate(self, name: str) -> str:
         """Return a new token in place of a user's old one, which is good for nothing from now on.
@@ -203,7 +227,7 @@ class UsersFile:
             ServiceError: there is no such user.
         """
         with self._changing() as users:
-            return _enter(users, replace(_taken(users, name), revoked=False))
+            return _enter(users, replace(_taken(users, name)[1], revoked=False))
 
     def _read(self) -> dict[bytes, User]:
         try:
@@ -278,10 +302,10 @@ def _enter(users: dict[bytes, User], user: User) -> str:
     return token
 
 
-def _taken(users: dict[bytes, User], name: str) -> User:
+def _taken(users: dict[bytes, User], name: str) -> tuple[bytes, User]:
     for digest, user in users.items():
         if user.name == unicodedata.normalize("NFC", name):
-            return users.pop(digest)
+            return digest, users.pop(digest)
     raise ServiceError(f"{name!r} is no user; pmw user list shows them")
 
 
@@ -299,13 +323,14 @@ def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
             "budget; they are parts of what opening leaves now. Move the file away, and add its users anew "
             "with pmw user add"
         )
-    if form["format"] != _FORMAT:
+    if form["format"] not in (_FORMAT, _WITHOUT_CEILINGS):
         raise ValueError
+    missing = {"at_most": None} if form["format"] == _WITHOUT_CEILINGS else {}
     users: dict[bytes, User] = {}
     names = set[str]()
     for number, one in enumerate(form["users"], start=1):
         try:
-            user = User.of(one)
+            user = User.of({**one, **missing})
         except ServiceError as error:
             raise ServiceError(f"{path}: user {number} cannot be used: {error}") from None
         if user.name in names:  # charges are booked to names
@@ -315,8 +340,8 @@ def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
     return users
 
 
-def _share_of(written: object) -> Fraction:
-    """Return a share as a file holds it: a text such as 1/5 or 0.2, or a number.
+def _part_of(written: object, what: str) -> Fraction:
+    """Return a share or a ceiling as a file holds it: a text such as 1/5 or 0.2, or a number.
 
     Raises:
         ServiceError: it is none.
@@ -326,7 +351,7 @@ def _share_of(written: object) -> Fraction:
     ):
         with suppress(ValueError, ArithmeticError):  # such as NaN, 1e999 and 1/0
             return Fraction(written)
-    raise ServiceError("expected a share in [0, 1] such as 1/5 or 0.2, got another")
+    raise ServiceError(f"expected {what} in [0, 1] such as 1/5 or 0.2, got another")
 
 
 def _is_list_of_texts(form: object) -> bool:

@@ -52,8 +52,10 @@ class Account:
             the cap alone binds.
         part: what the share is of each pot that opening leaves, in [0, 1].
         at_most: the part of the cap that may be charged for one question, in [0, 1]: 0 takes the free answer.
-            None is a tenth of the share, or of what is left for all where that is less; without a share it is
-            all that is left.
+            None is the analyst's own ceiling. Without one it is a tenth of the share, or of what is left for
+            all where that is less; without a share it is all that is left.
+        own_ceiling: the part of the cap that no question of this analyst may exceed, in [0, 1], whatever the
+            question allows; None for no such ceiling.
         statement: whose counting questions are asked together, as one question; None for single ones.
         draws: numbers are drawn for what has wide bars, where the session has a reserve.
 
@@ -68,6 +70,7 @@ class Account:
     at_most: Fraction | None = None
     statement: Statement | None = None
     draws: bool = True
+    own_ceiling: Fraction | None = None
 
     def __post_init__(self) -> None:
         name = self.name
@@ -80,7 +83,8 @@ class Account:
             raise SessionError(
                 f"expected a printable name of an analyst, at most {_LONGEST_NAME} characters, got another"
             )
-        for what, part in (("a share", self.share), ("an at_most", self.at_most)):
+        parts = (("a share", self.share), ("an at_most", self.at_most), ("an at_most", self.own_ceiling))
+        for what, part in parts:
             if part is not None and not 0 <= part <= 1:
                 raise BudgetError(
                     f"expected {what} in [0, 1], got one {'above 1' if part > 1 else 'below 0'}"
@@ -136,14 +140,25 @@ class Account:
         return self.draws and shown
 
     @property
+    def pays_nothing(self) -> bool:
+        """Whether nothing is to be charged."""
+        return 0 in (self.at_most, self.own_ceiling)
+
+    @property
     def is_bound(self) -> bool:
         """Whether more than the cap binds: a share, or that nothing is to be charged."""
-        return self.share is not None or self.at_most == 0
+        return self.share is not None or self.pays_nothing
+
+    @property
+    def told_ceiling(self) -> Fraction | None:
+        """The lower of the analyst's ceiling and the question's, as a part of the cap; None for neither."""
+        told = (self.at_most, self.own_ceiling)
+        return min((part for part in told if part is not None), default=None)
 
     def ceiling(self, ledger: PrivacyFilter) -> Fraction:
         """Return what one question may charge, as a part of the cap; 1 where the cap alone binds."""
-        if self.at_most is not None or self.share is None:
-            return Fraction(1) if self.at_most is None else self.at_most
+        if self.told_ceiling is not None or self.share is None:
+            return Fraction(1) if self.told_ceiling is None else self.told_ceiling
         return min(self.share, ledger.remaining / ledger.cap) / 10
 
     def require_price(self, price: float, ledger: PrivacyFilter) -> None:
@@ -157,6 +172,14 @@ class Account:
             PriceError: it could charge more.
         """
         most, told = float(self.ceiling(ledger)), math.ceil(10_000 * price) / 10_000
+        if self.own_ceiling is not None and price > float(self.own_ceiling):
+            raise PriceError(
+                f"This can cost {told:.2%} of the budget, and your ceiling for one question is "
+                f"{100 * float(self.own_ceiling):g}%; it was not paid. Ask for less; who gave "
+                "the ceiling can raise it (pmw user change --at-most)",
+                price=price,
+                code="above_ceiling",
+            )
         if price > most:
             raise PriceError(
                 f"This can cost {told:.2%} of the budget, and {most:.2%} may be charged for it (a tenth of "
@@ -380,7 +403,7 @@ class Bookings:
         ledger, kept = state.ledger, left_for_parts(state)  # which nothing else is paid from
         own = self._left_for_parts(account, state) if kept else kept
         left = min(self.left(account, ledger) - own, ledger.remaining - kept)
-        left = Fraction(0) if account.at_most == 0 else max(left, Fraction(0))
+        left = Fraction(0) if account.pays_nothing else max(left, Fraction(0))
         left = left if room is None else min(left, room)
         return replace(state, ledger=replace(ledger, spent=ledger.cap - left - kept))
 

@@ -585,7 +585,8 @@ class Asking(Publishing):
             share: the part of what opening leaves of the budget that may be charged for this analyst, in
                 [0, 1]; 0 gives free answers alone, None leaves it to the cap. Shares may add up to more
                 than 1.
-            at_most: what each question may charge, unless told with it; see ``ask``.
+            at_most: what each question may charge in place of a tenth, in [0, 1]; a question may allow
+                less, and no more.
             stop: called at the beginning of each turn and within it; what it raises ends the work,
                 and what was answered stands.
 

@@ -128,6 +128,10 @@ class Dialogue(LocalAsking):
                 parts.append(answer(Requests.of_questions(boxes, fresh=fresh), told))
         return concatenated(parts, questions)
 
+    def _in_two_steps(self, statement: Statement, request: SessionRequest[Any]) -> AnswerTable:
+        told = self._account.paying(request.at_most).told_ceiling  # for all steps together
+        return super()._in_two_steps(statement, replace(request, at_most=told))
+
     def _do_status(self, _: SessionRequest[Any]) -> Status:
         from pmw.public.status import status_of
 

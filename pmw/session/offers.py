@@ -49,7 +49,7 @@ class Offers:
         """Return what a number costs that is drawn for an analyst's question; None where none can be had."""
         if not (state.contract.options.reserved and account.draws_counts):
             return None
-        asker = (account.name, account.share, account.part, account.at_most)
+        asker = (account.name, account.share, account.part, account.at_most, account.own_ceiling)
         follows = (state.ledger.spent, len(state.measured), len(state.quantiles), state.closed, *asker)
         if self._offer_follows != follows:  # each question asks for it
             self._last_offer, self._offer_follows = self._offer_of(state, account), follows
@@ -60,9 +60,9 @@ class Offers:
         from pmw.public.quotes import affordable_price
 
         left = affordable_price(self._bookings.limited(state, account))
-        most = account.ceiling(state.ledger) * state.ledger.cap if account.at_most is None else left
+        most = left if account.at_most is not None else account.ceiling(state.ledger) * state.ledger.cap
         bought = self._bookings.bought(account.name, state.ledger)
-        return offered(state, left, bought, float(account.part), most)
+        return offered(state, left, bought, float(account.part), min(most, left))
 
     def are_unclear(self, state: PublicState, questions: Questions, account: Account) -> NDArray[np.bool_]:
         """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""

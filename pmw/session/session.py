@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from pmw.disk import require_file
 from pmw.display.elements import table
 from pmw.errors import SessionError, SessionLockedError
+from pmw.privacy.budget import as_fraction
 from pmw.public.state import PublicState
 from pmw.session import loading
 from pmw.session.accounts import Account, Booked
@@ -69,7 +71,8 @@ class Session(Dialogue):
         account = Account.of(name, share)
         if account.share:
             account = Account.of(name, share, self._left())
-        return Analyst(self, account.paying(at_most), stop)
+        ceiling = None if at_most is None else as_fraction(at_most, "at_most")
+        return Analyst(self, replace(account, own_ceiling=ceiling), stop)
 
     def _left(self) -> Fraction:
         """Return what opening leaves for what is asked, as a part of the cap: it never changes."""

@@ -304,7 +304,7 @@ def test_the_custodian_sees_who_spent_what_and_nobody_else_does(client: TestClie
     page = client.get("/page/study/custodian", headers=custodian).text
     assert re.findall(r"<title>[^<]*: the budget by (\w+)", page) == ["analyst", "event"]
     page = texts(page)
-    for text in ("Users", "ann", "analyst 42.5% no end", "Ledger", "pmw user"):
+    for text in ("Users", "ann", "analyst 42.5% \N{EN DASH} no end", "Ledger", "pmw user"):
         assert text in page
     questions = client.get("/page/study/history", params={"everybody": "1"}, headers=custodian).text
     assert "age &gt;= 40 AND region = &#39;north&#39;</a>" in questions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pmw.service.users import UsersFile
+from pmw.service.users import Role, User, UsersFile
 from pmw.session.maintenance import read_session
 from tests.pmw.cli.commands import Run
 
@@ -59,9 +59,54 @@ def test_shares_add_up_to_1_at_most_unless_told(run: Run) -> None:
     run.told("user", "add", "eve", "--share", "0.3", "--beyond", *USERS)
 
 
+def test_a_ceiling_is_given_listed_changed_and_taken_away(run: Run) -> None:
+    token = run.told(*ADD, "--share", "1/5", "--at-most", "0.5%").strip()
+
+    def user() -> User:
+        found = UsersFile(Path("users.json")).find(token)
+        assert found is not None
+        return found
+
+    assert user().at_most == Fraction(1, 200)
+    assert "0.5%" in run.told("user", "list", *USERS)
+    assert json.loads(run.told("user", "list", *USERS, "--json"))["users"][0]["at_most"] == "1/200"
+    change = ("user", "change", "ann", *USERS)
+    assert run.told(*change, "--at-most", "0") == "Changed ann.\n"
+    assert (user().at_most, user().share) == (0, Fraction(1, 5))
+    run.told(*change, "--share", "0.3")
+    assert (user().at_most, user().share) == (0, Fraction(3, 10))
+    run.told(*change, "--no-ceiling", "--share", "1")
+    assert (user().at_most, user().share, user().role) == (None, 1, Role.ANALYST)
+    assert "a tenth" in run.told("user", "list", *USERS)
+
+
+def test_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
+    token = run.told(*ADD, "--share", "1/5").strip()
+    change = ("user", "change", "ann", *USERS)
+
+    def stands() -> tuple[Role, Fraction] | None:
+        found = UsersFile(Path("users.json")).find(token)
+        return None if found is None else (found.role, found.share)
+
+    run.told(*change, "--role", "analyst")
+    assert stands() == (Role.ANALYST, Fraction(1, 5))
+    run.told(*change, "--role", "reader")
+    assert stands() == (Role.READER, 0)
+    assert "an analyst needs --share" in run.refused(*change, "--role", "analyst", code=2)
+    assert "a reader gets free answers only" in run.refused(*change, "--share", "1/2", code=2)
+    run.told(*change, "--role", "custodian")
+    assert stands() == (Role.CUSTODIAN, 1)
+    for words in ((), ("--beyond",), ("--at-most", "1%", "--no-ceiling")):
+        assert "tell what changes" in run.refused(*change, *words, code=2)
+    assert "is no user" in run.refused("user", "change", "bob", *USERS, "--share", "0.1")
+    run.told("user", "add", "bob", "--share", "0.9", *USERS)
+    assert "add up to" in run.refused(*change, "--role", "analyst", "--share", "0.2")
+    run.told(*change, "--role", "analyst", "--share", "0.2", "--beyond")
+
+
 def test_users_whose_shares_were_of_the_whole_budget_are_refused(run: Run) -> None:
     run.told(*ADD, "--share", "3/4")
-    Path("users.json").write_text(Path("users.json").read_text().replace('"format": 2', '"format": 1'))
+    Path("users.json").write_text(Path("users.json").read_text().replace('"format": 3', '"format": 1'))
     assert "they are parts of what opening leaves now" in run.refused("user", "list", *USERS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -75,21 +76,22 @@ def test_no_file_and_one_that_others_can_read_or_write_are_refused(users: UsersF
             users.find(token)
 
 
-BOB = {"name": "bob", "role": "reader", "share": "0", "sessions": None, "expires": None, "revoked": False}
+BOB = {"name": "bob", "role": "reader", "share": "0", "at_most": None, "sessions": None, "expires": None,
+       "revoked": False}  # fmt: skip
 
 
 def hold(users: UsersFile, *listed: dict[str, Any]) -> None:
     """Write a users file by hand."""
     entries = [{"token_sha256": f"{number:064x}", **one} for number, one in enumerate(listed)]
-    users.path.write_text(json.dumps({"format": 2, "users": entries}))
+    users.path.write_text(json.dumps({"format": 3, "users": entries}))
     users.path.chmod(0o600)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{}", "[]", '{"format": 3, "users": []}', '{"format": 2, "users": [1]}', "\xff", "[" * 100_000,
-        '{"format": 2, "users": ' + "[" * 100_000, '{"a":' * 100_000, {"sessions": "study"},
+        "", "{}", "[]", '{"format": 4, "users": []}', '{"format": 3, "users": [1]}', "\xff", "[" * 100_000,
+        '{"format": 3, "users": ' + "[" * 100_000, '{"a":' * 100_000, {"sessions": "study"},
         {"sessions": [1]}, {"revoked": "false"}, {"revoked": 0},
     ],
     ids=lambda text: str(text)[:30],
@@ -127,6 +129,45 @@ def test_a_share_in_the_file_that_is_none_gets_one_error(users: UsersFile, share
         users.listed()
     with pytest.raises(ServiceError):
         users.find("token")
+
+
+@pytest.mark.parametrize("most", SHARES, ids=lambda most: str(most)[:8])
+def test_a_ceiling_in_the_file_that_is_none_gets_one_error(users: UsersFile, most: Any) -> None:
+    hold(users, {**BOB, "at_most": most})
+    if most is None:  # for no ceiling
+        assert users.listed()[0].at_most is None
+        return
+    with pytest.raises(ServiceError, match=r"user 1 cannot be used: expected an at_most in \[0, 1\]"):
+        users.listed()
+
+
+def test_a_file_of_before_ceilings_is_read_and_written_with_them(users: UsersFile) -> None:
+    old = {name: part for name, part in BOB.items() if name != "at_most"}
+    hold(users, old)
+    with pytest.raises(ServiceError, match="no users file"):
+        users.listed()
+    users.path.write_text(users.path.read_text().replace('"format": 3', '"format": 2'))
+    assert [(user.name, user.at_most) for user in users.listed()] == [("bob", None)]
+    token = users.add(ann(at_most=Fraction(1, 200)))
+    assert json.loads(users.path.read_text())["format"] == 3
+    found = UsersFile(users.path).find(token)
+    assert found is not None
+    assert found.at_most == Fraction(1, 200)
+
+
+def test_a_change_keeps_the_token_and_what_is_not_told(users: UsersFile) -> None:
+    token = users.add(ann(sessions=("a",)))
+    users.change("ann", lambda user: replace(user, at_most=Fraction(1, 100)))
+    assert users.find(token) == ann(sessions=("a",), at_most=Fraction(1, 100))
+    users.add(User("bob", Role.ANALYST, Fraction(4, 5)))
+    written = users.path.read_bytes()
+    with pytest.raises(ServiceError, match="add up to"):
+        users.change("ann", lambda user: replace(user, share=Fraction(1, 4)))
+    with pytest.raises(ServiceError, match="'cy' is no user"):
+        users.change("cy", lambda user: user)
+    assert users.path.read_bytes() == written
+    users.change("ann", lambda user: replace(user, share=Fraction(1, 4)), beyond=True)
+    assert (users.find(token) or ann()).share == Fraction(1, 4)
 
 
 def test_a_share_may_be_written_by_hand(users: UsersFile) -> None:

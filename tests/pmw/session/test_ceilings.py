@@ -280,14 +280,23 @@ def test_at_0_everybody_gets_what_a_reader_gets_and_brings_no_charge(kind: str, 
             assert (session.state.certificates, session.state.ledger.spent) != drawn
 
 
-def test_an_analyst_may_have_a_ceiling_of_her_own_and_another_for_one_question() -> None:
+def test_an_analyst_may_have_a_ceiling_of_her_own_and_a_lower_one_for_one_question() -> None:
     with opened() as session:
         price = session.forecast(PAIR).most
         careful, brave = session.analyst("ann", at_most=price / 2), session.analyst("bob", 0.1, at_most=1)
         with pytest.raises(PriceError):
             careful.ask(PAIR)
         assert brave.ask(PAIR, at_most=0).source is Source.UNVERIFIED
-        assert careful.ask(PAIR, at_most=price).spent.charged > 0
+        with pytest.raises(PriceError, match="your ceiling for one question is") as refused:
+            careful.ask(PAIR, at_most=price)
+        assert refused.value.code == "above_ceiling"
+        with pytest.raises(PriceError) as lower:
+            session.analyst("cy", at_most=2 * price).ask(PAIR, at_most=price / 2)
+        assert lower.value.code == "not_paid"
+        before = session.state.ledger
+        assert session.analyst("dee", at_most=0).ask(PAIR, at_most=1).source is Source.UNVERIFIED
+        assert session.state.ledger == before
+        assert brave.ask(PAIR, at_most=price).spent.charged > 0
 
 
 # --- what is never refused ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ session in memory that draws from the same bytes, is asked the same questions on
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager

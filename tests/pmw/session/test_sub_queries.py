@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.asking import _left_of
+from pmw.session.local import _left_of
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 
 DOMAIN = Domain(
@@ -205,6 +205,24 @@ def test_a_ceiling_is_for_both_steps_together(people: pd.DataFrame) -> None:
         text = "SELECT COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people WHERE sex = 'Male')"
         table = session.sql(text, at_most=0)
         assert table.spent.charged == 0
+
+
+def test_an_analysts_own_ceiling_is_for_both_steps_together(people: pd.DataFrame) -> None:
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
+    inner = "SELECT AVG(age) FROM people WHERE sex = 'Male'"
+    text = f"SELECT COUNT(*) AS n FROM people WHERE age > ({inner}) AND smoker = 'no' AND sex = 'Female'"
+    with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+        first = session.analyst("ann", 1, at_most=0.15).sql(inner).spent.charged
+        assert first > 0
+    with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+        with pytest.raises(pmw.PriceError) as refused:
+            session.analyst("ann", 1, at_most=0.15).sql(text)
+        second = refused.value.price  # which alone is below the ceiling, as the first step is
+    with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+        ann = session.analyst("ann", 1, at_most=second + first / 2)
+        with pytest.raises(pmw.PriceError):
+            ann.sql(text)
+        assert ann.budget().spent <= second
 
 
 @pytest.mark.parametrize(

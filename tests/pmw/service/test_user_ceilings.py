@@ -1,0 +1,136 @@
+"""Ceilings of users: what a custodian lets one question charge, whatever the request allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pmw.service.hosting import Service
+from pmw.service.users import Role
+
+ASK, MEASURE, PAGE = "/sessions/study/ask", "/sessions/study/measure", "/page/study/ask"
+PAIR = "sex = 'Male' AND region = 'north'"
+GROUPS = "SELECT sex, region, COUNT(*) FROM people GROUP BY sex, region"
+MEAN = "SELECT AVG(age) FROM people WHERE region = 'north'"
+# All that can charge something, where a request may allow all of the budget: its address and its body.
+PAYING: dict[str, tuple[str, dict[str, Any]]] = {
+    "a question": (ASK, {"where": PAIR, "at_most": 1}),
+    "a statement": (ASK, {"sql": GROUPS, "at_most": 1}),
+    "a mean": (ASK, {"sql": MEAN, "at_most": 1}),
+    "an aggregate": (ASK, {"aggregate": {"kind": "count", "by": ["sex", "region"]}, "at_most": 1}),
+    "several": (ASK, {"queries": [{"where": PAIR}, {"sql": GROUPS}], "at_most": 1}),
+    "a bar": (ASK, {"where": PAIR, "within": 40, "at_most": 1}),
+    "bars": (ASK, {"sql": GROUPS, "within": 40, "at_most": 1}),
+    "the bar of a mean": (ASK, {"sql": MEAN, "within": 2, "at_most": 1}),
+    "a table of counts": (MEASURE, {"scope": ["sex", "region"], "at_most": 1}),
+    "questions themselves": (MEASURE, {"questions": [PAIR], "within": 40, "at_most": 1}),
+    "questions for a share": (MEASURE, {"questions": [PAIR], "share": 0.05}),
+    "sums": (MEASURE, {"sum": "age", "scope": ["region"], "share": 0.05}),
+}
+ON_THE_PAGE = [
+    {"q": PAIR, "price": "1"},
+    {"q": GROUPS, "price": "1"},
+    {"q": PAIR, "within": "40", "price": "1"},
+    {"q": MEAN, "within": "2", "price": "1"},
+]
+
+Spent = Callable[[], Fraction]
+
+
+@pytest.fixture
+def spent(service: Service) -> Spent:
+    """Return what was charged to the session, exactly."""
+    session = service.hosted(service.users.listed()[0], "study").session
+    return lambda: session.state.ledger.spent
+
+
+@pytest.mark.parametrize("kind", PAYING)
+def test_a_user_with_a_ceiling_of_0_spends_nothing_and_one_without_does(
+    client: TestClient, add: Any, spent: Spent, kind: str
+) -> None:
+    (address, body), before = PAYING[kind], spent()
+    poor, rich = add("poor", "1/2", at_most=Fraction(0)), add("rich", "1/2")
+    refused = client.post(address, json=body, headers=poor)
+    assert refused.status_code in (200, 403)
+    if refused.status_code == 403:
+        assert refused.json()["error"]["code"] in ("above_ceiling", "budget_exhausted")
+    assert spent() == before
+    paid = client.post(address, json=body, headers=rich)
+    assert paid.status_code == 200, paid.text
+    assert spent() > before
+
+
+@pytest.mark.parametrize("asked", ON_THE_PAGE, ids=str)
+def test_the_page_pays_nothing_for_a_user_with_a_ceiling_of_0(
+    client: TestClient, add: Any, spent: Spent, asked: dict[str, str]
+) -> None:
+    before = spent()
+    page = client.post(PAGE, data=asked, headers=add("poor", "1/2", at_most=Fraction(0)))
+    assert page.status_code < 500
+    assert spent() == before
+    client.post(PAGE, data=asked, headers=add("rich", "1/2"))
+    assert spent() > before
+
+
+@pytest.mark.parametrize("kind", PAYING)
+def test_what_a_request_allows_lowers_a_ceiling_and_never_raises_it(
+    client: TestClient, add: Any, spent: Spent, kind: str
+) -> None:
+    (address, body), before = PAYING[kind], spent()
+    ann = add("ann", "1/2", at_most=Fraction(1, 10**4))
+    refused = client.post(address, json=body, headers=ann)
+    if kind == "several":
+        errors = [one["error"] for one in refused.json()["answers"]]
+    else:
+        assert refused.status_code == 403, refused.text
+        errors = [refused.json()["error"]]
+    assert {error["code"] for error in errors} == {"above_ceiling"}
+    assert all(error["price"] > 1e-4 for error in errors)
+    assert all("your ceiling for one question is 0.01%" in error["message"] for error in errors)
+    assert spent() == before
+
+
+def test_a_ceiling_stands_in_place_of_the_tenth_and_a_request_may_allow_less(
+    client: TestClient, add: Any, spent: Spent
+) -> None:
+    price = client.post(ASK, json={"where": PAIR}, headers=add("bob", "1/2")).json()["error"]["price"]
+    ann = add("ann", "1/2", at_most=Fraction(price) * 2)
+    before = spent()
+    less = client.post(ASK, json={"where": PAIR, "at_most": price / 2}, headers=ann)
+    assert (less.status_code, less.json()["error"]["code"]) == (403, "not_paid")
+    assert client.post(ASK, json={"where": PAIR, "at_most": 0}, headers=ann).json()["source"] == "unverified"
+    assert spent() == before
+    assert client.post(ASK, json={"where": PAIR}, headers=ann).json()["spent"]["charged"] > 0
+
+
+def test_a_changed_ceiling_holds_from_the_next_request_on(
+    client: TestClient, add: Any, service: Service, spent: Spent
+) -> None:
+    ann, before = add("ann", "1/2"), spent()
+    service.users.change("ann", lambda user: replace(user, at_most=Fraction(1, 10**4)))
+    refused = client.post(ASK, json={"where": PAIR, "at_most": 1}, headers=ann)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "above_ceiling")
+    assert client.get("/sessions", headers=ann).json()["at_most"] == 1e-4
+    assert spent() == before
+    service.users.change("ann", lambda user: replace(user, at_most=None))
+    assert client.get("/sessions", headers=ann).json()["at_most"] is None
+    assert client.post(ASK, json={"where": PAIR, "at_most": 1}, headers=ann).status_code == 200
+    booked = client.get("/sessions/study/you", headers=ann).json()
+    service.users.change("ann", lambda user: replace(user, share=Fraction(0)))
+    after = client.get("/sessions/study/you", headers=ann).json()
+    assert after["spent"] == booked["spent"] > 0
+    assert (after["share"], after["left"]) == (0, 0)
+
+
+def test_the_page_says_a_ceiling_and_offers_no_payment_above_it(client: TestClient, add: Any) -> None:
+    ann, cat = add("ann", "1/2", at_most=Fraction(1, 10**4)), add("cat", 1, role=Role.CUSTODIAN)
+    assert "One question may charge at most 0.01%." in client.get("/page/study", headers=ann).text
+    page = client.post(PAGE, data={"q": PAIR, "price": "1"}, headers=ann).text
+    assert "your ceiling for one question is 0.01%" in page
+    assert "Pay, and answer" not in page
+    assert "0.010%" in client.get("/page/study/custodian", headers=cat).text
