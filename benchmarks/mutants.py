@@ -974,7 +974,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("measured-over-http-without-its-key", "pmw/service/app",
      'how["request_id"] = idempotency_key', 'how["request_id"] = None', "pmw/service/test_app"),
     ("lost-measurement-asked-again-without-a-key", "pmw/service/client",
-     "key = None if request.dry_run else request.request_id or uuid4().hex", "key = None",
+     "key = None if request.dry_run else key", "key = None",
      "pmw/service/test_client"),
 
     ("key-of-a-sum-without-its-share", "pmw/session/measurement_requests",
