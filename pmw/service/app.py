@@ -148,9 +148,9 @@ class Measured(_Body):
     def one_kind(self) -> Measured:
         """Refuse several kinds, and what goes with sums alone."""
         kinds = (self.questions is not None, self.sum is not None, self.heads)
-        table = not any(kinds)
-        allowed = 0 if table else 1  # of a share and a width
-        fits = sum(kinds) <= 1 and (self.share is not None) + (self.within is not None) <= allowed
+        table = bool(self.scope) and not any(kinds[1:])
+        allowed = 1 if any(kinds) else 0  # of a share and a width
+        fits = sum((*kinds, table)) <= 1 and (self.share is not None) + (self.within is not None) <= allowed
         if not fits or (self.squares and self.sum is None) or (self.heads and self.within is not None):
             raise ValueError
         return self

@@ -39,7 +39,7 @@ from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import is_statement, parse_where
+from queries.parsing import is_statement, parse_where, require_key
 from queries.statements import Statement
 
 if TYPE_CHECKING:
@@ -200,7 +200,9 @@ class RemoteSession(Asking):
             request = replace(request, question=read, request_id=read.request_id)
         body, address = self._body(request), "/measure" if kind is Kinds.MEASURE else "/ask"
         if kind in (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN, Kinds.MEASURE):
-            key = None if request.dry_run else request.request_id or uuid4().hex
+            key = uuid4().hex if request.request_id is None else request.request_id
+            require_key(key)
+            key = None if request.dry_run else key
         again = key is not None or not request.fresh
         found = self._exact(_RESULTS[kind], "POST", address, body, key=key, again=again)
         return found[0] if kind is Kinds.ASK_WITHIN else found

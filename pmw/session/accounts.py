@@ -270,7 +270,7 @@ class Activity:
 
     Args:
         number: of the answer, from 1.
-        name: who asked first; empty where nobody was named.
+        name: who asked first, empty where nobody was named; an analyst sees no other name than the own.
         query: the question's canonical text, JSON.
         words: the question in words.
         source: what the answer rests on.

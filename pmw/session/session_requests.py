@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pmw.privacy.budget import as_fraction
 from pmw.session.requests import Key, Part
 from queries.frozen import dataclass
-from queries.parsing import require_key
 
 if TYPE_CHECKING:
     from pmw.loop import Forecast
@@ -68,7 +67,6 @@ class SessionRequest(Generic[Result]):
 
     Raises:
         BudgetError: the width, or the part that may be charged, is none.
-        QueryError: the key is none.
     """
 
     kind: Kind[Result]
@@ -88,5 +86,3 @@ class SessionRequest(Generic[Result]):
             Within.of(self.within)
         if self.at_most is not None:
             as_fraction(self.at_most, "at_most")
-        if self.request_id is not None:
-            require_key(self.request_id)

@@ -248,17 +248,6 @@ def test_an_analyst_sees_no_other_name_in_the_history(tmp_path: Path) -> None:
         assert {line.name for line in session.history()} == {"ann"}  # who asked it first
 
 
-def test_the_bar_of_one_count_has_one_price_as_a_question_and_as_a_statement(spending: Any_) -> None:
-    count = "region = 'west' AND age >= 20"
-    statement = f"SELECT COUNT(*) AS n FROM people WHERE {count}"
-    assert spending.quote(statement, 90) == spending.quote(count, 90)
-    ((_, (found,)),) = spending.sql_within(statement, 90, at_most=1).rows
-    low, high = found.interval
-    answer = spending.ask_within(count, 90)
-    assert (low, high) == (math.floor(answer.interval[0]), math.ceil(answer.interval[1]))
-    assert not spending.quote(statement, 90).needed
-
-
 def test_a_budget_is_that_of_whoever_asks(kinds: Kinds) -> None:
     session = kinds.of("resumed")
     own, spent = session.budget(), session.state.ledger
@@ -571,6 +560,17 @@ def test_closing(kinds: Kinds, tmp_path: Path) -> None:
         remote.close()
     with pytest.raises(ServiceError):
         pmw.connect(url, token=kinds.token)
+
+
+def test_the_bar_of_one_count_has_one_price_as_a_question_and_as_a_statement(spending: Any_) -> None:
+    count = "region = 'west' AND age >= 20"
+    statement = f"SELECT COUNT(*) AS n FROM people WHERE {count}"
+    assert spending.quote(statement, 90) == spending.quote(count, 90)
+    ((_, (found,)),) = spending.sql_within(statement, 90, at_most=1).rows
+    low, high = found.interval
+    answer = spending.ask_within(count, 90)
+    assert (low, high) == (math.floor(answer.interval[0]), math.ceil(answer.interval[1]))
+    assert not spending.quote(statement, 90).needed
 
 
 def vars_of(table: AnswerTable) -> Any:

@@ -119,11 +119,10 @@ def test_a_service_does_any_request_as_its_session_does(
             for kind in (Kinds.QUOTE, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN)
             for width in (None, 0, -1, "x")
         ),
-        *({"kind": Kinds.ASK, "request_id": key} for key in ("", "a\tb", 5, "x" * 201)),
         {"kind": Kinds.SQL, "at_most": "x"},
     ],
     ids=str,
 )
 def test_a_request_with_a_field_that_cannot_be_is_never_made(fields: dict[str, Any]) -> None:
-    with pytest.raises(pmw.PMWError, match=r"expected a|must be a text"):
+    with pytest.raises(pmw.PMWError, match="expected a"):
         SessionRequest(**fields)

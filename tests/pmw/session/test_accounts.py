@@ -230,7 +230,7 @@ def test_each_analyst_has_a_history_and_repeats_are_in_it_once(opened: Opener, t
         texts = [parse_where(one, session.domain).to_json() for one in QUESTIONS]
         assert [one.query for one in session.analyst("ann").history()] == texts[2::-1]
         assert [(one.name, one.query) for one in session.analyst("bob").history()] == [
-            ("bob", texts[4]), ("ann", texts[1]),
+            ("bob", texts[4]), ("bob", texts[1]),
         ]  # fmt: skip
         newest = session.analyst("bob").history()[0]
         assert (newest.count, newest.interval, newest.source) == (
