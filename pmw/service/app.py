@@ -52,6 +52,8 @@ _MEDIA = {
     "parquet": "application/vnd.apache.parquet",
     "model": "application/octet-stream",
 }
+_FILE = {"schema": {"type": "string", "format": "binary"}}
+_EXPORTS: forms.Responses = {200: {"content": dict.fromkeys(_MEDIA.values(), _FILE)}}
 _MOST_ASKED = 1000  # questions of one list
 _MOST_BYTES = 2**22  # of their texts
 _Value = TypeVar("_Value")
@@ -233,18 +235,6 @@ def _answer_told(request: Request, analyst: Analyst, result: asking.Result) -> R
     return told(request, result)
 
 
-class _Application(FastAPI):
-    def openapi(self) -> dict[str, Any]:
-        """Return what ``GET /openapi.json`` tells; what is not valid gets 400 here, and never 422."""
-        form = super().openapi()
-        for name in ("HTTPValidationError", "ValidationError"):
-            form["components"]["schemas"].pop(name, None)
-        for operations in form["paths"].values():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-        return form
-
-
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
     """Return the application over a service's sessions and users.
 
@@ -262,7 +252,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         ready()
         yield
 
-    app = _Application(
+    app = FastAPI(
         title="online-pmw",
         summary="Private answers over sensitive tables.",
         version=program_version(),
@@ -352,9 +342,7 @@ def _few(values: Iterable[_Value], size: Callable[[_Value], int]) -> Iterator[_V
         yield value
 
 
-@router.post(
-    "/sessions/{name}/ask", response_model=forms.Asked, responses=forms.BODY_ERRORS, dependencies=[InQueue]
-)
+@router.post("/sessions/{name}/ask", response_model=forms.Asked, responses=forms.LATE, dependencies=[InQueue])
 def ask(
     request: Request,
     user: CurrentUser,
@@ -404,10 +392,7 @@ def ask(
 
 
 @router.post(
-    "/sessions/{name}/measure",
-    response_model=forms.Quote,
-    responses=forms.BODY_ERRORS,
-    dependencies=[InQueue],
+    "/sessions/{name}/measure", response_model=forms.Quote, responses=forms.LATE, dependencies=[InQueue]
 )
 def measure(
     request: Request,
@@ -445,16 +430,7 @@ def row_plan(
     return RowPlan(rows, independent, seed)
 
 
-@router.get(
-    "/sessions/{name}/export",
-    response_class=Response,
-    responses={
-        200: {
-            "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in _MEDIA.values()}
-        }
-    },
-    dependencies=[InQueue],
-)
+@router.get("/sessions/{name}/export", response_class=Response, responses=_EXPORTS, dependencies=[InQueue])
 def export(
     request: Request,
     user: CurrentUser,

@@ -5,7 +5,7 @@ A field whose name ends in ``_`` is left out where there is nothing to tell.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ConfigDict, create_model
 
@@ -68,22 +68,22 @@ History, Activities = _form("History", history=_list(_Activity)), _form("Activit
     activity=_list(_Activity))
 # fmt: on
 
-
-def _told(status: int, description: str, header: str = "") -> dict[int | str, dict[str, Any]]:
-    headers = {header: {"schema": {"type": "string"}}} if header else {}
-    return {status: {"model": Problem, "description": description, "headers": headers}}
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    **_told(400, "A bad question, body or parameter, or too many cells"),
-    **_told(401, "No token, or one that is not good", "WWW-Authenticate"),
-    **_told(403, "Not allowed: another's session, or a price that is above a ceiling or not left"),
-    **_told(429, "Too many requests", "Retry-After"),
-    **_told(500, "An unexpected error"),
-    **_told(503, "The session or the service cannot be used now", "Retry-After"),
-}
-BODY_ERRORS = {
-    **_told(408, "The body does not come in time"),
-    **_told(409, "The key was used for another request"),
-    **_told(413, "The body is too long"),
-}
+def _refusals(**texts: str) -> Responses:
+    return {status.strip("_"): {"model": Problem, "description": text} for status, text in texts.items()}
+
+
+LATE = _refusals(
+    _408="The body is late", _409="The key was used for another request", _413="The body is long"
+)
+ERRORS = _refusals(
+    _400="A bad question, body or parameter, or too many cells",
+    _401="No token, or one that is not good",
+    _403="Not allowed, or a price that is above a ceiling or not left",
+    _429="Too many requests: see Retry-After",
+    _500="An unexpected error",
+    _503="The session, or the service, cannot be used now",
+    default="Any other error",
+)
