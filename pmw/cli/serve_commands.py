@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.usage import Suggesting, budget_part, echo
+from pmw.cli.usage import Suggesting, echo
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
-_PART = re.compile(r"[0-9]{1,3}|[0-9]?\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
+_PART = re.compile(r"[0-9]{1,3}|[0-9]{0,2}\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
 _users_option = click.option(
     "--users",
     required=True,
@@ -102,8 +102,8 @@ def user() -> None:
     """
 
 
-def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
-    """Return a share as an exact fraction, for click.
+def _part(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Return a share or a ceiling as an exact fraction, for click.
 
     Raises:
         BadParameter: it is no number in [0, 1].
@@ -111,12 +111,13 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     if value is None:
         return None
     try:
-        share = Fraction(value) if _PART.fullmatch(value) else Fraction(-1)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(-1)
-    if not 0 <= share <= 1:
-        raise click.BadParameter("expected a number from 0 to 1, such as 0.2 or 1/5", param=parameter)
-    return share
+        part = Fraction(number if _PART.fullmatch(number := value.removesuffix("%")) else -1)
+    except ZeroDivisionError:
+        part = Fraction(-1)
+    part = part / 100 if value.endswith("%") else part
+    if not 0 <= part <= 1:
+        raise click.BadParameter("expected a number from 0 to 1, such as 0.2, 1/5 or 20%", param=parameter)
+    return part
 
 
 _beyond_option = click.option(
@@ -129,8 +130,8 @@ _beyond_option = click.option(
 @click.option(
     "--share",
     metavar="PART",
-    callback=_share,
-    help="The part of what each session's opening leaves that may be charged, such as 0.2 or 1/5. "
+    callback=_part,
+    help="The part of what each session's opening leaves that may be charged, such as 0.2, 1/5 or 20%. "
     "[required for analysts; custodians have 1 by default, readers have 0]",
 )
 @click.option(
@@ -143,7 +144,7 @@ _beyond_option = click.option(
 @click.option(
     "--at-most",
     metavar="P%",
-    callback=budget_part,
+    callback=_part,
     help="The most of a session's budget that one question may charge, such as 0.5%; a request may allow "
     "less, and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
     "tells]",
@@ -211,9 +212,9 @@ Examples:
 """,
 )
 @click.argument("name")
-@click.option("--share", metavar="PART", callback=_share, help="See pmw user add.")
+@click.option("--share", metavar="PART", callback=_part, help="See pmw user add.")
 @click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
-@click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
+@click.option("--at-most", metavar="P%", callback=_part, help="See pmw user add.")
 @click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
 @_beyond_option
 @_users_option

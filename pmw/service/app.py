@@ -30,7 +30,7 @@ from pmw.errors import ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, program_version
-from pmw.service import access, asking
+from pmw.service import access, asking, forms
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers
@@ -51,12 +51,14 @@ _MEDIA = {
     "parquet": "application/vnd.apache.parquet",
     "model": "application/octet-stream",
 }
+_FILE = {"schema": {"type": "string", "format": "binary"}}
+_EXPORTS: forms.Responses = {200: {"content": dict.fromkeys(_MEDIA.values(), _FILE)}}
 _MOST_ASKED = 1000  # questions of one list
 _MOST_BYTES = 2**22  # of their texts
 _Value = TypeVar("_Value")
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
 _THREADS = 40  # for what waits for no session
-router = APIRouter()
+router = APIRouter(responses=forms.ERRORS)
 
 
 class _Body(BaseModel):
@@ -267,6 +269,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         lifespan=lifespan,
     )
     app.state.service, app.state.signed_in, app.state.log = service, access.SignedIn(), log
+    app.get("/health")(health)
     add_handlers(app, log)
     app.include_router(router)
     app.include_router(access.router)
@@ -276,13 +279,12 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     return app
 
 
-@router.get("/health")
 async def health() -> dict[str, str]:
     """Tell that the service runs. It waits for no thread."""
     return {"status": "ok"}
 
 
-@router.get("/sessions")
+@router.get("/sessions", response_model=forms.Sessions)
 def sessions(request: Request, user: CurrentUser) -> dict[str, Any]:
     """List the user's sessions, with what is left of the user's share."""
     listed = [_summary(one, user) for one in access.service_of(request).visible(user)]
@@ -301,7 +303,7 @@ def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
     }
 
 
-@router.get("/sessions/{name}", response_model=dict[str, Any], dependencies=[InQueue])
+@router.get("/sessions/{name}", response_model=forms.Status, dependencies=[InQueue])
 def status(request: Request, user: CurrentUser, name: str) -> Response:
     """Tell where a session stands, and what was charged for the user."""
     with used(request, user, name) as hosted:
@@ -310,21 +312,21 @@ def status(request: Request, user: CurrentUser, name: str) -> Response:
         return told(request, hosted.session.status(), you=yours)
 
 
-@router.get("/sessions/{name}/you", dependencies=[InQueue])
+@router.get("/sessions/{name}/you", response_model=forms.You, dependencies=[InQueue])
 def you(request: Request, user: CurrentUser, name: str) -> Response:
     """Tell what was charged for the user, the user's share, and what is left of it and of the budget."""
     with used(request, user, name) as hosted:
         return told(request, hosted.asking(user).budget())
 
 
-@router.get("/sessions/{name}/schema", response_model=dict[str, Any])
+@router.get("/sessions/{name}/schema", response_model=forms.Described)
 def schema(request: Request, user: CurrentUser, name: str) -> Response:
     """Tell a session's attributes, their values and cells, parts of dates, and which counts are held."""
     with used(request, user, name) as hosted:
         return told(request, Described.of(hosted.session.state))
 
 
-@router.get("/sessions/{name}/asked", response_model=dict[str, Any], dependencies=[InQueue])
+@router.get("/sessions/{name}/asked", response_model=forms.Queries, dependencies=[InQueue])
 def asked_before(
     request: Request, user: CurrentUser, name: str, after: Annotated[int, Query(ge=0)] = 0
 ) -> Response:
@@ -352,7 +354,7 @@ def _few(values: Iterable[_Value], size: Callable[[_Value], int]) -> Iterator[_V
         yield value
 
 
-@router.post("/sessions/{name}/ask", response_model=dict[str, Any], dependencies=[InQueue])
+@router.post("/sessions/{name}/ask", response_model=forms.Asked, responses=forms.LATE, dependencies=[InQueue])
 def ask(
     request: Request,
     user: CurrentUser,
@@ -401,7 +403,9 @@ def ask(
         return reply
 
 
-@router.post("/sessions/{name}/measure", response_model=dict[str, Any], dependencies=[InQueue])
+@router.post(
+    "/sessions/{name}/measure", response_model=forms.Quote, responses=forms.LATE, dependencies=[InQueue]
+)
 def measure(
     request: Request,
     user: CurrentUser,
@@ -438,7 +442,7 @@ def row_plan(
     return RowPlan(rows, independent, seed)
 
 
-@router.get("/sessions/{name}/export", response_class=Response, dependencies=[InQueue])
+@router.get("/sessions/{name}/export", response_class=Response, responses=_EXPORTS, dependencies=[InQueue])
 def export(
     request: Request,
     user: CurrentUser,
@@ -458,7 +462,7 @@ def export(
     return SentInParts(parts, format, lambda: exports.end(user.name))
 
 
-@router.get("/sessions/{name}/ledger", response_model=dict[str, Any], dependencies=[InQueue])
+@router.get("/sessions/{name}/ledger", response_model=forms.Ledger, dependencies=[InQueue])
 def ledger(request: Request, user: CurrentUser, name: str) -> Response:
     """List every charge to a session, and the user's own sum, or to a custodian that of each analyst.
 
@@ -471,7 +475,7 @@ def ledger(request: Request, user: CurrentUser, name: str) -> Response:
     return told(request, charged, analysts=[one.to_dict() for one in booked])
 
 
-@router.get("/sessions/{name}/history", response_model=dict[str, Any], dependencies=[InQueue])
+@router.get("/sessions/{name}/history", response_model=forms.History, dependencies=[InQueue])
 def history(
     request: Request, user: CurrentUser, name: str, most: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> Response:
@@ -491,7 +495,7 @@ def _size(one: Activity) -> int:
     return len(one.query)
 
 
-@router.get("/activity")
+@router.get("/activity", response_model=forms.Activities)
 async def activity(
     request: Request,
     user: CurrentUser,

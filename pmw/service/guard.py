@@ -180,7 +180,10 @@ def add_handlers(app: FastAPI, log: Log) -> None:
             405: "another method is expected",
         }
         own = str(error.detail) if isinstance(error, HTTPException) else ""
-        return problem(request, status, texts.get(status, own))
+        allowed = getattr(error, "headers", None) or {}
+        response = problem(request, status, texts.get(status, own))
+        response.headers.update({"Allow": allowed["Allow"]} if "Allow" in allowed else {})
+        return response
 
     app.add_exception_handler(PMWError, refused)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -72,12 +72,21 @@ def test_a_ceiling_is_given_listed_changed_and_taken_away(run: Run) -> None:
     assert json.loads(run.told("user", "list", *USERS, "--json"))["users"][0]["at_most"] == "1/200"
     change = ("user", "change", "ann", *USERS)
     assert run.told(*change, "--at-most", "0") == "Changed ann.\n"
-    assert (user().at_most, user().share) == (0, Fraction(1, 5))
+    assert (user().at_most, user().share) == (Fraction(0), Fraction(1, 5))
     run.told(*change, "--share", "0.3")
-    assert (user().at_most, user().share) == (0, Fraction(3, 10))
+    assert (user().at_most, user().share) == (Fraction(0), Fraction(3, 10))
     run.told(*change, "--no-ceiling", "--share", "1")
-    assert (user().at_most, user().share, user().role) == (None, 1, Role.ANALYST)
+    assert (user().at_most, user().share, user().role) == (None, Fraction(1), Role.ANALYST)
     assert "a tenth" in run.told("user", "list", *USERS)
+
+
+@pytest.mark.parametrize("most", ["101%", "-1", "2", "1e-2000", "1e999999999", "1/0", "nan", "%", ""])
+def test_what_is_no_part_of_a_budget_is_no_ceiling(run: Run, most: str) -> None:
+    assert "expected a number from 0 to 1" in run.refused(*ADD, "--share", "1", "--at-most", most, code=2)
+    assert not Path("users.json").exists()
+    run.told(*ADD, "--share", "20%", "--at-most", "12.5%")
+    (user,) = UsersFile(Path("users.json")).listed()
+    assert (user.share, user.at_most) == (Fraction(1, 5), Fraction(1, 8))
 
 
 def test_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
@@ -91,11 +100,11 @@ def test_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
     run.told(*change, "--role", "analyst")
     assert stands() == (Role.ANALYST, Fraction(1, 5))
     run.told(*change, "--role", "reader")
-    assert stands() == (Role.READER, 0)
+    assert stands() == (Role.READER, Fraction(0))
     assert "an analyst needs --share" in run.refused(*change, "--role", "analyst", code=2)
     assert "a reader gets free answers only" in run.refused(*change, "--share", "1/2", code=2)
     run.told(*change, "--role", "custodian")
-    assert stands() == (Role.CUSTODIAN, 1)
+    assert stands() == (Role.CUSTODIAN, Fraction(1))
     for words in ((), ("--beyond",), ("--at-most", "1%", "--no-ceiling")):
         assert "tell what changes" in run.refused(*change, *words, code=2)
     assert "is no user" in run.refused("user", "change", "bob", *USERS, "--share", "0.1")
