@@ -141,7 +141,7 @@ class Client(threading.Thread):
         while True:
             try:
                 self.asked += 1
-                answer = self._session.send({"where": where, "at_most": 1}, f"key-{place}")
+                answer = self._session.ask(where, request_id=f"key-{place}", at_most=1).to_dict()
                 answer["spent"].pop("charged", None)  # that is told once: a stored answer is free
                 return answer
             except ServiceError:
@@ -422,8 +422,7 @@ def _ask_batches(url: str, token: str, wheres: list[str], batches: int) -> None:
     with connect(url, token=token, session="study") as session:
         for turn in range(batches):
             start = turn * BATCH % len(wheres)
-            asked = [{"where": where} for where in wheres[start : start + BATCH]]
-            session.send({"queries": asked, "at_most": 1})
+            session.ask_all(wheres[start : start + BATCH], at_most=1)
 
 
 def _timed(run: Callable[[], object]) -> float:
