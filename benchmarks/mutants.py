@@ -1579,6 +1579,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "return self.at_most == 0", "pmw/session/test_ceilings"),
     ("ceiling-for-each-step-of-a-statement", "pmw/session/dialogue",
      "told = self._account.paying(at_most).told_ceiling", "told = at_most", "pmw/session/test_sub_queries"),
+    ("above-a-ceiling-a-yes-is-asked-for", "pmw/cli/answering", 'if error.code == "above_ceiling":',
+     "if False:", "pmw/service/test_user_ceilings"),
     ("ceilings-are-not-written", "pmw/service/users", "None if self.at_most is None else str(self.at_most)",
      "None", "pmw/service/test_users"),
     ("revoked-tokens-are-good", "pmw/service/users", "if found is None or found.revoked:",

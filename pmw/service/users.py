@@ -330,7 +330,7 @@ def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
     names = set[str]()
     for number, one in enumerate(form["users"], start=1):
         try:
-            user = User.of({**one, **missing})
+            user = User.of({**missing, **one})
         except ServiceError as error:
             raise ServiceError(f"{path}: user {number} cannot be used: {error}") from None
         if user.name in names:  # charges are booked to names

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 
+from pmw.cli.answering import paid
+from pmw.errors import PriceError
+from pmw.service.connection import _refusal
 from pmw.service.hosting import Service
 from pmw.service.users import Role
+
+if TYPE_CHECKING:
+    from pmw.session.asking import Asking
 
 ASK, MEASURE, PAGE = "/sessions/study/ask", "/sessions/study/measure", "/page/study/ask"
 PAIR = "sex = 'Male' AND region = 'north'"
@@ -134,3 +140,21 @@ def test_the_page_says_a_ceiling_and_offers_no_payment_above_it(client: TestClie
     assert "your ceiling for one question is 0.01%" in page
     assert "Pay, and answer" not in page
     assert "0.010%" in client.get("/page/study/custodian", headers=cat).text
+
+
+def test_a_client_knows_a_ceiling_from_a_price_and_asks_for_no_yes(
+    client: TestClient, add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = add("ann", "1/2", at_most=Fraction(1, 10**4))
+    refused = client.post(ASK, json={"where": PAIR}, headers=ann)
+    error = _refusal(refused.status_code, refused.content)
+    assert isinstance(error, PriceError)
+    assert (error.code, error.price) == ("above_ceiling", refused.json()["error"]["price"])
+    monkeypatch.setattr("pmw.cli.answering.agrees", lambda price: pytest.fail(f"asked to pay {price}"))
+
+    def ask(at_most: object) -> None:
+        raise error
+
+    with pytest.raises(PriceError) as told:
+        paid(cast("Asking", None), None, ask)
+    assert told.value is error

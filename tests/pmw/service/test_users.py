@@ -148,6 +148,9 @@ def test_a_file_of_before_ceilings_is_read_and_written_with_them(users: UsersFil
         users.listed()
     users.path.write_text(users.path.read_text().replace('"format": 3', '"format": 2'))
     assert [(user.name, user.at_most) for user in users.listed()] == [("bob", None)]
+    by_hand = users.path.read_text().replace('"share"', '"at_most": "1/8", "share"')
+    users.path.write_text(by_hand)  # a ceiling that somebody wrote there holds
+    assert [user.at_most for user in users.listed()] == [Fraction(1, 8)]
     token = users.add(ann(at_most=Fraction(1, 200)))
     assert json.loads(users.path.read_text())["format"] == 3
     found = UsersFile(users.path).find(token)
