@@ -250,12 +250,6 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     return contract, _fact(store, "opening_plan", OpeningPlan)
 
 
-def load_plan(store: SessionStore) -> TestPlan:
-    """Return the tiers that were planned when the opening was finished."""
-    plan: TestPlan = _fact(store, "test_plan", TestPlan)
-    return plan
-
-
 def _fact(store: SessionStore, key: str, kind: Any) -> Any:
     """Return a public fact by its type.
 
@@ -265,10 +259,8 @@ def _fact(store: SessionStore, key: str, kind: Any) -> Any:
     text = store.meta(key)
     if text is None:
         raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")
-    try:
+    with damage_is_one_error():
         return read(kind, loads(text))
-    except FormError as error:
-        raise SessionCorruptError(f"the session file is damaged: {error}") from None
 
 
 def empty_ledger(contract: Contract) -> PrivacyFilter:
@@ -287,14 +279,12 @@ def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
         SessionCorruptError: a number cannot be read, or the parts are not those of a whole.
     """
     with damage_is_one_error():
-        return [
-            LedgerEntry(row.event, row.label, _charge(row), read(Parts, loads(row.booked))) for row in rows
-        ]
+        return [LedgerEntry(row.event, row.label, *_price(row)) for row in rows]
 
 
-def _charge(row: LedgerRow) -> Charge:
-    charge: Charge = read(Charge, {name: getattr(row, name) for name in ("epsilon", "rho", "mu_squared")})
-    return charge
+def _price(row: LedgerRow) -> tuple[Charge, Parts]:
+    charge = {name: getattr(row, name) for name in ("epsilon", "rho", "mu_squared")}
+    return read(Charge, charge), read(Parts, loads(row.booked))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -339,7 +329,7 @@ class Contents:
     def __init__(self, store: SessionStore) -> None:
         self.contract, plan = load_contract(store)
         self.opening, self.chained = plan, store.chained()
-        self.test = load_plan(store) if self.chained.measurements else ()
+        self.test: TestPlan = _fact(store, "test_plan", TestPlan) if self.chained.measurements else ()
         self.cap = empty_ledger(self.contract)
         self.entries = read_entries(self.chained.ledger)
         alone = sum(noise is not None for noise in (plan.total_noise, plan.table_noise))

@@ -52,30 +52,30 @@ _UNTESTED = (*_ON_REQUEST, Event.QUANTILE)  # no sparse vector charges them
 def moved_by_person(what: Measurable | None, options: Options) -> Moved:
     """Return how much one person changes what is measured, in units; None for one answer.
 
-    A person's records change a number by at most the sum of their steps. Replaced records take each step once
-    backwards and once forwards: where both meet in one number its step doubles, elsewhere the squares add.
-    ``SumNumbers.sensitivity`` has the proof of the sums.
+    A person's records change a number by at most the sum of their steps. Replaced records step out of one
+    cell and into another, whose squares add; in one and the same cell a sum moves from end to end, twice its
+    step. ``SumNumbers.sensitivity`` has the proof of the sums.
     """
-    step, times, most = options.records_per_person * UNITS, 1 + options.replaces, 1
+    records, times = options.records_per_person, 1 + options.replaces
+    step = records * UNITS
     if what is None:
         return Moved(step, step**2)
+    if isinstance(what, CellNumbers):
+        return Moved(times * step, times * step**2)
     if isinstance(what, QuestionNumbers):
-        domain = what.queries[0].domain
-        return rows_sensitivity(what.queries, options, persons=domain.person is not None)
+        persons = what.queries[0].domain.person is not None
+        return rows_sensitivity(what.queries, options, persons=persons)
     if isinstance(what, PersonNumbers):
-        groups = min(times * min(options.records_per_person, what.cells), what.cells)
+        groups = min(times * min(records, what.cells), what.cells)
         return Moved(groups * UNITS, groups * UNITS**2)
-    steps = [step]
-    if isinstance(what, SumNumbers):
-        summed = what.summed
-        most = most_together(summed.rows) if summed.rows else 1
-        steps = [UNITS if summed.clipped else step, options.records_per_person * summed.count_units]
-        steps += [step] * summed.squared
-    squares = times * sum(one**2 for one in steps)
-    if options.replaces and isinstance(what, SumNumbers):
-        same_cell = 4 * steps[0] ** 2
-        squares = same_cell + 2 * steps[1] ** 2 if what.summed.clipped else max(same_cell, squares)
-    return Moved(times * most * sum(steps), most * squares)
+    summed, most = what.summed, most_together(what.summed.rows) if what.summed.rows else 1
+    alone, counts = UNITS if summed.clipped else step, records * summed.count_units
+    squares = step * summed.squared
+    apart = times * (alone**2 + counts**2 + squares**2)
+    if options.replaces:
+        same_cell = 4 * alone**2
+        apart = same_cell + 2 * counts**2 if summed.clipped else max(same_cell, apart)
+    return Moved(times * most * (alone + counts + squares), most * apart)
 
 
 def price(moved: Moved, noise: NoiseDistribution, levels: int = 1) -> Charge:
