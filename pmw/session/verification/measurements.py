@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import counted
-from pmw.loop import correct, marginal_units, released_total, settle_opening
+from pmw.loop import apply, marginal_units, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
@@ -23,7 +24,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import loads, read
 from pmw.public.local_models import local_models
 from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier, question_tier
-from pmw.public.state import ApartMeasurement, Certificate, LaterMeasurement, PublicState, requested
+from pmw.public.state import ApartMeasurement, Certificate, PublicState, requested
 from pmw.session.events import KINDS, Contents, read_certificate
 from pmw.session.released import duals_of
 from pmw.session.store import SessionStore
@@ -140,14 +141,11 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
         "there are certificates of versions that do not follow one another",
     )
     snapshot = _snapshot(store, len(measured))
-    state = settle_opening(contents.contract, contents.opening, contents.draws, contents.cap, contents.test)
-    for version in range(len(measured) + 1):
-        if version:
-            state = _corrected(state, measured[version - 1])
-        if snapshot is not None and snapshot[0] == version:
+    for state in _versions(contents):
+        if snapshot is not None and snapshot[0] == state.version:
             _check_snapshot(state, snapshot[1])
         for certificate in certificates:
-            if certificate.version == version:
+            if certificate.version == state.version:
                 _check_certificate(state, certificate, contents, store.answers.count())
         told(1, len(measured) + 1)
     words = counted(len(measured) + 1, "version")
@@ -164,15 +162,19 @@ def _snapshot(store: SessionStore, newest: int) -> tuple[int, NDArray[np.float64
     return found
 
 
-def _corrected(state: PublicState, measurement: LaterMeasurement) -> PublicState:
-    """Return the state of the next version."""
-    if isinstance(measurement, QueryMeasurement):
-        expected = round(local_models(state).answer(measurement.query) * UNITS)
-        require(
-            abs(expected - measurement.model_units) <= 4 + _CLOSE * abs(measurement.model_units),
-            f"measurement {state.version + 1} corrects an answer that the model did not give",
-        )
-    return correct(state, measurement)
+def _versions(contents: Contents) -> Iterator[PublicState]:
+    """Yield the state of each version of the model: what was released is applied, one after another."""
+    state = settle_opening(contents.contract, contents.opening, contents.draws, contents.cap, contents.test)
+    yield state
+    for one in contents.released:
+        version = state.version
+        if isinstance(one, QueryMeasurement):
+            off = abs(round(local_models(state).answer(one.query) * UNITS) - one.model_units)
+            fault = f"measurement {version + 1} corrects an answer that the model did not give"
+            require(off <= 4 + _CLOSE * abs(one.model_units), fault)
+        state = apply(state, one, contents.cap)
+        if state.version > version:
+            yield state
 
 
 def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
