@@ -43,7 +43,7 @@ import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, tell
 from benchmarks.tables import AVERAGED, Averaged, TableAbsentError
 from pmw.data import MemorySource
-from pmw.loop import Requested, Tables, settle_requested
+from pmw.loop import Requested, Tables, apply
 from pmw.model import Places
 from pmw.planning.sum_quotes import quote_sum
 from pmw.privacy.random_bits import BitSource, person_key, repeatable_seed
@@ -224,7 +224,7 @@ class _Work:
         requested = Requested(SumNumbers(summed.summed), summed.noise)
         bits = BitSource(repeatable_seed(self._seed, 10_000 + self._drawn))
         measured = requested.measured(requested.counted(Tables(self._source)), bits)
-        return settle_requested(state, measured, state.ledger)
+        return apply(state, measured, state.ledger)
 
     def _ours(self, state: PublicState, question: Question, truth: Truth) -> dict[str, Any]:
         """Return the scores of a session's answers, from what it knows."""

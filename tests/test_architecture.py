@@ -147,6 +147,9 @@ def reached(modules: Iterable[str], *, late: bool = True) -> set[str]:
     return found
 
 
+ROWS = ("MeasurementRow", "CertificateRow", "LedgerRow")
+
+
 def listed(offenders: Iterable[str]) -> None:
     """Fail with every offender."""
     found = sorted(offenders)
@@ -208,6 +211,42 @@ def test_what_prices_rest_on_is_little_enough_to_read() -> None:
     }  # fmt: skip
     modules.remove("queries.frozen")  # how values are made, as ``dataclasses`` would
     assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_550
+
+
+def names_from(module: str, imported: str) -> set[str]:
+    """Return what a module imports of another one."""
+    nodes = (node for node in MODULES[module].nodes if isinstance(node, ast.ImportFrom))
+    return {alias.name for node in nodes if node.module == imported for alias in node.names}
+
+
+def test_verification_computes_its_prices_itself() -> None:
+    # Words and types of what is charged; an abandoned batch has the price that it was given.
+    words = {
+        "CellNumbers", "Event", "LedgerEntry", "MEASURABLE", "Measurable", "PersonNumbers", "QuestionNumbers",
+        "SumNumbers", "WHOLE", "abandoned_entry",
+    }  # fmt: skip
+    rooms = [name for name in MODULES if name.startswith("pmw.session.verification.")]
+    assert rooms
+    listed(
+        f"{name} imports {price}"
+        for name in rooms
+        for price in names_from(name, "pmw.public.charges") - words
+    )
+    listed(
+        f"{name}: {call}"
+        for name in rooms
+        for call in re.findall(r"\.(?:entry|entries|charge|sensitivity)\(", MODULES[name].text)
+    )
+
+
+def test_rows_of_charges_and_measurements_are_read_in_one_module() -> None:
+    rooms = [name for name in MODULES if not name.startswith("pmw.session.store.")]
+    users = {row: {name for name in rooms if row in names_from(name, "pmw.session.store")} for row in ROWS}
+    assert users == {
+        "MeasurementRow": {"pmw.session.events"},
+        "CertificateRow": {"pmw.session.events"},
+        "LedgerRow": {"pmw.session.events", "pmw.session.journal"},  # which writes them
+    }
 
 
 def test_libraries_keep_to_their_rooms() -> None:

@@ -32,17 +32,17 @@ from pmw.loop.untested import (
     OpeningDraws,
     Requested,
     Tables,
+    apply,
     choose_bins,
     draw_opening,
     draw_quantiles,
     ranked_errors,
     released_total,
     settle_opening,
-    settle_quantiles,
-    settle_requested,
 )
 
 __all__ = [
+    "apply",
     "are_tested",
     "batch_entries",
     "BatchDraws",
@@ -76,8 +76,6 @@ __all__ = [
     "residual",
     "settle",
     "settle_opening",
-    "settle_quantiles",
-    "settle_requested",
     "Settled",
     "Tables",
 ]

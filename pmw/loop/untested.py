@@ -54,7 +54,7 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import on_everybody
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import ApartMeasurement, PublicState, Total, planned_bins
+from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState, Total, planned_bins
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -282,18 +282,24 @@ def _sums(summed: SummedValues | SummedRows, source: CountSource) -> NDArray[np.
     return summed.units(source.domain, found)
 
 
-def settle_requested(state: PublicState, measured: Measured, ledger: PrivacyFilter) -> PublicState:
-    """Return the public state after a requested measurement, with the model corrected by what it can hold.
+def apply(
+    state: PublicState, released: LaterMeasurement | ApartMeasurement | ErrorQuantile, ledger: PrivacyFilter
+) -> PublicState:
+    """Return the public state after one more release, with the model corrected by what it can hold.
+
+    Error quantiles change only what is said of answers.
 
     Args:
-        state: the state that it was requested in.
-        measured: what was drawn.
+        state: the state that it was made in.
+        released: what was drawn.
         ledger: the filter after its charge.
     """
     state = replace(state, ledger=ledger)
-    if isinstance(measured, ApartMeasurement):
-        return replace(state, apart=(*state.apart, measured))
-    return correct(state, measured)
+    if isinstance(released, ErrorQuantile):
+        return replace(state, quantiles=(*state.quantiles, released))
+    if isinstance(released, ApartMeasurement):
+        return replace(state, apart=(*state.apart, released))
+    return correct(state, released)
 
 
 # --- error quantiles ----------------------------------------------------------------------------------------
@@ -362,16 +368,3 @@ def draw_quantiles(
 def _error(answer: FirstAnswer, source: CountSource) -> int:
     """Return how far an answer is from the truth, in units; secret."""
     return abs(answer.query.answer(source.counts(answer.query.scope)) - answer.units)
-
-
-def settle_quantiles(
-    state: PublicState, released: Sequence[ErrorQuantile], ledger: PrivacyFilter
-) -> PublicState:
-    """Return the public state after error quantiles: only what it says of answers is changed.
-
-    Args:
-        state: the state that they were requested in.
-        released: what was drawn.
-        ledger: the filter after their charges.
-    """
-    return replace(state, ledger=ledger, quantiles=(*state.quantiles, *released))

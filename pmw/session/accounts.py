@@ -26,7 +26,8 @@ from pmw.public.charges import Event, LedgerEntry, Parts
 from pmw.public.clear import left_for_parts, pot_of_parts
 from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState, paid_for
-from pmw.session.loading import read_entries, read_question
+from pmw.session.events import read_entries
+from pmw.session.loading import read_question
 from pmw.session.store import SessionStore
 from queries.domain import Domain
 from queries.frozen import dataclass

@@ -43,7 +43,7 @@ from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
-from pmw.session import accounts, journal, loading, releases
+from pmw.session import accounts, events, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
 from pmw.session.offers import Offers
 from pmw.session.released import duals_of
@@ -737,7 +737,7 @@ class Engine:
             intent = None
         self._charges = self._store.charge_count()
         self._state = loading.load_state(self._store)
-        self.opening_plan = loading.load_contract(self._store)[1]
+        self.opening_plan = events.load_contract(self._store)[1]
         self._secret = loading.load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
@@ -759,7 +759,7 @@ class Engine:
             self._carry_out(intent.id, bits, recorded, requests, self._were_settled(requests))
 
     def _finish_opening(self, intent: IntentRow) -> None:
-        contract, plan = loading.load_contract(self._store)
+        contract, plan = events.load_contract(self._store)
         outcome = releases.opened(contract, plan, self._table(contract), BitSource(intent.seed))
         self._store.finish(intent.id, replace(outcome, charged_before=0))
 

@@ -6,12 +6,10 @@ outcome is what it charged, measured and certified.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from pmw.errors import SessionCorruptError
 from pmw.loop import (
     MarginalRequest,
     OpeningDraws,
@@ -31,12 +29,12 @@ from pmw.public.contract import Contract
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
-from pmw.session.measurement_rows import (
+from pmw.session.events import (
     Measured,
     certificate_row,
+    damage_is_one_error,
     measured_row,
-    one_way_row,
-    opening_sum_row,
+    opening_row,
     require_cells,
     require_measurable,
     total_row,
@@ -51,25 +49,6 @@ Part: TypeAlias = tuple[Requested, ...]  # of the reserve: marginals
 Batch: TypeAlias = Proposal | Requested | Part | tuple[QuantileRequest, ...]
 _REQUESTED = {one.kind: one for one in MEASURABLE}
 _ABANDONED = {one.kind: one.abandoned for one in MEASURABLE}  # what the ledger calls a batch of a kind
-
-# What a damaged text makes of its readers.
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-
-
-@contextmanager
-def damage_is_one_error() -> Iterator[None]:
-    """Say of whatever cannot be read that the session file is damaged.
-
-    Raises:
-        SessionCorruptError: what is done meanwhile fails, for what it reads is not as it was written.
-    """
-    try:
-        yield
-    except FormError as error:  # it names fields of ours, and no value
-        raise SessionCorruptError(f"the session file is damaged: {error}") from None
-    except UNREADABLE as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-
 
 # --- batches ---------------------------------------------------------------------------------------------
 
@@ -258,8 +237,8 @@ def opening_outcome(
     persons: Sequence[Measured] = (),
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
-    rows = [total_row(plan, draws), *map(one_way_row, draws.marginals)]
-    rows += [*map(opening_sum_row, draws.sums), *map(measured_row, persons)]
+    planned = map(opening_row, (*draws.marginals, *draws.sums))
+    rows = [total_row(plan, draws), *planned, *map(measured_row, persons)]
     return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(form_of(test))})
 
 

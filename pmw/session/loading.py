@@ -6,30 +6,22 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
-from pmw.planning.refusals import check_model_size
-from pmw.privacy.budget import Charge
-from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry, Parts, opening_entries
+from pmw.public.charges import charged
 from pmw.public.clear import left_by_opening
-from pmw.public.codec import FormError, loads, read
-from pmw.public.contract import Contract
-from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState
-from pmw.session import measurement_rows
-from pmw.session.journal import damage_is_one_error, threshold_name
-from pmw.session.released import KeptModel, Released, duals_of, empty_ledger, found_snapshot, state_of
-from pmw.session.store import ChainedRows, LedgerRow, SessionStore
+from pmw.public.plans import OpeningPlan
+from pmw.public.state import PublicState
+from pmw.session.events import Contents, damage_is_one_error, empty_ledger, read_certificate
+from pmw.session.journal import threshold_name
+from pmw.session.released import KeptModel, Released, duals_of, found_snapshot, state_of
+from pmw.session.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain
@@ -45,17 +37,6 @@ _RUNS = re.compile(r"\[\d+,\d+,\d+\],?")  # of cells, with their weights
 _NOTHING = re.compile(r"(?!)")
 
 
-def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
-    """Return what was fixed at opening, and the noise of the opening measurements.
-
-    Raises:
-        BudgetError: the domain is too large for the model.
-    """
-    contract: Contract = _fact(store, "contract", Contract)
-    check_model_size(contract.domain, contract.options)
-    return contract, _fact(store, "opening_plan", OpeningPlan)
-
-
 def opening_left(state: PublicState, plan: OpeningPlan) -> Fraction:
     """Return what opening leaves for what is asked, as a part of the cap."""
     from pmw.planning.opening import opening_persons  # most commands know no shares
@@ -65,54 +46,25 @@ def opening_left(state: PublicState, plan: OpeningPlan) -> Fraction:
     return left_by_opening(state, plan, persons)
 
 
-def load_plan(store: SessionStore) -> TestPlan:
-    """Return the tiers that were planned when the opening was finished."""
-    plan: TestPlan = _fact(store, "test_plan", TestPlan)
-    return plan
-
-
 def load_ledger(store: SessionStore) -> Ledger:
     """Return every charge, without building the model.
 
     Raises:
         SessionCorruptError: a charge cannot be read.
     """
-    from pmw.public.ledger import ledger_of
-
-    contract, _ = load_contract(store)
-    empty = empty_ledger(contract)
+    contents = Contents(store)
     with damage_is_one_error():
-        kind = contract.options.chosen_sparse_vector(empty.composition)
-        found = ledger_of(contract.budget, empty, read_entries(store.chained().ledger), kind)
-        return replace(found, drafts=contract.options.drafts)
-
-
-def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
-    """Return the charges of rows.
-
-    Raises:
-        SessionCorruptError: a number cannot be read, or the parts are not those of a whole.
-    """
-    with damage_is_one_error():
-        return [
-            LedgerEntry(row.event, row.label, _charge(row), read(Parts, loads(row.booked))) for row in rows
-        ]
-
-
-def _charge(row: LedgerRow) -> Charge:
-    charge: Charge = read(Charge, {name: getattr(row, name) for name in ("epsilon", "rho", "mu_squared")})
-    return charge
+        return replace(contents.ledger, drafts=contents.contract.options.drafts)
 
 
 def load_history(store: SessionStore) -> History:
     """Return how the budget was spent, from the opening on; a long history is thinned to 2,000 points."""
     from pmw.public.status import History
 
-    contract, plan = load_contract(store)
-    ledger = empty_ledger(contract)
-    for entry in opening_entries(plan, contract.options):
-        ledger = ledger.charge(entry.charge)
-    answers, shares = zip((0, ledger.share), *store.answers.shares(_MOST_POINTS), strict=True)
+    contents = Contents(store)
+    opened = contents.ledger.lines[: contents.opened]
+    first = opened[-1].running_share if opened else 0.0
+    answers, shares = zip((0, first), *store.answers.shares(_MOST_POINTS), strict=True)
     return History(np.array(answers), np.array(shares))
 
 
@@ -198,50 +150,29 @@ def load_released(store: SessionStore) -> Released:
     Raises:
         SessionCorruptError: the opening has no outcome yet, or the rows cannot be read.
     """
-    contract, plan = load_contract(store)
-    chained = store.chained()
-    if not chained.measurements:
+    contents, snapshot = Contents(store), store.snapshot()
+    if not contents.chained.measurements:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
-    ledger = _charged(contract, chained)
-    test, snapshot = load_plan(store), store.snapshot()
+    try:
+        ledger = charged(contents.cap, contents.entries)
+    except BudgetExhaustedError:
+        raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     with damage_is_one_error():
-        draws = measurement_rows.read_opening(contract, chained.measurements)
-        coarsening = choose_bins(contract, plan, draws, test)
-        since = [one for _, one in measurement_rows.read_since(coarsening, chained)]
+        coarsening = contents.coarsening
         return Released(
-            contract=contract,
-            opening_plan=plan,
-            test_plan=test,
+            contract=contents.contract,
+            opening_plan=contents.opening,
+            test_plan=contents.test,
             spent=ledger.spent,
-            draws=draws,
-            measured=tuple(one for one in since if isinstance(one, LaterMeasurement)),
-            certificates=tuple(
-                measurement_rows.read_certificate(coarsening, row) for row in store.certificates()
-            ),
-            quantiles=tuple(one for one in since if isinstance(one, ErrorQuantile)),
-            apart=tuple(one for one in since if isinstance(one, ApartMeasurement)),
+            draws=contents.draws,
+            since=contents.released,
+            certificates=tuple(read_certificate(coarsening, row) for row in store.certificates()),
             distribution=None if snapshot is None else KeptModel(*snapshot),
-            closed=store.meta("closed") is not None,
+            closed=contents.closed,
             asked=store.answers.count(),
             settled=store.answers.settled_count(),
             coarsening=coarsening,
         )
-
-
-def _charged(contract: Contract, chained: ChainedRows) -> PrivacyFilter:
-    """Return the filter of a contract after the charges of a file.
-
-    Raises:
-        SessionCorruptError: they cannot be read, or exceed the cap.
-    """
-    ledger = empty_ledger(contract)
-    try:
-        with damage_is_one_error():
-            for entry in read_entries(chained.ledger):
-                ledger = ledger.charge(entry.charge)
-    except BudgetExhaustedError:
-        raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
-    return ledger
 
 
 def newest_released(store: SessionStore, state: PublicState) -> Released:
@@ -259,18 +190,3 @@ def load_state(store: SessionStore) -> PublicState:
     state = state_of(released, found_snapshot(released))
     rounds = tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan)))
     return replace(state, rounds=rounds)
-
-
-def _fact(store: SessionStore, key: str, kind: Any) -> Any:
-    """Return a public fact by its type.
-
-    Raises:
-        SessionCorruptError: it is not there, or cannot be read.
-    """
-    text = store.meta(key)
-    if text is None:
-        raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")
-    try:
-        return read(kind, loads(text))
-    except FormError as error:
-        raise SessionCorruptError(f"the session file is damaged: {error}") from None

@@ -18,9 +18,9 @@ from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
 from pmw.session.engine import Engine
+from pmw.session.events import empty_ledger, load_contract
 from pmw.session.journal import closing_outcome, read_reserved
 from pmw.session.loading import (
-    load_contract,
     load_facts,
     load_history,
     load_ledger,
@@ -29,7 +29,6 @@ from pmw.session.loading import (
     opening_left,
 )
 from pmw.session.model_file import export_model
-from pmw.session.released import empty_ledger
 from pmw.session.store import OPENING, SessionFiles, SessionStore, writing
 from pmw.session.store.copying import copying, part_of
 from pmw.session.table import refuse_given_table, session_table, table_place

@@ -26,26 +26,25 @@ from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop import choose_bins
 from pmw.model import (
     HierarchicalMeasurement,
+    MarginalMeasurement,
     OneWayMeasurement,
     PersonsMeasurement,
     QueryMeasurement,
-    RowsMeasurement,
     SumMeasurement,
 )
 from pmw.planning.refusals import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
 from pmw.public.contract import guarantee, published_contract
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.export.manifest import model_manifest
 from pmw.public.half_widths import Confidences, Rests, negative_margin
 from pmw.public.options import TestKind, UpdateRule
 from pmw.public.plans import marginal_tier
 from pmw.public.prior import is_prior_of
 from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState, requested
-from pmw.session.journal import UNREADABLE
-from pmw.session.measurement_rows import require_cells, require_measurable
+from pmw.session.events import UNREADABLE, Measured, require_cells, require_measurable
 from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
-from queries.domain import Domain
 from queries.errors import SchemaError
 
 FORMAT_VERSION = 6
@@ -56,8 +55,13 @@ _HEAD = re.compile(
 _LONGEST_HEAD = 200  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes
 _FAULTS: dict[type, str] = {SchemaError: "its schema cannot be read"}
-_LEFT_OUT = {"settled": 0, "coarsening": None}  # not told; made of all else
-_APART: dict[str, type[ApartMeasurement]] = {"sums": SumMeasurement, "heads": PersonsMeasurement}
+_LEFT_OUT = {"settled": 0, "coarsening": None, "since": ()}  # not told; made of all else; told by kind:
+_SINCE: dict[str, Any] = {
+    "measured": LaterMeasurement,
+    "quantiles": ErrorQuantile,
+    "sums": SumMeasurement,
+    "heads": PersonsMeasurement,
+}
 _MOST_VALUES = 2**21  # of the JSON text: each takes up to about 70 bytes in memory
 _MOST_TREE = 2**24  # cells of the model: 128 MB in float64
 _LARGEST_UNITS = 2**60  # of a released number, in units: 10^12 records
@@ -126,9 +130,9 @@ def _written(released: Released) -> bytes:
 def _model_form(released: Released) -> dict[str, Any]:
     """Return the form of what was released. It is a function of that, and holds nothing else."""
     contract = published_contract(released.contract)
-    form = form_of(replace(released, contract=contract), without=(*_LEFT_OUT, "apart"))
-    apart = {name: [one for one in released.apart if isinstance(one, kind)] for name, kind in _APART.items()}
-    return {"guarantee": guarantee(contract), **form, **form_of(apart)}
+    form = form_of(replace(released, contract=contract), without=(*_LEFT_OUT,))
+    since = {name: [one for one in released.since if isinstance(one, kind)] for name, kind in _SINCE.items()}
+    return {"guarantee": guarantee(contract), **form, **form_of(since)}
 
 
 def _read_form(form: Any) -> Released:
@@ -140,13 +144,12 @@ def _read_form(form: Any) -> Released:
     """
     _require(isinstance(form, dict) and "guarantee" in form, "it says no guarantee")
     read(str, form.pop("guarantee"))
-    lists = [form.pop(name, None) for name in _APART]
-    given = {**_LEFT_OUT, "apart": ()}
-    released: Released = read(Released, form, given=given, most_cells=MOST_CELLS)
-    how = {"domain": released.contract.domain, "most_cells": MOST_CELLS}
-    kinds = zip(_APART.values(), lists, strict=True)
-    found = (read(Sequence[kind], one, **how) for kind, one in kinds)  # type: ignore[valid-type, arg-type]
-    return replace(released, apart=tuple(itertools.chain.from_iterable(found)))
+    lists = [form.pop(name, None) for name in _SINCE]
+    released: Released = read(Released, form, given=_LEFT_OUT, most_cells=MOST_CELLS)
+    how: Any = {"domain": released.contract.domain, "most_cells": MOST_CELLS}
+    kinds: Any = zip(_SINCE.values(), lists, strict=True)
+    found = (read(Sequence[kind], one, **how) for kind, one in kinds)  # type: ignore[valid-type]
+    return replace(released, since=tuple(itertools.chain.from_iterable(found)))
 
 
 def read_model(path: Path) -> tuple[PublicState, bytes]:
@@ -270,13 +273,8 @@ def _checked_state(released: Released) -> PublicState:
         _check_opening(released, one)
     coarsening = choose_bins(contract, released.opening_plan, draws, released.test_plan)
     released = replace(released, coarsening=coarsening)
-    for later in released.measured:
-        _check_later(released, later)
-    for quantile in released.quantiles:
-        _check_range(np.array([quantile.units]), -_LARGEST_UNITS)
-        _require(min(quantile.asked, quantile.questions) >= 0, "a quantile is of fewer questions than none")
-    for apart in (*draws.sums, *released.apart):
-        _check_apart(contract.domain, apart)
+    for later in (*draws.sums, *released.since):
+        _check_since(released, later)
     _check_certificates(released)
     state = state_of(released, _kept_model(released))
     _check_bars(state)
@@ -331,28 +329,24 @@ def _check_opening(released: Released, one: OneWayMeasurement) -> None:
         _require(not one.requested, "its opening was requested")
 
 
-def _check_apart(domain: Domain, measured: ApartMeasurement) -> None:
-    is_of_persons = isinstance(measured, PersonsMeasurement)
-    _require(domain.person is not None or not is_of_persons, "it counts persons, and none are declared")
-    require_measurable(domain, requested(measured))
-    shape = domain.scope_shape(measured.scope)
-    shape = measured.summed.shape(domain) if isinstance(measured, SumMeasurement) else shape
-    _require(measured.units.shape == shape, "a measurement has other cells than its attributes")
-    _check_range(measured.units, -_LARGEST_UNITS)
-
-
-def _check_later(released: Released, one: LaterMeasurement) -> None:
+def _check_since(released: Released, one: Measured) -> None:
     """Refuse a measurement that a session of this contract never makes."""
-    if isinstance(one, QueryMeasurement):
-        _check_range(np.array([one.units, one.model_units]), -_LARGEST_UNITS)
+    domain = released.contract.domain
+    units = [one.units, one.model_units] if isinstance(one, QueryMeasurement) else one.units
+    _check_range(np.atleast_1d(np.array(units)), -_LARGEST_UNITS)
+    if isinstance(one, ErrorQuantile):
+        _require(min(one.asked, one.questions) >= 0, "a quantile is of fewer questions than none")
         return
-    if isinstance(one, RowsMeasurement):
-        require_measurable(released.contract.domain, requested(one))
-        _check_range(one.units, -_LARGEST_UNITS)
-        return
-    tests_questions = released.contract.options.test is TestKind.QUERY
-    _require(not tests_questions, "it measures what it does not test")
-    _check_marginal(released, one.scope, one.units, -_LARGEST_UNITS)
+    require_measurable(domain, requested(one))
+    if isinstance(one, MarginalMeasurement):
+        tests_questions = released.contract.options.test is TestKind.QUERY
+        _require(not tests_questions, "it measures what it does not test")
+        _check_marginal(released, one.scope, one.units, -_LARGEST_UNITS)
+    if isinstance(one, ApartMeasurement):
+        declared = domain.person is not None or isinstance(one, SumMeasurement)
+        _require(declared, "it counts persons, and none are declared")
+        shape = one.summed.shape(domain) if isinstance(one, SumMeasurement) else domain.scope_shape(one.scope)
+        _require(one.units.shape == shape, "a measurement has other cells than its attributes")
 
 
 def _check_marginal(

@@ -11,8 +11,8 @@ from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
 from pmw.public.contract import agreed
 from pmw.public.options import Options
+from pmw.session.events import load_contract
 from pmw.session.journal import PERSON_KEY, first_facts, next_seed
-from pmw.session.loading import load_contract
 from pmw.session.session import Session
 from pmw.session.store import SessionStore, writing
 from pmw.session.store.locking import SessionLock

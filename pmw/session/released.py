@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, correct, elected, model_of_terms, released_total, settle_opening
+from pmw.loop import OpeningDraws, apply, elected, model_of_terms, released_total, settle_opening
 from pmw.model import (
     Coarsening,
     MarginalTerm,
@@ -24,14 +24,13 @@ from pmw.model import (
     Term,
     dual_numbers,
 )
-from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.public.codec import register
 from pmw.public.contract import Contract
-from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.foundations import with_founded
 from pmw.public.options import UpdateRule
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import ApartMeasurement, Certificate, LaterMeasurement, PublicState, singly
+from pmw.public.state import Certificate, LaterMeasurement, PublicState, singly
+from pmw.session.events import Measured, empty_ledger
 from queries.frozen import dataclass
 
 
@@ -58,10 +57,8 @@ class Released:
         test_plan: the tiers of tests.
         spent: what was charged, in the measure of the contract's filter.
         draws: what opening released.
-        measured: what was measured since, in order.
+        since: what was measured since, and error quantiles, in order.
         certificates: the newest negative test of each marginal.
-        quantiles: of the errors of answered questions, in order.
-        apart: sums of values that were measured since, and numbers of persons, in order.
         distribution: a model; None where there is none.
         closed: nothing is spent any more.
         asked: how many questions were answered, repeated ones left out.
@@ -74,27 +71,21 @@ class Released:
     test_plan: TestPlan
     spent: Fraction
     draws: OpeningDraws
-    measured: tuple[LaterMeasurement, ...]
+    since: tuple[Measured, ...]
     certificates: tuple[Certificate, ...]
-    quantiles: tuple[ErrorQuantile, ...]
-    apart: tuple[ApartMeasurement, ...]
     distribution: KeptModel | None
     closed: bool
     asked: int
     settled: int
     coarsening: Coarsening
 
+    @property
+    def measured(self) -> tuple[LaterMeasurement, ...]:
+        """What the model is fitted to since opening, in order."""
+        return tuple(one for one in self.since if isinstance(one, LaterMeasurement))
+
 
 register({OpeningDraws: {}, KeptModel: {}, Released: {}})
-
-
-def empty_ledger(contract: Contract) -> PrivacyFilter:
-    """Return the filter of a contract with nothing spent."""
-    if contract.options.composition is not None:  # as opening chose it
-        return open_filter(contract.budget, contract.options.composition)
-    from pmw.planning.opening import choose_filter
-
-    return choose_filter(contract.domain, contract.budget, contract.options)
 
 
 def state_of(released: Released, found: Snapshot | None) -> PublicState:
@@ -114,16 +105,17 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
     if found is not None:
         state = with_founded(state, released.measured[: found.version])
         state = elected(replace(state, beside=found.beside))
-    for measurement in released.measured[len(state.measured) :]:
-        state = correct(state, measurement)
+    seen = len(state.measured)  # by the model that was kept
+    for one in released.since:
+        seen -= isinstance(one, LaterMeasurement)
+        if seen < 0 or not isinstance(one, LaterMeasurement):
+            state = apply(state, one, ledger)
     return replace(
         state,
         closed=released.closed,
         certificates={one.scope: one for one in released.certificates},
         asked=released.asked,
         settled=released.settled,
-        quantiles=released.quantiles,
-        apart=(*draws.sums, *released.apart),
     )
 
 

@@ -18,12 +18,11 @@ from pmw.loop import (
     Proposal,
     Requested,
     Tables,
+    apply,
     draw_opening,
     draw_quantiles,
     ranked_errors,
     released_total,
-    settle_quantiles,
-    settle_requested,
 )
 from pmw.model import MarginalMeasurement
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
@@ -108,7 +107,7 @@ class MeasuredRelease:
                 measured = one.measured(own, bits)
                 if self.event is Event.PART and isinstance(measured, MarginalMeasurement):
                     measured = replace(measured, part=len(counts) - place)
-                after = settle_requested(after, measured, ledger)
+                after = apply(after, measured, ledger)
             return after
 
         return drawn
@@ -131,8 +130,10 @@ class QuantileRelease:
         errors = ranked_errors(self.batch, self.answers, tables[0])
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            released = draw_quantiles(self.batch, errors, bits)
-            return settle_quantiles(state, released, ledger)
+            after = state
+            for one in draw_quantiles(self.batch, errors, bits):
+                after = apply(after, one, ledger)
+            return after
 
         return drawn
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pmw.errors import DataError, SessionError
 from pmw.public.codec import dumps
+from pmw.session.events import load_contract
 from pmw.session.journal import PERSON_KEY
-from pmw.session.loading import load_contract
 from pmw.session.store import Outcome, SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pmw.errors import SessionCorruptError
 from pmw.public.codec import dumps, form_of, loads, read, register
 from pmw.public.quotes import Quote
-from pmw.session.journal import Tie, damage_is_one_error
+from pmw.session.events import damage_is_one_error
+from pmw.session.journal import Tie
 
 register({Quote: {}})
 _OF_SUMS = {"summed": None, "mean_half_width": 0.0, "questions": 0, "estimated": None}

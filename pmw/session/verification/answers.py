@@ -14,10 +14,11 @@ from pmw.display.texts import counted
 from pmw.model import QueryMeasurement, RowsMeasurement
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.free_answers import BAR_SLACK
 from pmw.session.accounts import ARE_HELD
+from pmw.session.events import Contents
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
-from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
 from queries.factors import UNITS
 from queries.linear import LinearQuery
@@ -49,9 +50,9 @@ class _Transcript:
         options, domain = contents.contract.options, contents.contract.domain
         self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
-        self._quantiles = [one for _, one in contents.quantiles]
+        self._quantiles = [one for one in contents.released if isinstance(one, ErrorQuantile)]
         self._limit = math.inf if options.bar_limit is None else options.bar_limit
-        self._later = [one for _, one in contents.measured]
+        self._later = contents.measured
         self._marginal = options.tests_marginals
         self._numbers = {  # of each question that was measured itself, the first version that knows it
             query.to_json(): version

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import counted
-from pmw.loop import correct, marginal_units, released_total, settle_opening
+from pmw.loop import apply, marginal_units, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
@@ -17,20 +18,17 @@ from pmw.model import (
     RowsMeasurement,
     Strategy,
 )
-from pmw.planning.error_quantiles import SHARE, is_due
 from pmw.planning.opening import opening_persons
 from pmw.planning.tiers import affordable_bins
-from pmw.privacy.budget import Composition
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
-from pmw.public.charges import Event, quantile_entry
+from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import loads, read
 from pmw.public.local_models import local_models
-from pmw.public.plans import MOST_RESIDUAL_CELLS, MarginalTestPlan, marginal_tier, question_tier
-from pmw.public.state import Certificate, LaterMeasurement, PublicState, requested
-from pmw.session.measurement_rows import OPENED, SINCE, read_certificate
+from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier, question_tier
+from pmw.public.state import ApartMeasurement, Certificate, PublicState, requested
+from pmw.session.events import KINDS, Contents, read_certificate
 from pmw.session.released import duals_of
 from pmw.session.store import SessionStore
-from pmw.session.verification.contents import Contents
+from pmw.session.verification.charges import kind_of_noise, was_tested
 from pmw.session.verification.report import Told, require, same, untold
 from queries.cells import cell_count
 from queries.factors import UNITS
@@ -44,11 +42,7 @@ _Measured: TypeAlias = tuple[
 
 
 def measurements_fit(contents: Contents) -> str:
-    """Check noise and cells of the measurements, and return how many there are.
-
-    Raises:
-        SessionCorruptError: one is not as planned.
-    """
+    """Check noise and cells of the measurements, and return how many there are."""
     draws, plan = contents.draws, contents.opening
     wanted: list[_Measured] = [((), plan.total_noise, None)]
     wanted += [
@@ -58,18 +52,20 @@ def measurements_fit(contents: Contents) -> str:
     if plan.table_noise is not None:
         wanted.append((contents.contract.domain.names, plan.table_noise, None))
     kinds = {row.kind for row in contents.chained.measurements}
-    require(kinds <= {*OPENED, *SINCE}, "there is a measurement of an unknown kind")
+    require(kinds <= KINDS, "there is a measurement of an unknown kind")
     (total,) = (row.noise for row in contents.chained.measurements if row.kind == "total")
     found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
     marginals = [(one.scope, one.noise, one.rows) for one in draws.marginals]
     same("noise of the opening", wanted, [found, *marginals])
     same("sums of opening", list(plan.sums), [(one.summed, one.noise) for one in draws.sums])
     _opening_persons(contents)
-    for number, (_, apart) in enumerate(contents.apart, start=1):
-        same(f"noise of measurement {number} apart", _kind(contents), type(apart.noise))
-    for number, (_, one) in enumerate(contents.measured, start=1):
+    kind = kind_of_noise(contents)
+    apart = [type(one.noise) for one in contents.released if isinstance(one, ApartMeasurement)]
+    for number, found_kind in enumerate(apart, start=1):
+        same(f"noise of measurement {number} apart", kind, found_kind)
+    for number, one in enumerate(contents.measured, start=1):
         if requested(one) is not None:  # whatever its scale, the charge is compared with it
-            same(f"noise of measurement {number}", _kind(contents), type(one.noise))
+            same(f"noise of measurement {number}", kind, type(one.noise))
             continue
         is_single = isinstance(one, QueryMeasurement)
         tier = question_tier(contents.test) if is_single else marginal_tier(contents.test)
@@ -85,7 +81,9 @@ def _opening_persons(contents: Contents) -> None:
 
     Only tables that tell persons apart have it, and the file does not say what the table was.
     """
-    found = [one for intent, one in contents.apart if intent == contents.opening_intent]
+    first = contents.chained.measurement_intents[0]
+    events = (event for event in contents.events if event.batch == first)
+    found = [one for event in events for one in event.released if isinstance(one, ApartMeasurement)]
     total = released_total(contents.opening, contents.draws).value
     contract = contents.contract
     noise = opening_persons(contract.domain, contents.cap, contract.options, total)
@@ -93,11 +91,6 @@ def _opening_persons(contents: Contents) -> None:
         same("scope of the persons of opening", (), one.scope)
         same("noise of the number of persons", noise, one.noise)
     require(len(found) <= 1, "opening measured the number of persons twice")
-
-
-def _kind(contents: Contents) -> type[NoiseDistribution]:
-    """Return the distribution of the noise on what no test decides."""
-    return DiscreteLaplace if contents.cap.composition is Composition.PURE else DiscreteGaussian
 
 
 def _bins(contents: Contents) -> None:
@@ -122,7 +115,7 @@ def _scopes(contents: Contents) -> None:
     if plan is None:
         return
     most = max(plan.most_cells, plan.free_cells, MOST_RESIDUAL_CELLS if plan.order > 1 else 0)
-    for number, (_, one) in enumerate(contents.measured, start=1):
+    for number, one in enumerate(contents.measured, start=1):
         if not isinstance(one, QueryMeasurement | RowsMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
             by_rows = len(one.scope) == 1 and one.scope[0] in contents.opening.strategies
@@ -138,12 +131,8 @@ def _scopes(contents: Contents) -> None:
 
 
 def models_follow(contents: Contents, store: SessionStore, told: Told = untold) -> str:
-    """Check what the file holds of the models, and return how many versions there are.
-
-    Raises:
-        SessionCorruptError: the snapshot, a certificate or a correction is not of the model of its version.
-    """
-    measured = [one for _, one in contents.measured]
+    """Check what the file holds of the models, and return how many versions there are."""
+    measured = contents.measured
     coarsening = contents.coarsening
     certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
@@ -152,14 +141,11 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
         "there are certificates of versions that do not follow one another",
     )
     snapshot = _snapshot(store, len(measured))
-    state = settle_opening(contents.contract, contents.opening, contents.draws, contents.cap, contents.test)
-    for version in range(len(measured) + 1):
-        if version:
-            state = _corrected(state, measured[version - 1])
-        if snapshot is not None and snapshot[0] == version:
+    for state in _versions(contents):
+        if snapshot is not None and snapshot[0] == state.version:
             _check_snapshot(state, snapshot[1])
         for certificate in certificates:
-            if certificate.version == version:
+            if certificate.version == state.version:
                 _check_certificate(state, certificate, contents, store.answers.count())
         told(1, len(measured) + 1)
     words = counted(len(measured) + 1, "version")
@@ -176,15 +162,19 @@ def _snapshot(store: SessionStore, newest: int) -> tuple[int, NDArray[np.float64
     return found
 
 
-def _corrected(state: PublicState, measurement: LaterMeasurement) -> PublicState:
-    """Return the state of the next version."""
-    if isinstance(measurement, QueryMeasurement):
-        expected = round(local_models(state).answer(measurement.query) * UNITS)
-        require(
-            abs(expected - measurement.model_units) <= 4 + _CLOSE * abs(measurement.model_units),
-            f"measurement {state.version + 1} corrects an answer that the model did not give",
-        )
-    return correct(state, measurement)
+def _versions(contents: Contents) -> Iterator[PublicState]:
+    """Yield the state of each version of the model: what was released is applied, one after another."""
+    state = settle_opening(contents.contract, contents.opening, contents.draws, contents.cap, contents.test)
+    yield state
+    for one in contents.released:
+        version = state.version
+        if isinstance(one, QueryMeasurement):
+            off = abs(round(local_models(state).answer(one.query) * UNITS) - one.model_units)
+            fault = f"measurement {version + 1} corrects an answer that the model did not give"
+            require(off <= 4 + _CLOSE * abs(one.model_units), fault)
+        state = apply(state, one, contents.cap)
+        if state.version > version:
+            yield state
 
 
 def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
@@ -208,7 +198,7 @@ def _check_certificate(
     planned = certificate.units.shape == grid.scope_shape(certificate.scope)
     require(planned, f"{what} is not on the cells that are tested")
     require(cells <= plan.most_cells, f"{what} has more cells than are tested")
-    require(_was_tested(state, contents), f"{what} was tested in a round that was not paid for")
+    require(was_tested(contents, state.positives(0)), f"{what} was tested in a round that was not paid for")
     expected = marginal_units(state, certificate.scope)
     off = np.abs(certificate.units - expected).max(initial=0)
     require(
@@ -220,39 +210,3 @@ def _check_certificate(
         plan.threshold(cells, answers) <= certificate.threshold <= plan.threshold(cells, 0),
         f"{what} has a threshold that was never planned",
     )
-
-
-def _was_tested(state: PublicState, contents: Contents) -> bool:
-    """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
-    (vector,) = (vector for vector in contents.vectors if vector.tested == MarginalTestPlan.tested)
-    return vector.paid(contents.later)[0] > (state.positives(0) if vector.sparse.redraw else 0)
-
-
-def quantiles_fit(contents: Contents, store: SessionStore) -> str:
-    """Check that each error quantile was due, was paid for once, and that all of them cost what they may.
-
-    Raises:
-        SessionCorruptError: it is not so.
-    """
-    found, cap = contents.quantiles, contents.cap
-    options, answers = contents.contract.options, store.answers.count()
-    settled = [store.answers.settled_count(one.asked) for _, one in found]
-    entries = [quantile_entry(one.kind.describe(), one.noise, options) for _, one in found]
-    paid = zip(contents.chained.ledger_intents[len(contents.opening_charges) :], contents.later, strict=True)
-    charged = [(intent, entry.label) for intent, entry in paid if entry.event == Event.QUANTILE]
-    pairs = [(intent, entry.label) for (intent, _), entry in zip(found, entries, strict=True)]
-    same("charges for error quantiles", pairs, charged)
-    kind = _kind(contents)
-    last, seen = 0, set()
-    for number, (_, one) in enumerate(found, start=1):
-        what = f"error quantile {number}"
-        due = settled[number - 1]
-        require(is_due(due) and last <= one.asked <= answers, f"{what} was not due after {due} questions")
-        require((one.kind, due) not in seen, f"{what} is there twice")
-        require(0 < one.questions <= due, f"{what} is of {one.questions} of {due} questions")
-        same(f"noise of {what}", kind, type(one.noise))
-        last = one.asked
-        seen.add((one.kind, due))
-    cost = sum(cap.price(entry.charge) for entry in entries)
-    require(cost <= cap.cap * SHARE, f"error quantiles cost {float(cost / cap.cap):.1%} of the budget")
-    return counted(len(found), "error quantile")

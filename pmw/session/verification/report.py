@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.public.codec import FormError
-from pmw.session.journal import UNREADABLE
+from pmw.session.events import UNREADABLE
 from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
 from queries.frozen import dataclass
 

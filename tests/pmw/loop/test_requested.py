@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop import Requested, Tables, settle_requested
+from pmw.loop import Requested, Tables, apply
 from pmw.model import SummedValues
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
@@ -200,7 +200,7 @@ def test_a_requested_marginal_is_no_positive_and_is_charged_as_its_own_event() -
     counts = requested.counted(Tables(source))
     measured = requested.measured(counts, BitSource.from_integer(1))
     entry = requested.entry(state.contract.options)
-    after = settle_requested(state, measured, state.ledger.charge(entry.charge))
+    after = apply(state, measured, state.ledger.charge(entry.charge))
     assert (entry.event, entry.label) == (Event.REQUESTED, "a, b")
     assert (after.positives(0), after.positives(1), after.version) == (0, 0, state.version + 1)
     assert after.rounds == state.rounds

@@ -25,7 +25,7 @@ from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import QuestionNumbers, SumNumbers
 from pmw.public.codec import FormError
 from pmw.public.options import Options
-from pmw.session.measurement_rows import require_measurable
+from pmw.session.events import require_measurable
 from queries import (
     UNITS,
     CategoricalAttribute,

@@ -262,12 +262,12 @@ VALUES[ExpectedQuestions] = st.dictionaries(_SCOPES, st.integers(1, 2**40), min_
 VALUES[Quote] = _built(Quote, what=st.none())
 VALUES[Recorded] = _built(Recorded, batch=st.just(()))
 VALUES[Released] = _built(
-    Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)), apart=st.just(())
+    Released, settled=st.just(0), coarsening=st.just(Coarsening.identity(PEOPLE)), since=st.just(())
 )
 APART: dict[type, dict[str, Any]] = {  # fields that are written beside the object
     ResidualMeasurement: {"foundation": None},
     Recorded: {"batch": ()},
-    Released: {"settled": 0, "coarsening": Coarsening.identity(PEOPLE), "apart": ()},
+    Released: {"settled": 0, "coarsening": Coarsening.identity(PEOPLE), "since": ()},
 }
 
 

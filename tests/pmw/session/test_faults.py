@@ -30,10 +30,10 @@ from pmw.loop import Proposal, draw_tests
 from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.options import TestKind
+from pmw.session.events import read_noise
 from pmw.session.journal import read_recorded
 from pmw.session.loading import load_secret, load_state
 from pmw.session.maintenance import read_session
-from pmw.session.measurement_rows import read_noise
 from pmw.session.store import IntentRow, SessionStore
 from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions, save_schema
 from tests.pmw.session.stored import failed, waiting_of

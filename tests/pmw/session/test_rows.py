@@ -23,7 +23,7 @@ from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from pmw.public.options import TestKind
 from pmw.public.row_sensitivity import rows_sensitivity
-from pmw.session.measurement_rows import require_measurable
+from pmw.session.events import require_measurable
 from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.boxes import Boxes

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.session.events import Contents
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.verification.answers import answer_checks
-from pmw.session.verification.contents import Contents, read_contents
 from queries import Domain, IntegerAttribute
 from tests.pmw.session.stored import columns_of
 from tests.worlds import repeat_noise
@@ -53,7 +53,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[S
         stored = [one for number, one in enumerate(store.answers.each(), 1) if number not in newer]
         assert sum(len(one) > 1 for one in store.answers.blocks()) > 3
         assert stored[-1].version > 0
-        return read_contents(store), stored, store.asked()
+        return Contents(store), stored, store.asked()
 
 
 SIZES = {"age": 19, "hours": 11, "k": 6, "m": 3}
