@@ -1510,7 +1510,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("most-of-sub-queries-without-their-bars", "queries/sql",
      "most = np.logical_or.reduce([middle.most, *(one.most for one in ends)])", "most = middle.most",
      "pmw/session/test_sub_queries"),
-    ("ceilings-for-each-step", "pmw/session/asking",
+    ("ceilings-for-each-step", "pmw/session/local",
      'max(as_fraction(at_most, "at_most") - charged, Fraction(0))', "at_most",
      "pmw/session/test_sub_queries"),
     ("unequal-keys-as-equal", "queries/sub_queries",
