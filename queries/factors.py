@@ -1,4 +1,4 @@
-"""Factors: the weights of a linear query over some of its attributes, and these in words.
+"""Factors: the weights of a linear query over some of its attributes.
 
 Weights are whole multiples of 2^-20, so that an answer on integer counts is an exact integer in units of
 2^-20 records.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
 from queries.frozen import dataclass
 from queries.places import as_index
@@ -64,8 +63,9 @@ class Span:
         """Return the weights: int64, read-only."""
         weights = np.zeros(shape, dtype=np.int64)
         weights[self.inside] = UNITS
-        for place, end in zip((self.inside.start, self.inside.stop - 1), self.ends, strict=True):
-            weights[place : place + 1] = np.minimum(weights[place : place + 1], end)
+        if self.ends != (UNITS, UNITS) and self.inside.start < self.inside.stop:
+            weights[self.inside.start] = self.ends[0]
+            weights[self.inside.stop - 1] = min(self.ends[1], int(weights[self.inside.stop - 1]))
         return _frozen(weights)
 
     def found(self) -> tuple[object, ...]:
@@ -77,8 +77,9 @@ class Span:
         full, constant = first == last == UNITS or cells <= 0, None
         if cells <= 0 or (cells == self.size and first == last and (full or cells <= 2)):
             constant = first if cells > 0 else 0
-        box = (self.inside,) if constant is None else ()
-        return (self.size,), full, constant, box, full and constant is None, self
+        box, shape = (self.inside,) if constant is None else (), (self.size,)
+        kept = self if self.size > _SHORT else _Dense(self.weights(shape))
+        return shape, full, constant, box, full and constant is None, kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,8 +148,14 @@ class Factor:
 
     def __post_init__(self, given: NDArray[np.integer[Any]] | Span) -> None:
         found = given.found() if isinstance(given, Span) else self._looked_at(np.asarray(given))
-        for name, value in zip(self.__slots__, (tuple(self.scope), *found), strict=True):
-            object.__setattr__(self, name, value)
+        put = object.__setattr__
+        put(self, "scope", tuple(self.scope))
+        put(self, "shape", found[0])
+        put(self, "is_indicator", found[1])
+        put(self, "constant", found[2])
+        put(self, "box", found[3])
+        put(self, "is_box", found[4])
+        put(self, "_kept", found[5])
 
     def _looked_at(self, given: NDArray[np.integer[Any]]) -> tuple[object, ...]:
         """Return the values of the fields, from the shape on, once weights are found to be such."""
@@ -325,32 +332,6 @@ def weight_runs(factor: Factor) -> list[list[int]]:
     changes = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
     ends = [0, *changes, flat.size]
     return [[start, stop, int(flat[start])] for start, stop in itertools.pairwise(ends) if flat[start]]
-
-
-def described(domain: Domain, factor: Factor) -> str:
-    """Return a factor in words, such as ``age 30 to 39``."""
-    if len(factor.scope) != 1:
-        return f"a condition on {', '.join(factor.scope)}"
-    attribute = domain[factor.scope[0]]
-    pieces = []
-    for start, stop, weight in weight_runs(factor):
-        for first, end in _apart(attribute, start, stop):
-            text = attribute.span_label(first, end)
-            if weight != UNITS:
-                text += f" (x {weight / UNITS:.3g})"
-            pieces.append(text)
-    shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
-    return f"{attribute.name} {', '.join(shown)}"
-
-
-def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield consecutive cells, those of single numbers one by one: they have no place among the others."""
-    if not attribute.atoms or stop <= attribute.base_size:
-        yield start, stop
-        return
-    if start < attribute.base_size:
-        yield start, attribute.base_size
-    yield from ((code, code + 1) for code in range(max(start, attribute.base_size), stop))
 
 
 def told_apart(factors: Iterable[Factor]) -> dict[str, NDArray[np.intp]]:

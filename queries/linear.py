@@ -9,19 +9,20 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Domain
+from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
-from queries.factors import UNITS, Factor, Span, described, normalised, weight_runs
+from queries.factors import UNITS, Factor, Span, normalised, weight_runs
 from queries.frozen import dataclass
 from queries.marginal import Marginal
 
+_SHORT = 2**13  # bytes of a factor whose text is kept
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
 _quoted = functools.lru_cache(maxsize=1024)(_compact)
 
@@ -305,7 +306,7 @@ class LinearQuery:
             return f"part of {self.readings.most.describe()}"  # the weights say nothing of what is asked
         if self._constant == 0:
             return "nobody"
-        words = " and ".join(described(self.domain, factor) for factor in self.factors) or "everybody"
+        words = " and ".join(_described(self.domain, factor) for factor in self.factors) or "everybody"
         return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
 
 
@@ -326,7 +327,14 @@ def _text(factor: Factor) -> str:
     if factor.is_box and len(factor.box) == 1:
         (side,) = factor.box  # the same, in a tenth of the time
         return f"[[{_quoted(factor.scope[0])}],[[{side.start},{side.stop},{UNITS}]]]"
+    return (_kept_text if factor.size_in_bytes <= _SHORT else _runs_text)(factor)
+
+
+def _runs_text(factor: Factor) -> str:
     return _compact([factor.scope, weight_runs(factor)])
+
+
+_kept_text = functools.lru_cache(maxsize=1024)(_runs_text)  # by identity: readers give a factor again
 
 
 def _chosen(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> Factor:
@@ -346,6 +354,32 @@ def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
     """Return what a factor is inside its box, over a query's scope."""
     lengths = {name: side.stop - side.start for name, side in zip(factor.scope, factor.box, strict=True)}
     return _Part(tuple([lengths.get(name, 1) for name in scope]), factor)
+
+
+def _described(domain: Domain, factor: Factor) -> str:
+    """Return a factor in words, such as ``age 30 to 39``."""
+    if len(factor.scope) != 1:
+        return f"a condition on {', '.join(factor.scope)}"
+    attribute = domain[factor.scope[0]]
+    pieces = []
+    for start, stop, weight in weight_runs(factor):
+        for first, end in _apart(attribute, start, stop):
+            text = attribute.span_label(first, end)
+            if weight != UNITS:
+                text += f" (x {weight / UNITS:.3g})"
+            pieces.append(text)
+    shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
+    return f"{attribute.name} {', '.join(shown)}"
+
+
+def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive cells, those of single numbers one by one: they have no place among the others."""
+    if not attribute.atoms or stop <= attribute.base_size:
+        yield start, stop
+        return
+    if start < attribute.base_size:
+        yield start, attribute.base_size
+    yield from ((code, code + 1) for code in range(max(start, attribute.base_size), stop))
 
 
 def cut_factors(query: LinearQuery) -> list[Factor]:

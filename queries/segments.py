@@ -60,12 +60,14 @@ def _range_where(terms: Sequence[Predicate], domain: Domain) -> CellRange | None
     Of comparisons that only ``_evaluate`` reads, and of those that it refuses as a whole, there is none.
     """
     first, found = terms[0], list[tuple[float, float]]()
-    if not isinstance(first, Comparison) or first.attribute not in domain:
+    if not isinstance(first, Comparison) or first.operator == "ne" or len(first.listed) > 1:
+        return None
+    if first.attribute not in domain:
         return None
     attribute = domain[first.attribute]
     meaning = meaning_of(attribute)
     if len(terms) == 1:
-        cells = None if first.operator == "ne" else meaning.named_cells(first)
+        cells = meaning.named_cells(first)
         if cells is not None:
             return _held_range(attribute, cells[0], cells[0] + 1) if len(cells) == 1 else None
         found += meaning.intervals(first)
