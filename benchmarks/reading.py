@@ -28,6 +28,7 @@ from queries.work import counted_reading
 
 LONGEST = 4096  # bytes
 _DEPTHS = (3, 5, 7, 9, 12, 15, 20, 25, 30, 40, 60)  # of what is nested
+_WARM = "age % 2 = 1"
 _GAINS = (*range(0, 10_000, 500), *range(10_000, 100_001, 10_000))
 
 
@@ -237,9 +238,9 @@ def random_statement(seed: int) -> str:
 
 def cost(text: str, domain: Domain) -> dict[str, object]:
     """Return what it takes to read a statement, in a process of its own, and what came of it."""
-    forked = multiprocessing.get_context("fork")
-    ours, theirs = forked.Pipe(duplex=False)
-    child = forked.Process(target=_tell_cost, args=(text, domain, theirs))
+    fresh = multiprocessing.get_context("spawn")  # a fork of a process whose libraries have threads may hang
+    ours, theirs = fresh.Pipe(duplex=False)
+    child = fresh.Process(target=_tell_cost, args=(text, domain, theirs))
     child.start()
     found: dict[str, object] = ours.recv()
     child.join()
@@ -247,6 +248,7 @@ def cost(text: str, domain: Domain) -> dict[str, object]:
 
 
 def _tell_cost(text: str, domain: Domain, found: Connection) -> None:
+    parse_where(_WARM, domain)  # loads the libraries
     before, began = reset_peak(), time.process_time()
     with counted_reading() as work:
         try:

@@ -59,7 +59,8 @@ Described = create_model("Schema", __config__=ConfigDict(extra="allow"), name=st
 Queries = _form("AskedQuestions", queries=_Texts)
 _Line = _form("LedgerLine", number=int, event=str, label=str, epsilon=_Number, charge=float, share=float,
     running_share=float, exact=str, theorem=str, booked_=list[dict[str, str]])
-_Sum = _form("Booked", name=str, spent=float, exact=str | None, questions=int | None)
+_Sum = _form("Booked", name=str, spent=float, exact=str, questions=int, share=float | None,
+    left=float | None)
 Ledger = _form("Ledger", epsilon_cap=float, delta=float, composition=str, unit=str, cap=float, spent=float,
     share=float, entries=_list(_Line), analysts=_list(_Sum), drafts_=list[dict[str, Any]])
 _Activity = _form("Activity", session=str, number=int, name=str, query=dict[str, Any], words=str,

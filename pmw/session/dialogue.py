@@ -12,7 +12,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pmw.loop import Requested, refined
@@ -162,6 +161,8 @@ class Dialogue(LocalAsking):
             return export_model(newest_released(self._open_store(), self.state), target, force=force)
 
     def model(self) -> PublicModel:
+        from tempfile import TemporaryDirectory  # nothing else makes folders
+
         from pmw.session.public_model import load_model
 
         with TemporaryDirectory() as folder:

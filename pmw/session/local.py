@@ -196,8 +196,12 @@ class LocalAsking(Asking):
     def _repr_html_(self) -> str:
         from pmw.public.status import budget_meter, status_rows
 
-        status, caption = self.status(), f"{type(self).__name__} over {self.domain.name}"
-        return str(budget_meter(status) + table(caption, (), status_rows(self.contract, status)))
+        status = self.status()
+        return str(budget_meter(status) + table(self._caption, (), status_rows(self.contract, status)))
+
+    @property
+    def _caption(self) -> str:
+        return f"{type(self).__name__} over {self.domain.name}"
 
 
 def _left_of(at_most: Part, charged: Fraction) -> Part:

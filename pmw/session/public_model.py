@@ -131,6 +131,10 @@ class PublicModel(LocalAsking):
                 deliver(parts[-1])
         return concatenated(parts, requests.questions)
 
+    @property
+    def _caption(self) -> str:
+        return f"Model of {self.domain.name}"
+
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.whole
         return (
