@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 
 from benchmarks.runner import peak_mb, reset_peak, tell
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
-from queries.parsing import parse_line, parse_sql
+from queries.parsing import parse_line, parse_sql, parse_where
 from queries.work import counted_reading
 
 LONGEST = 4096  # bytes
