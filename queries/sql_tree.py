@@ -16,7 +16,8 @@ from typing import ClassVar, NoReturn
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
-from sqlglot.parser import IsPredicatePrecedence, Parser
+from sqlglot.parser import IsPredicatePrecedence
+from sqlglot.parser import Parser as SqlParser
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
@@ -171,7 +172,7 @@ class _Language(Dialect):
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
-    class Parser(Parser):
+    class Parser(SqlParser):
         """Reads tokens."""
 
         IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW
@@ -370,14 +371,14 @@ SQL_WORDS = frozenset(
     word.upper()
     for table in (
         Tokenizer.KEYWORDS,
-        Parser.FUNCTIONS,
-        Parser.FUNCTION_PARSERS,
-        Parser.NO_PAREN_FUNCTION_PARSERS,
-        Parser.PROPERTY_PARSERS,
-        Parser.CONSTRAINT_PARSERS,
+        SqlParser.FUNCTIONS,
+        SqlParser.FUNCTION_PARSERS,
+        SqlParser.NO_PAREN_FUNCTION_PARSERS,
+        SqlParser.PROPERTY_PARSERS,
+        SqlParser.CONSTRAINT_PARSERS,
     )
     for word in table
-) | {kind.name for kind in Parser.NO_PAREN_FUNCTIONS}
+) | {kind.name for kind in SqlParser.NO_PAREN_FUNCTIONS}
 
 _COMPARING = frozenset(
     {TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE}
