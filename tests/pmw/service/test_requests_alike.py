@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from fractions import Fraction
 from typing import Any
 
@@ -87,7 +88,11 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[pmw.Analyst
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))
     with opened() as here, opened() as there:
         service = Service([Hosted("study", there)], users)
-        with serving(service) as url, pmw.connect(url, token=token) as remote:
+        with (
+            closing(service.history),
+            serving(service) as url,
+            pmw.connect(url, token=token) as remote,
+        ):
             ann = here.analyst("ann", Fraction(1))
             ann.place = f"{url}/sessions/study"  # as commands in notes name it
             yield ann, remote
