@@ -574,9 +574,35 @@ class Chosen(Expression):
         return (*(node for test, _ in self.branches for node in test.nodes()), *self.choices)
 
 
+@dataclass(frozen=True, slots=True)
+class Truth(Expression):
+    """A condition on answers, as a number: 1 where it holds, 0 where it does not, none where it is NULL."""
+
+    test: Test
+
+    @property
+    def is_whole(self) -> bool:
+        """It is 1 or 0."""
+        return True
+
+    @property
+    def inner_nodes(self) -> tuple[Node, ...]:
+        """What is compared."""
+        return self.test.nodes()
+
+
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Persons
 Node: TypeAlias = (
-    Constant | KeyFunction | AggregateNode | Arithmetic | Rounding | Coalesced | Chosen | Window | Share
+    Constant
+    | KeyFunction
+    | AggregateNode
+    | Arithmetic
+    | Rounding
+    | Coalesced
+    | Chosen
+    | Truth
+    | Window
+    | Share
 )
 
 EVERYBODY = Linear((), np.ones(()), np.ones(()), np.ones(()), counting=True)  # COUNT(*)

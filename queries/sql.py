@@ -33,6 +33,7 @@ from queries.expressions import (
     Sign,
     Sorting,
     Test,
+    Truth,
     joined_nodes,
 )
 from queries.grouping_sets import grouping_sets
@@ -69,6 +70,7 @@ from queries.statement_grammar import (
 from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
 from queries.sub_queries import (
     DIFFERENT,
+    HAVING,
     ONE_EACH,
     arms_of,
     asked_first,
@@ -198,8 +200,8 @@ def _in_two_steps(tree: exp.Select, first: list[exp.Subquery], text: str, domain
         if one.groupings or len(one.columns) != 1 or one.columns[0].is_key:
             refuse(node, "a sub-query in place of a number that is no single aggregate", grammar=GRAMMAR)
         given.append(one)
-    _select(flat_statement(with_numbers(tree, [0.0] * len(first)), domain), text, domain)  # refused before
-    return Statement(LinearQuery.everything(domain), (), (), given=tuple(given), text=text)
+    main = _select(flat_statement(with_numbers(tree, [0.0] * len(first)), domain), text, domain)
+    return replace(main, given=tuple(given))
 
 
 def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
@@ -388,9 +390,9 @@ class _Reader:
         if having is not None and having.find(exp.Window):
             refuse(having, "a window in HAVING, where QUALIFY can stand,", grammar=GRAMMAR)
         distinct, shown = self._tree.args.get("distinct"), [node for _, node in self._columns]
-        one_each = bool(self._tree.meta.get(ONE_EACH))
+        one_each = self._tree.meta.get(ONE_EACH)
         all_shown = len(self._sets) == 1 and all(key in shown for key in self._keys)
-        if distinct is not None and not one_each and not all_shown:
+        if distinct is not None and one_each is None and not all_shown:
             refuse(distinct, "DISTINCT of rows whose keys are not all shown", grammar=GRAMMAR)
         sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
         return Statement(
@@ -404,7 +406,7 @@ class _Reader:
             notes=self._notes(where, sorting),
             sets=self._sets,
             qualify=None if qualify is None else self._test(qualify.this),
-            one_each=one_each,
+            one_each=None if one_each is None else tuple(map(self._node, one_each)),
             text=text,
         )
 
@@ -432,17 +434,18 @@ class _Reader:
         return not any(node.find(*AGGREGATES) for _, node in self._columns)
 
     def _notes(self, where: LinearQuery, sorting: tuple[Sorting, ...]) -> tuple[str, ...]:
-        words = {"having": "HAVING", "qualify": "QUALIFY", "order": "ORDER BY", "limit": "LIMIT"}
+        late = "HAVING" if HAVING in self._tree.meta else "QUALIFY"
+        words = {"having": "HAVING", "qualify": late, "order": "ORDER BY", "limit": "LIMIT"}
         tests = self._tree.args.get("having") is not None or self._tree.args.get("qualify") is not None
         answers = any(one.node.leaves() for one in sorting) or tests
         given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
         verb = "acts" if len(given) == 1 else "act"
         notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
-        if self._tree.find(exp.Window):
+        if self._tree.find(exp.Window) and ONE_EACH not in self._tree.meta:
             notes.append(_OVER_ROWS)
-        counted = self._tree.meta.get(DIFFERENT)
-        if counted is not None and self._domain[counted].other_code is not None:
-            notes.append(f"undeclared values of {counted} count as one value")
+        for name in self._tree.meta.get(DIFFERENT, ()):
+            if self._domain[name].other_code is not None:
+                notes.append(f"undeclared values of {name} count as one value")
         if any(map(is_of_people, self._tree.find_all(exp.Count))):
             notes.append(_KEPT_PEOPLE)
         if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
@@ -582,8 +585,7 @@ class _Reader:
     def _truth(self, node: exp.Expr) -> Node:
         """Return what CASE chooses; of a condition 1 where it holds, and 0 where it does not."""
         if not isinstance(node, exp.Case | exp.If):
-            test = self._test(node)
-            return Chosen(((test, Constant(1)), (Joined("not", (test,)), Constant(0))))
+            return Truth(self._test(node))
         given = [node] if isinstance(node, exp.If) else node.args["ifs"]
         tests = [
             one.this

@@ -184,11 +184,12 @@ class Statement:
         notes: what an analyst has to know about every answer.
         condition: where the condition holds, cell by cell; made of ``where`` if it is not given, and None
             where no aggregate but COUNT(*) needs it.
-        one_each: of rows with equal keys the first one alone is shown, whose windows are over all of them.
+        one_each: keys; of rows where these are equal the first one alone is shown, whose windows are over all
+            of them. None where all rows are.
         arms: statements whose rows stand below each other, where it is UNION ALL of several; the columns are
             called as those of the first, and ``order`` has their places.
         given: statements of one number each, that are asked first. Its condition has their answers, and is
-            read again then (``parse_sql``).
+            read again then (``parse_sql``); until then it has 0 for each.
         text: that was read; empty where it was made without one.
 
     Attributes:
@@ -213,7 +214,7 @@ class Statement:
     condition: CellCondition | None = None
     sets: tuple[tuple[int, ...], ...] | None = None
     qualify: Test | None = None
-    one_each: bool = False
+    one_each: tuple[Node, ...] | None = None
     arms: tuple[Statement, ...] = ()
     given: tuple[Statement, ...] = ()
     text: str = field(default="", compare=False)
@@ -245,13 +246,27 @@ class Statement:
         leaves = {id(leaf): leaf for node in self._nodes() for leaf in node.leaves()}
         object.__setattr__(self, "leaves", tuple(leaves.values()))
         single = all(node.events() == node.leaves()[:1] for node in self._nodes())
-        object.__setattr__(self, "counts_alone", single and all(leaf.is_count for leaf in self.leaves))
+        counts = single and not self.given and all(leaf.is_count for leaf in self.leaves)
+        object.__setattr__(self, "counts_alone", counts)
         if self.condition is None and not self.counts_alone:
             object.__setattr__(self, "condition", CellCondition.of(self.where))
         if self.condition is not None:
             names = [*self.condition.scope, *(name for one in self.groupings for name in one.scope)]
             require_fit(self.domain.scope_size(list(dict.fromkeys(names))), names)
         object.__setattr__(self, "choices", self._choices())
+
+    def require_one_step(self) -> None:
+        """Refuse a statement whose condition waits for the answers of others.
+
+        Raises:
+            QueryError: what to ask instead.
+        """
+        if self.given:
+            raise QueryError(
+                "the statement is asked in two steps; ask the sub-query in its condition by itself, and "
+                "write its answer there",
+                code="unsupported",
+            )
 
     @property
     def alone(self) -> tuple[Statement, ...]:
@@ -384,7 +399,12 @@ class Statement:
                 number += 1
 
     def questions(self) -> Iterator[tuple[AggregateNode, Group, LinearQuery]]:
-        """Yield the question of each COUNT(*) in each group, group by group."""
+        """Yield the question of each COUNT(*) in each group, group by group.
+
+        Raises:
+            QueryError: the condition waits for the answers of others.
+        """
+        self.require_one_step()
         for arm in self.alone:
             counts = [leaf for leaf in arm.leaves if leaf.is_count]
             for group in arm.groups():

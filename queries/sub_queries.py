@@ -18,17 +18,23 @@ from sqlglot import exp
 from queries.aggregates import AGGREGATES
 from queries.categories import CategoricalAttribute
 from queries.cells import nearest
-from queries.domain import Domain
+from queries.dates import DateAttribute
+from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
 from queries.sql_tree import error_at, operand_of, refuse
 from queries.statement_grammar import GRAMMAR, over_table, written_title
 
-ONE_EACH = "one_each"  # marks a statement that shows one row of those with equal keys
-DIFFERENT = "different"  # has the attribute whose different values a statement counts
+ONE_EACH = "one_each"  # has the keys of a statement that shows one row of those where they are equal
+HAVING = "having"  # marks a condition that HAVING stated, and windows make one of QUALIFY
+DIFFERENT = "different"  # has the attributes whose values a statement counts, or takes one by one
 _SCALAR = "scalar"  # marks a name that stands for a number, with its place
 _MORE_THAN_ROWS = ("having", "qualify", "limit", "offset")
+_MOST_QUERIES = 64  # of a statement, what WITH names as often as it is used
+_MOST_NODES = 2**12  # that stand in place of the names of one query's columns
+_OF_GROUPS = "an aggregate of groups other than COUNT(*), SUM, AVG, MIN and MAX"
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 _Known: TypeAlias = "Mapping[str, _Named]"
 
 
@@ -68,6 +74,11 @@ class _Source:
         """Whether it has all columns of the table, too."""
         return any(_is_star(one) for one in self.tree.expressions)
 
+    def size(self, name: str) -> int:
+        """Return how many nodes a column has."""
+        found = self.columns.get(name.casefold())
+        return 1 if found is None else sum(1 for _ in found.walk())
+
     def column(self, name: str) -> exp.Expr | None:
         """Return what a column is; None where there is none of this name."""
         found = self.columns.get(name.casefold())
@@ -82,9 +93,33 @@ def flat_statement(tree: exp.Expr, domain: Domain) -> exp.Select:
     """Return a statement over the table alone that asks the same; its tables' names are taken off.
 
     Raises:
-        QueryError: a table is another one, a name is unknown, or a sub-query asks what no statement can.
+        QueryError: a table is another one, a name is unknown, or a sub-query asks what no statement can; or
+            there are too many.
     """
+    count = _queries_in(tree, {})
+    if count > _MOST_QUERIES:
+        raise QueryError(
+            f"expected at most {_MOST_QUERIES} sub-queries, counting what WITH names as often as it is used; "
+            f"got {count:,}",
+            code="too_large",
+        )
     return _flat(tree, {}, domain)
+
+
+def _queries_in(node: exp.Expr, named: Mapping[str, int]) -> int:
+    """Return how many queries a part of a statement has, where names stand for what WITH says.
+
+    Args:
+        node: the part.
+        named: how many those have that it may name, by their folded names.
+    """
+    if isinstance(node, exp.Table):
+        return 0 if node.args.get("db") is not None else named.get(node.name.casefold(), 0)
+    own = dict(named)
+    for one in _queries_of(node):
+        own[one.alias.casefold()] = _queries_in(one.this, own)
+    inner = (one for one in node.iter_expressions() if not isinstance(one, exp.With))
+    return isinstance(node, exp.Select) + sum(_queries_in(one, own) for one in inner)
 
 
 def arms_of(tree: exp.Union) -> list[exp.Expr]:
@@ -263,7 +298,7 @@ def _place(outer: exp.Select, sources: Sequence[_Source], titles: Collection[str
         QueryError: a name is that of no column, or of several.
     """
     given = (outer.args.get(key) for key in ("where", "group"))
-    roots = [*_roots(outer), *(one for one in given if one is not None)]
+    roots, size = [*_roots(outer), *(one for one in given if one is not None)], 0
     for column in [one for root in roots for one in root.find_all(exp.Column)]:
         if "placed" in column.meta or _SCALAR in column.meta or column.find_ancestor(exp.Dot):
             continue
@@ -271,6 +306,11 @@ def _place(outer: exp.Select, sources: Sequence[_Source], titles: Collection[str
         if sorts and column.name.casefold() in titles:
             continue
         meant = [one for one in sources if column.table.casefold() in ("", one.alias)]
+        size += sum(one.size(column.name) for one in meant)
+        if size > _MOST_NODES:
+            raise error_at(
+                column, "too_large", "the columns of sub-queries are too long, written out; name fewer"
+            )
         found = [node for one in meant if (node := one.column(column.name)) is not None]
         if found:
             if any(node != found[0] for node in found):
@@ -324,7 +364,7 @@ def _shown(outer: exp.Select, inner: exp.Select) -> exp.Select:
             outer.set(key, inner.args.get(key))
     if inner.args.get("distinct") is not None and outer.args.get("distinct") is None:
         outer.set("distinct", inner.args["distinct"])
-    outer.meta.update({ONE_EACH: True} if inner.meta.get(ONE_EACH) else {})
+    outer.meta.update({key: inner.meta[key] for key in (ONE_EACH, DIFFERENT, HAVING) if key in inner.meta})
     return outer
 
 
@@ -335,8 +375,20 @@ def _summed_up(outer: exp.Select, inner: exp.Select, domain: Domain) -> exp.Sele
     """Return a query that sums up the groups of another one: with windows, and one row of each key."""
     if _has_window(inner) or any(inner.args.get(key) is not None for key in _MORE_THAN_ROWS[1:]):
         refuse(inner, "an aggregate of rows that LIMIT or windows choose", grammar=GRAMMAR)
-    keys = _keys_of(_settled(outer, domain))
-    return _lifted(outer, inner, keys, _over_groups)
+    keys, finer = _keys_of(_settled(outer, domain)), _keys_of(inner)
+    for column in [one for key in finer for one in ([key] if isinstance(key, exp.Column) else [])]:
+        if column.name in domain and not _holds_values(domain[column.name]):
+            refuse(column, "an aggregate of groups whose cells hold several values", grammar=GRAMMAR)
+    names = [one.name for one in finer if isinstance(one, exp.Column) and one.name in domain]
+    outer.meta.update({DIFFERENT: names})
+    return _lifted(outer, inner, keys, _over_groups if finer else _of_one_row)
+
+
+def _holds_values(attribute: Attribute) -> bool:
+    """Tell whether each cell of an attribute is one value, undeclared texts taken for one."""
+    if isinstance(attribute, DateAttribute):
+        return attribute.width == "day"
+    return not attribute.is_ordered or isinstance(attribute.value(0), int)
 
 
 def _lifted(
@@ -365,24 +417,64 @@ def _lifted(
     outer.set("where", inner.args.get("where"))
     outer.set("group", inner.args.get("group"))
     outer.set("distinct", exp.Distinct())
-    outer.meta.update({ONE_EACH: True})
+    outer.meta.update({ONE_EACH: [one.copy() for one in keys], HAVING: True})
     return outer
+
+
+def _of_one_row(node: exp.Expr, _: list[exp.Expr]) -> exp.Expr:
+    """Return an aggregate of the one row of a query without groups."""
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+        return exp.Literal.number(1)
+    if not isinstance(node, exp.Sum | exp.Avg | exp.Min | exp.Max):
+        refuse(node, _OF_GROUPS, grammar=GRAMMAR)
+    return exp.Paren(this=node.this.copy())
 
 
 def _over_groups(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
     """Return an aggregate of groups as windows over them; groups without records count for nothing."""
-    some = _window(exp.Sum(this=exp.Sign(this=exp.Count(this=exp.Star(), big_int=True))), keys)
+    is_there: exp.Expr = exp.Sign(this=exp.Count(this=exp.Star(), big_int=True))
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
-        return some
+        return _window(exp.Sum(this=is_there), keys)
     value = node.this.unnest() if isinstance(node.this, exp.Expr) else None
     if not isinstance(node, exp.Sum | exp.Avg | exp.Min | exp.Max) or value is None:
-        refuse(node, "an aggregate of groups other than COUNT(*), SUM, AVG, MIN and MAX", grammar=GRAMMAR)
-    counts = isinstance(value, exp.Count)
-    if isinstance(node, exp.Avg) and counts:
-        return exp.Paren(this=exp.Div(this=_window(exp.Sum(this=value.copy()), keys), expression=some))
-    if isinstance(node, exp.Min) and counts:
-        value = exp.Nullif(this=value.copy(), expression=exp.Literal.number(0))
-    return _window(type(node)(this=value.copy()), keys)
+        refuse(node, _OF_GROUPS, grammar=GRAMMAR)
+    if _is_null_of_nobody(value):
+        return _window(type(node)(this=value.copy()), keys)
+    if isinstance(node, exp.Min | exp.Max):
+        return _window(type(node)(this=_of_somebody(node, value)), keys)
+    if not _is_count(value):  # what nobody is in weighs nothing
+        value = exp.Mul(this=exp.Paren(this=value.copy()), expression=is_there.copy())
+    total = _window(exp.Sum(this=value.copy()), keys)
+    if isinstance(node, exp.Sum):
+        return total
+    return exp.Paren(this=exp.Div(this=total, expression=_window(exp.Sum(this=is_there), keys)))
+
+
+def _of_somebody(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """Return what MIN or MAX is of, where it is that of groups with records alone."""
+    if isinstance(node, exp.Max) and _is_count(value):
+        return value.copy()
+    if not isinstance(value, exp.Count) or not isinstance(value.this, exp.Star):
+        refuse(node, "MIN or MAX of what groups without records also have", grammar=GRAMMAR)
+    return exp.Nullif(this=value.copy(), expression=exp.Literal.number(0))
+
+
+def _is_count(node: exp.Expr) -> bool:
+    """Tell whether a node counts records: 0 where there are none."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(inner, exp.Count | exp.CountIf)
+
+
+def _is_null_of_nobody(node: exp.Expr) -> bool:
+    """Tell whether an expression is NULL of no records: arithmetic on what is, or division by a count."""
+    if isinstance(node, (exp.Paren, exp.Neg, exp.Round, exp.Cast, exp.Abs, exp.Floor, exp.Ceil)):
+        return _is_null_of_nobody(node.this)
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
+        divisor = node.expression.unnest() if isinstance(node, exp.Div) else None
+        divisor = divisor.this if isinstance(divisor, exp.Nullif) else divisor
+        by_count = divisor is not None and _is_count(divisor)
+        return by_count or _is_null_of_nobody(node.this) or _is_null_of_nobody(node.expression)
+    return isinstance(node, AGGREGATES) and not _is_count(node)
 
 
 def _over_records(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
@@ -425,6 +517,8 @@ def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr]) -> list[_Sour
             refuse(joins[0], "a join of sub-queries that do more than group", grammar=GRAMMAR)
     keys = next((found for one in sources if (found := _keys_of(one.tree))), [])
     for number, join in enumerate(joins, 1):
+        if join.args.get("method") or (join.args.get("kind") or "") not in ("", "INNER", "OUTER", "CROSS"):
+            refuse(join, "a join other than CROSS, INNER, LEFT, RIGHT and FULL", grammar=GRAMMAR)
         _require_equal_keys(sources[: number + 1], join, keys)
     trees = _counted_together([one.tree for one in sources], keys)
     return [_Source(one.alias, tree) for one, tree in zip(sources, trees, strict=True)]
@@ -461,7 +555,13 @@ def _side(node: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
 
 
 def _counted_together(trees: Sequence[exp.Select], keys: list[exp.Expr]) -> list[exp.Select]:
-    """Return queries over the same groups, or over none, with one condition for all."""
+    """Return queries over the same groups, or over none, with one condition for all.
+
+    Raises:
+        QueryError: what is over all records stands beside totals, which windows would count again.
+    """
+    if any(isinstance(one, _SETS) for one in keys) and not all(map(_keys_of, trees)):
+        refuse(keys[0], "a number of all records beside totals", grammar=GRAMMAR)
     wheres = [one.args.get("where") for one in trees]
     same = all(where == wheres[0] for where in wheres)
     group = next((one.args["group"] for one in trees if one.args.get("group") is not None), None)
@@ -512,6 +612,7 @@ def _beside(tree: exp.Select, scalars: Sequence[exp.Select], domain: Domain) -> 
             refuse(tree, "a window beside HAVING and a sub-query in place of a number", grammar=GRAMMAR)
         tree.set("qualify", exp.Qualify(this=tree.args["having"].this))
         tree.set("having", None)
+        tree.meta.update({HAVING: True})
     tree, *others = _counted_together([tree, *scalars], keys)
     for column in list(tree.find_all(exp.Column)):
         if _SCALAR in column.meta:
@@ -577,13 +678,13 @@ def with_distinct(tree: exp.Select, domain: Domain) -> exp.Select:
     settled = tree.copy()
     settled.set("expressions", [_with_title(one) for one in settled.expressions])
     keys = _keys_of(_settled(settled, domain))
-    if any(isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets) for one in keys):
+    if any(isinstance(one, _SETS) for one in keys):
         return tree
     finer = keys if values[0] in keys else [*keys, values[0]]
     inner = exp.Select(group=exp.Group(expressions=[one.copy() for one in finer]))
     inner.set("where", settled.args.get("where"))
     settled.set("where", None)
-    settled.meta.update({DIFFERENT: values[0].name})
+    settled.meta.update({DIFFERENT: [values[0].name]})
     return _lifted(settled, inner, keys, _over_records)
 
 

@@ -329,6 +329,7 @@ def _aggregate_of(statement: Statement) -> tuple[Linear | Ratio, str]:
     Raises:
         QueryError: there are several, or it is of another kind.
     """
+    statement.require_one_step()
     leaves = statement.leaves
     node = leaves[0] if len(leaves) == 1 and not statement.arms else None
     name = _attribute_of(node)

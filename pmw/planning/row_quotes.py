@@ -129,7 +129,7 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
 
 def is_of_counts(statement: Statement) -> bool:
     """Tell whether all aggregates of a statement are counts of records."""
-    shown = [column.node for column in statement.columns if not column.is_key]
+    shown = [column.node for arm in statement.alone for column in arm.columns if not column.is_key]
     are_plain = all(isinstance(node, Linear) for node in shown)
     return are_plain and all(isinstance(leaf, Linear) and leaf.counting for leaf in statement.leaves)
 
@@ -138,7 +138,11 @@ def rows_of(state: PublicState, statement: Statement) -> tuple[LinearQuery, ...]
     """Return the counting questions of a statement of counts, each once, in the order of its groups.
 
     Those that hold for no record of any table are left out: nothing is drawn for them.
+
+    Raises:
+        QueryError: its condition waits for the answers of others.
     """
+    statement.require_one_step()
     asked = (
         aggregates.question(leaf, group)
         for arm in statement.alone

@@ -24,7 +24,6 @@ from pmw.public.sums import Estimate, joined
 from pmw.public.tables import AnswerTable, Key, Row
 from pmw.public.windows import Windows, uncertain_places
 from queries.cells import OTHER_LABEL
-from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Arithmetic,
@@ -44,6 +43,7 @@ from queries.expressions import (
     Share,
     Sorting,
     Test,
+    Truth,
     Window,
 )
 from queries.linear import LinearQuery
@@ -74,9 +74,7 @@ class Tabulation:
     """
 
     def __init__(self, state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> None:
-        if statement.given:
-            message = "ask the sub-query in its condition by itself, and write its answer there"
-            raise QueryError(f"the statement is asked in two steps; {message}", code="unsupported")
+        statement.require_one_step()
         self._statement = statement
         self.left_out: list[LinearQuery] = []  # what would say nothing, and is not asked
         self._asked: list[_Asked] = []
@@ -155,7 +153,7 @@ class Tabulation:
         moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        groups = reader.ordered(_one_each(keys, reader, reader.kept(pause), statement), statement.order)
+        groups = reader.ordered(_one_each(reader, reader.kept(pause), statement.one_each), statement.order)
         end = len(groups) if statement.limit is None else statement.offset + statement.limit
         places = range(len(groups))[statement.offset : end]
         rows = list(reader.rows(keys, shown, groups[statement.offset : end]))
@@ -232,15 +230,13 @@ def _sort_key(value: Key) -> tuple[int, float | str]:
     return (1, value) if isinstance(value, str) else (0, -math.inf if value is None else float(value))
 
 
-def _one_each(
-    keys: Sequence[OutputColumn], rows: _Rows, groups: list[Group], statement: Statement
-) -> list[Group]:
-    """Return the first one of the groups whose keys are equal, where a statement shows no other."""
-    if not statement.one_each:
+def _one_each(rows: _Rows, groups: list[Group], keys: tuple[Node, ...] | None) -> list[Group]:
+    """Return the first one of the groups where keys are equal; all groups where no keys are given."""
+    if keys is None:
         return groups
     first: dict[tuple[Key, ...], Group] = {}
     for group in groups:
-        first.setdefault(tuple(rows.plain(column.node, group) for column in keys), group)
+        first.setdefault(tuple(rows.plain(key, group) for key in keys), group)
     return list(first.values())
 
 
@@ -531,6 +527,8 @@ class _Rows:
             return _exactly(self.plain(node, group))
         if isinstance(node, Chosen):
             return self._chosen(node, group, events)
+        if isinstance(node, Truth):
+            return self._truth_number(node.test, group, events)
         if isinstance(node, Rounding | Coalesced | Arithmetic):
             return _computed(node, [self._estimate(one, group, events) for one in node.inner_nodes])
         if isinstance(node, Window | Share):
@@ -543,10 +541,8 @@ class _Rows:
         other = nothing if node.other is None else self._estimate(node.other, group, events)
         found, ends, open_ = None, list[Estimate](), True
         for test, inner in node.branches:
-            choice, (may_hold, may_fail) = (
-                self._estimate(inner, group, events),
-                self._outcomes(test, group, events),
-            )
+            choice = self._estimate(inner, group, events)
+            may_hold, may_fail = self._outcomes(test, group, events)
             if found is None and self._truth(test, group) is True:
                 found = choice
             ends += [choice] if open_ and may_hold else []
@@ -555,11 +551,23 @@ class _Rows:
         found = other if found is None else found
         known = [one.interval for one in ends if not one.is_null]
         conditional = any(one.conditional or one.is_null for one in ends) and len(ends) > 1
-        if found.value is None or None in known or not known:
-            return replace(found, interval=None) if found.value is not None else found
+        if found.value is None:
+            return Estimate(None, is_null=all(one.is_null for one in ends))  # else the truth may be a number
+        if None in known or not known:
+            return replace(found, interval=None)
         low, high = (min(low for low, _ in known), max(high for _, high in known))  # type: ignore[misc]
         low, high = min(low, found.value), max(high, found.value)
         return Estimate(found.value, (low, high), conditional=conditional or found.conditional)
+
+    def _truth_number(self, test: Test, group: Group, events: int) -> Estimate:
+        """Return 1 where a condition holds of the answers, or 0, and an interval of what it is in truth."""
+        told = self._truth(test, group)
+        if told is None:
+            return Estimate(None)
+        may_hold, may_fail = self._outcomes(test, group, events)
+        may_be_null = any(self._plain_or_ends(node, group, events) is None for node in test.nodes())
+        ends = float(told and not may_fail), float(told or may_hold)
+        return Estimate(float(told), ends, conditional=may_be_null)
 
     def _outcomes(self, test: Test, group: Group, events: int) -> tuple[bool, bool]:
         """Return whether a condition may hold, and whether it may not, as far as the bars tell."""

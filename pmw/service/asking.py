@@ -241,6 +241,8 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
         )
     if aligned:
         read = question.query
+        if isinstance(read, Statement):
+            read.require_one_step()
         for one in [arm.where for arm in read.alone] if isinstance(read, Statement) else [read]:
             require_aligned(one)
     return question

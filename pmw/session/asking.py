@@ -207,7 +207,8 @@ class Asking(Publishing):
 
         Raises:
             PriceError: it could charge more; nothing is asked or spent.
-            QueryError: the statement is refused; nothing is spent.
+            QueryError: the statement is refused; nothing is spent, but for a number in its condition of which
+                nothing is promised then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         return self.do(SessionRequest(Kinds.SQL, statement, fresh=fresh, at_most=at_most))

@@ -74,5 +74,6 @@ def _counted(question: Asked, reader: QuestionReader) -> Iterable[LinearQuery]:
     if question.domain != reader.domain:
         raise QueryError("the questions are made for another domain", code="bad_request")
     if isinstance(question, Statement):
+        question.require_one_step()
         return (arm.counted(group) for arm in question.alone for group in arm.groups())
     return (question,)

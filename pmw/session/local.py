@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -91,15 +92,15 @@ class LocalAsking(Asking):
             table = self._do_sql(replace(request, question=one, request_id=key, at_most=left))
             (found,) = table.estimates()
             charged += Fraction(table.spent.charged)
-            if found.value is None or not found.is_promised or found.interval is None:
-                message = (
-                    "nothing is promised of the number that a sub-query gives; measure what it asks first"
-                )
+            low, high = found.interval or (-math.inf, math.inf)
+            if found.value is None or not found.is_promised or not math.isfinite(high - low):
+                paid = f" (asking it charged {float(charged):.2%} of the budget)" if charged else ""
+                way = "ask it by itself, and measure what it rests on"
+                message = f"nothing is promised of the number that a sub-query gives{paid}; {way}"
                 raise QueryError(message, code="unsupported")
-            low, high = found.interval
             numbers.append((low, found.value, high))
             told = f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}"
-            notes.append(f"{told}; the bars hold where that is so")
+            notes.append(f"{told} with {table.confidence:.0%} confidence; the bars hold where that is so")
         read = parse_sql(statement.text, self.domain, numbers)
         left = _left_of(request.at_most, charged)
         table = self._do_sql(replace(request, question=read, at_most=left))

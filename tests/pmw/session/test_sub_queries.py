@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import pmw
 from pmw.session.local import _left_of
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
+from queries.parsing import parse_sql
 
 DOMAIN = Domain(
     (
@@ -40,6 +41,14 @@ SELECT AVG(n) AS a, MAX(n) AS b, MIN(n) AS c, SUM(n) AS d, COUNT(*) AS e FROM {G
 SELECT sex, MAX(n) AS m, COUNT(*) AS k, MIN(a) AS l FROM {GROUPED} GROUP BY sex ORDER BY m DESC
 SELECT sex, SUM(n) AS s FROM {GROUPED} GROUP BY sex HAVING SUM(n) > 100
 SELECT SUM(CASE WHEN n > 2000 THEN 1 ELSE 0 END) AS big FROM {GROUPED}
+SELECT SUM(CASE WHEN n < 500 THEN 1 ELSE 0 END) AS small, SUM(n + 1) AS more FROM {GROUPED}
+SELECT AVG(n * 2.0) AS a, SUM(CASE WHEN n > 900 THEN 1 ELSE 0 END) * 1.0 / COUNT(*) AS part FROM {GROUPED}
+SELECT MAX(p) AS a, MIN(p) AS b FROM (SELECT region, 100.0 * COUNT(*) FILTER (WHERE smoker = 'yes') / COUNT(*)
+    AS p FROM people GROUP BY region) AS q
+SELECT AVG(n) AS a, MAX(n) AS b FROM (SELECT region, COUNT(*) FILTER (WHERE smoker = 'yes') AS n FROM people
+    GROUP BY region) AS q
+SELECT MAX(n) AS m, SUM(n) AS s FROM (SELECT COUNT(*) AS n FROM people WHERE age > 40) AS q
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT age FROM people WHERE age < 30) AS q
 SELECT * FROM (SELECT region, COUNT(*) AS n FROM people GROUP BY region) AS q WHERE n > 3000 ORDER BY n
     DESC LIMIT 2
 SELECT q.region, n, RANK() OVER (ORDER BY n DESC) AS r FROM (SELECT region, COUNT(*) AS n FROM people
@@ -149,12 +158,15 @@ def test_a_condition_on_answers_is_open_where_their_bars_are(people: pd.DataFram
         (count,) = session.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'Male'").column("n")
         assert count.interval is not None
         (low, high), value = count.interval, int(count.value or 0)
+        assert low < value < high
         for number, ends in ((value, (0, 1)), (low - 500, (1, 1)), (high + 500, (0, 0))):
             text = f"SELECT CASE WHEN COUNT(*) > {number} THEN 1 ELSE 0 END AS n, COUNT(*) <= {number} AS m "
             table = session.sql(f"{text} FROM people WHERE sex = 'Male'")
             (one,), (other,) = table.column("n"), table.column("m")
             assert one.interval == ends
             assert other.interval == (1 - ends[1], 1 - ends[0])
+            assert one.is_promised
+            assert other.is_promised
 
 
 def test_whether_there_are_records_is_open_where_a_bar_holds_none(people: pd.DataFrame) -> None:
@@ -166,6 +178,65 @@ def test_whether_there_are_records_is_open_where_a_bar_holds_none(people: pd.Dat
         assert ends["none"] == (0, 1)
         (count,) = session.sql("SELECT COUNT(DISTINCT region) AS n FROM people").column("n")
         assert count.interval == (4, 5)
+
+
+def test_what_no_answer_chooses_may_be_a_number_in_truth(people: pd.DataFrame) -> None:
+    options = pmw.Options(seed=1)
+    with pmw.open_session(people, DOMAIN, epsilon=0.1, delta=1e-9, options=options) as session:
+        (count,) = session.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'Male'").column("n")
+        number = int(count.value or 0) + 1
+        text = f"SELECT CASE WHEN COUNT(*) > {number} THEN 1 END AS n FROM people WHERE sex = 'Male'"
+        (none,) = session.sql(text).column("n")
+        assert none.value is None
+        assert not none.is_null
+
+
+def test_a_row_of_each_key_is_shown_where_the_keys_are_not(session: pmw.Session) -> None:
+    text = f"SELECT MAX(n) AS m FROM {GROUPED} GROUP BY sex"
+    assert len(session.sql(text)) == 2
+    assert len(session.sql(f"SELECT m FROM ({text}) AS r")) == 2
+
+
+def test_a_statement_in_two_steps_is_priced_by_neither(session: pmw.Session) -> None:
+    text = "SELECT COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people)"
+    read = parse_sql(text, DOMAIN)
+    assert read.size == 1
+    assert not read.counts_alone
+    asked: list[Callable[[], object]] = [
+        lambda: session.quote(text, 0.01),
+        lambda: session.quote(text.replace("COUNT(*) AS n", "AVG(age) AS n"), 0.01),
+        lambda: session.sql_within(text, 0.01),
+        lambda: session.forecast(text),
+        lambda: session.explain(text),
+        lambda: session.measure([text], within=0.01),
+        lambda: pmw.expected_questions([text], DOMAIN),
+        lambda: list(read.questions()),
+    ]
+    for ask in asked:
+        with pytest.raises(QueryError, match="two steps"):
+            ask()
+
+
+def test_a_wide_statement_in_two_steps_counts_all_of_its_groups() -> None:
+    text = "SELECT age, region, COUNT(*) FROM people WHERE age > (SELECT AVG(age) FROM people) GROUP BY 1, 2"
+    assert parse_sql(text, DOMAIN).size == 73 * 5
+
+
+def test_a_price_is_of_all_statements_that_are_joined(session: pmw.Session) -> None:
+    text = "SELECT COUNT(*) AS n FROM people UNION ALL SELECT COUNT(*) * COUNT(*) FROM people"
+    with pytest.raises(QueryError, match="a bar is for columns"):
+        session.quote(text, 0.01)
+
+
+@pytest.mark.parametrize("column", ["n + n", "x.n"])
+def test_names_that_multiply_what_is_read_are_refused_at_once(column: str) -> None:
+    one = "SELECT n + n AS n FROM c{}" if column == "n + n" else "SELECT x.n FROM c{0} x, c{0} y"
+    more = "".join(f", c{place} AS ({one.format(place - 1)})" for place in range(1, 60))
+    # Written out it would have 2^59 nodes.
+    text = f"WITH c0 AS (SELECT COUNT(*) AS n FROM people){more} SELECT n FROM c59"
+    with pytest.raises(QueryError) as refused:
+        parse_sql(text, DOMAIN)
+    assert refused.value.code == "too_large"
 
 
 def test_the_number_of_a_sub_query_may_be_any_of_its_bar(people: pd.DataFrame) -> None:
@@ -236,6 +307,12 @@ def test_an_analysts_own_ceiling_is_for_both_steps_together(people: pd.DataFrame
         "SELECT COUNT(*) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) q": "LIMIT",
         "SELECT sex FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) q WHERE n > 3": "LIMIT",
         "SELECT MEDIAN(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex)": "aggregate of groups",
+        "SELECT MIN(n) FROM (SELECT region, COUNT(*) FILTER (WHERE smoker = 'yes') AS n FROM people "
+        "GROUP BY region) q": "groups without records also have",
+        "SELECT COUNT(*) FROM (SELECT DISTINCT income FROM people) q": "cells hold several values",
+        "SELECT region, COUNT(*) / (SELECT COUNT(*) FROM people) FROM people GROUP BY CUBE (region)": "tot",
+        "SELECT a.n FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) a SEMI JOIN (SELECT sex, "
+        "COUNT(*) AS m FROM people GROUP BY sex) b ON a.sex = b.sex": "a join other than",
         "SELECT COUNT(*) FROM (SELECT age FROM people LIMIT 3) q": "LIMIT of records",
         "SELECT zz FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) q": "no column 'zz'",
         "SELECT COUNT(*) FROM people UNION SELECT COUNT(*) FROM people": "UNION",
