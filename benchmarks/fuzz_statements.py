@@ -68,6 +68,24 @@ FRAMES = (
     "range unbounded preceding",
 )  # fmt: skip
 SETS = ("ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({}), ())", "GROUPING SETS ({})")
+NESTED = (  # the statements of ``Grammar._grouped`` show k0, k1 and the number v0
+    "SELECT {aggregate}(v0) AS w, COUNT(*) AS n FROM ({one}) AS q",
+    "SELECT k0, {aggregate}(v0) AS w, COUNT(*) AS n FROM ({one}) AS q GROUP BY k0 ORDER BY k0",
+    "SELECT {names}, v0 FROM ({one}) AS q WHERE v0 {sign} 900 ORDER BY {names}",
+    "SELECT {names}, RANK() OVER (ORDER BY v0 DESC, {names}) AS r FROM ({one}) AS q ORDER BY r",
+    "WITH a AS ({all_one}), b AS ({all_other}) SELECT a.k0, a.v0, b.v0 AS w, a.v0 - b.v0 AS d "
+    "FROM a {kind} b ON {equal} ORDER BY a.k0, a.v0, w",
+    "{one} UNION ALL {other} ORDER BY {places}",
+    "SELECT {key}, COUNT(*) * 100.0 / (SELECT COUNT(*) FROM people WHERE {test}) AS w FROM people "
+    "GROUP BY k0",
+    "SELECT {key}, COUNT(*) AS n FROM people WHERE age {sign} (SELECT {number} FROM people WHERE {test}) "
+    "GROUP BY k0",
+    "SELECT {key}, COUNT(DISTINCT region) AS w, COUNT(*) AS n, AVG(age) AS v FROM people WHERE {test} "
+    "GROUP BY k0",
+    "SELECT COUNT(DISTINCT sex) AS w, SUM(score) AS v FROM (SELECT * FROM people WHERE {test}) AS q",
+    "SELECT k0, COUNT(*) AS v, SUM(m) AS w FROM (SELECT {key}, age + score AS m, * FROM people) AS q "
+    "WHERE {test} GROUP BY k0",
+)
 
 
 class Grammar:
@@ -112,6 +130,39 @@ class Grammar:
                 parts += [f"OFFSET {self._choices.randint(0, 4)}"] if self._is(0.4) else []
         text = " ".join(parts)
         return text.replace("pay", "age") if has_sets else text
+
+    def nested(self) -> str:
+        """Return a statement of sub-queries, of WITH, or of UNION ALL."""
+        keys = self._some(KEYS, 1, 2)
+        names = [f"k{place}" for place in range(len(keys))]
+        text = self._choices.choice(NESTED).format(
+            key=f"{keys[0]} AS k0",
+            names=", ".join(names),
+            places=", ".join(map(str, range(1, len(keys) + 2))),
+            equal=" AND ".join(f"a.{name} = b.{name}" for name in names),
+            one=self._grouped(keys, names),
+            other=self._grouped(keys, names),
+            all_one=self._grouped(keys, names, is_of_all=True),
+            all_other=self._grouped(keys, names, is_of_all=True),
+            aggregate=self._choices.choice(("SUM", "AVG", "MIN", "MAX")),
+            number=self._choices.choice(("AVG(score)", "MAX(age) * 0.5")),
+            kind=self._choices.choice(("JOIN", "LEFT JOIN")),
+            sign=self._choices.choice("<>"),
+            test=self._condition(1),
+        )
+        return text.replace("pay", "age")  # else rows may be chosen, or ordered, otherwise than in truth
+
+    def _grouped(self, keys: Sequence[str], names: Sequence[str], *, is_of_all: bool = False) -> str:
+        """Return a statement of one number for each group, of all records or of some."""
+        count = f"COUNT(*) FILTER (WHERE {self._condition(1)})"
+        values = (
+            "COUNT(*)", count, "AVG(score)", "SUM(age)", "MAX(age)", "2 * COUNT(*) + 1", f"{count} - 3",
+            "CASE WHEN COUNT(*) > 2000 THEN 1 ELSE 0 END", f"100.0 * {count} / COUNT(*)", "COUNT(age)",
+        )  # fmt: skip
+        shown = ", ".join(f"{key} AS {name}" for key, name in zip(keys, names, strict=True))
+        test = f" WHERE {self._condition(1)}" if not is_of_all and self._is(0.5) else ""
+        value, by = self._choices.choice(values), ", ".join(names)
+        return f"SELECT {shown}, {value} AS v0 FROM people{test} GROUP BY {by}"  # noqa: S608 - as above
 
     def _is(self, chance: float) -> bool:
         return self._choices.random() < chance
@@ -215,8 +266,9 @@ class Grammar:
 
 
 def statement(seed: int, number: int) -> str:
-    """Return a statement by its number."""
-    return Grammar(random.Random(f"{seed}:{number}")).statement()
+    """Return a statement by its number; of four one has sub-queries."""
+    grammar = Grammar(random.Random(f"{seed}:{number}"))
+    return grammar.nested() if number % 4 == 3 else grammar.statement()
 
 
 # --- asking -------------------------------------------------------------------------------------------------

@@ -379,7 +379,7 @@ class Statement:
             reach = _Reach(self.where, [self.groupings[key] for key in keys])
             for group in self._set_groups(keys, number):
                 number = group.number + 1
-                if not keys or reach.reaches(group):
+                if not keys or self.one_each == () or reach.reaches(group):  # of no key one row is shown
                     yield group
 
     def _set_groups(self, keys: tuple[int, ...], number: int) -> Iterator[Group]:

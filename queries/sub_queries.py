@@ -23,7 +23,7 @@ from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
-from queries.sql_tree import error_at, operand_of, refuse
+from queries.sql_tree import error_at, is_zero, operand_of, refuse
 from queries.statement_grammar import GRAMMAR, over_table, written_title
 
 ONE_EACH = "one_each"  # has the keys of a statement that shows one row of those where they are equal
@@ -164,7 +164,7 @@ def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
     if first:
         meant = [*given, *(join.this for join in joins if any(others))]
         inner = [_source(one, known, domain) for one in meant]
-        tree = _merged(tree, inner if len(inner) == 1 else _joined(inner, joins), domain)
+        tree = _merged(tree, inner if len(inner) == 1 else _joined(inner, joins, domain), domain)
     elif any(others):
         raise _join_with(joins[others.index(True)], domain)
     elif given or not scalars:
@@ -503,8 +503,11 @@ def _over_records(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
 # --- several queries over the same groups -------------------------------------------------------------------
 
 
-def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr]) -> list[_Source]:
+def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr], domain: Domain) -> list[_Source]:
     """Return sub-queries over the same groups, or over all records, as columns of one query.
+
+    Every group of the keys has a row, whether or not each sub-query has records there. A key that is NULL
+    equals none: such a group has no row.
 
     Raises:
         QueryError: they are of different groups, or are joined by anything but all of their keys.
@@ -520,8 +523,33 @@ def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr]) -> list[_Sour
         if join.args.get("method") or (join.args.get("kind") or "") not in ("", "INNER", "OUTER", "CROSS"):
             refuse(join, "a join other than CROSS, INNER, LEFT, RIGHT and FULL", grammar=GRAMMAR)
         _require_equal_keys(sources[: number + 1], join, keys)
+    empty = [key for key in keys if _may_be_null(key, domain)]
+    outer = next((join for join in joins if join.args.get("side")), None)
+    if empty and outer is not None:
+        refuse(outer, "an outer join of groups by keys that may be NULL", grammar=GRAMMAR)
+    late = keys and any(not _keys_of(one.tree) for one in sources)  # after the windows over all groups
     trees = _counted_together([one.tree for one in sources], keys)
+    tests = [exp.Not(this=exp.Is(this=key.copy(), expression=exp.Null())) for key in empty]
+    if tests:
+        clause = (exp.Qualify if late else exp.Having)(this=exp.and_(*tests, copy=False))
+        trees[0].set("qualify" if late else "having", clause)
     return [_Source(one.alias, tree) for one, tree in zip(sources, trees, strict=True)]
+
+
+def _may_be_null(key: exp.Expr, domain: Domain) -> bool:
+    """Tell whether a key of groups may be NULL, as far as its form and the declaration tell."""
+
+    def is_null(node: exp.Expr) -> bool:
+        if isinstance(node, exp.Column):
+            return node.name not in domain or domain[node.name].missing_code is not None
+        if isinstance(node, exp.Div | exp.IntDiv | exp.Mod):
+            return not isinstance(node.expression, exp.Literal) or is_zero(node.expression)
+        if isinstance(node, exp.Case):
+            return node.args.get("default") is None
+        alone = isinstance(node, exp.If) and not isinstance(node.parent, exp.Case)
+        return isinstance(node, (exp.Nullif, exp.Null, exp.Dot)) or (alone and node.args.get("false") is None)
+
+    return any(map(is_null, key.walk()))
 
 
 def _require_equal_keys(sources: Sequence[_Source], join: exp.Expr, keys: list[exp.Expr]) -> None:

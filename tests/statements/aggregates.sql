@@ -29,3 +29,4 @@ SELECT sex, SUM(CAST(age > 2 AND sex = 'f' AS INTEGER)) AS v FROM people WHERE a
 SELECT region, SUM(CAST(pay > 5 AS INTEGER)) AS v FROM people GROUP BY region
 SELECT COUNT(DISTINCT region) AS n FROM people { WHERE age > 2 |  }
 SELECT sex, COUNT(DISTINCT region) AS v, COUNT(*) AS n FROM people GROUP BY sex
+SELECT COUNT(DISTINCT sex) AS w, SUM(score) AS v FROM people WHERE NOT (age < 10)

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import duckdb
-import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.exact import connected, difference, exact_session, people
+from benchmarks.exact import difference
 from benchmarks.statements import way_on
 from queries import QueryError
 from tests.statements.rows import StatementRow, all_rows, rows_of
 
 NOT_YET = frozenset({"not_yet"})  # files whose rows may be refused; what is answered has to be right
 ROWS = all_rows()
-
-
-@pytest.fixture(scope="module")
-def frame() -> pd.DataFrame:
-    return people()
-
-
-@pytest.fixture(scope="module")
-def session(frame: pd.DataFrame) -> Iterator[pmw.Session]:
-    with exact_session(frame) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def judge(frame: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
-    with connected(frame) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

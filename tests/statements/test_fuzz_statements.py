@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import duckdb
-import pandas as pd
 import pytest
 
 import pmw
 from benchmarks import fuzz_statements
-from benchmarks.exact import connected, exact_session, people
 from benchmarks.fuzz_statements import outcome, statement
-
-
-@pytest.fixture(scope="module")
-def frame() -> pd.DataFrame:
-    return people()
-
-
-@pytest.fixture(scope="module")
-def session(frame: pd.DataFrame) -> Iterator[pmw.Session]:
-    with exact_session(frame) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def judge(frame: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
-    with connected(frame) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize("first", range(0, 100, 20))
