@@ -22,7 +22,9 @@ def parse_condition(text: str, domain: Domain) -> LinearQuery:
     if not text.strip():
         return where_query([], domain)
     if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
-        raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
+        raise QueryError(
+            "expected a condition, got a statement; ask it as SQL: sql(), or --sql", code="syntax", position=0
+        )
     try:
         return _read(text, domain)
     except QueryError as refusal:

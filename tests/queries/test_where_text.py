@@ -185,7 +185,7 @@ REFUSED: dict[str, list[tuple[str, int | None, str]]] = {
     "syntax": [
         ("age", 0, "expected a comparison, got the attribute 'age' alone; write age = …"),
         ("age = 30 OR sex", 12, "expected a comparison, got the attribute 'sex' alone"),
-        ("SELECT 1", 0, "expected a condition, got a statement; ask it as SQL"),
+        ("SELECT 1", 0, "expected a condition, got a statement; ask it as SQL: sql(), or --sql"),
         ("WHERE age = 30", 0, "cannot be read near 'WHERE'"),
         ("age = 30 UNION SELECT 1", 9, "cannot be read near 'UNION'"),
         ("age = 30 XOR age = 31", 9, "cannot be read near 'XOR'"),
