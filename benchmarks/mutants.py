@@ -1510,7 +1510,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "value = exp.Mul(this=exp.Paren(this=value.copy()), expression=is_there.copy())", "pass",
      "pmw/session/test_sub_queries"),
     ("totals-counted-again-over-all-records", "queries/sub_queries",
-     "if any(isinstance(one, _SETS) for one in keys) and not all(map(_keys_of, trees)):", "if False:",
+     "if any(isinstance(one, _SETS) for one in keys) and not all(map(keys_of, trees)):", "if False:",
      "pmw/session/test_sub_queries"),
     ("statements-in-two-steps-priced-at-nothing", "queries/statements",
      "        if self.given:\n            raise QueryError(",

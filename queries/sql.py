@@ -40,6 +40,7 @@ from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
+from queries.query_trees import conditions_of, is_grouped
 from queries.row_conditions import row_value, where_query, with_edges
 from queries.row_nodes import WHOLE_TYPES, placed
 from queries.sql_dates import canonical_parts, part_of, part_title
@@ -75,7 +76,6 @@ from queries.sub_queries import (
     arms_of,
     asked_first,
     flat_statement,
-    is_grouped,
     with_distinct,
     with_numbers,
 )
@@ -210,8 +210,7 @@ def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
     A condition that grows, or falls, with each number holds for a record whatever they are where it holds at
     all of their ends; and where it holds at none of these, it holds for no numbers between.
     """
-    tests = [[] if tree.args.get("where") is None else [tree.args["where"].this] for tree in trees]
-    queries = [where_query(one, domain) for one in tests]
+    queries = [where_query(conditions_of(tree), domain) for tree in trees]
     if len(queries) == 1:
         return queries[0]
     scope = union_scope(domain, [query.scope for query in queries])

@@ -23,6 +23,22 @@ from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
+from queries.query_trees import (
+    bare_query,
+    both_clauses,
+    conditions_of,
+    has_window,
+    is_grouped,
+    is_star,
+    keys_of,
+    named_queries,
+    outermost,
+    row_parts,
+    settled,
+    titled,
+    untitled,
+    window_over,
+)
 from queries.sql_tree import error_at, is_zero, operand_of, refuse
 from queries.statement_grammar import GRAMMAR, over_table, written_title
 
@@ -66,13 +82,13 @@ class _Source:
     columns: Mapping[str, exp.Expr] = field(init=False)
 
     def __post_init__(self) -> None:
-        named = {title.casefold(): node for title, node in map(_titled, self.tree.expressions) if title}
+        named = {title.casefold(): node for title, node in map(titled, self.tree.expressions) if title}
         object.__setattr__(self, "columns", named)
 
     @property
     def is_open(self) -> bool:
         """Whether it has all columns of the table, too."""
-        return any(_is_star(one) for one in self.tree.expressions)
+        return any(is_star(one) for one in self.tree.expressions)
 
     def size(self, name: str) -> int:
         """Return how many nodes a column has."""
@@ -116,7 +132,7 @@ def _queries_in(node: exp.Expr, named: Mapping[str, int]) -> int:
     if isinstance(node, exp.Table):
         return 0 if node.args.get("db") is not None else named.get(node.name.casefold(), 0)
     own = dict(named)
-    for one in _queries_of(node):
+    for one in named_queries(node):
         own[one.alias.casefold()] = _queries_in(one.this, own)
     inner = (one for one in node.iter_expressions() if not isinstance(one, exp.With))
     return isinstance(node, exp.Select) + sum(_queries_in(one, own) for one in inner)
@@ -131,29 +147,16 @@ def arms_of(tree: exp.Union) -> list[exp.Expr]:
     if tree.args.get("distinct"):
         refuse(tree, grammar=GRAMMAR)
     found: list[exp.Expr] = []
-    for side in map(_bare, (tree.this, tree.expression)):
+    for side in map(bare_query, (tree.this, tree.expression)):
         found += arms_of(side) if isinstance(side, exp.Union) else [side]
     for one in found:
-        named = [query.copy() for outer in (tree, one) for query in _queries_of(outer)]
+        named = [query.copy() for outer in (tree, one) for query in named_queries(outer)]
         one.set("with_", exp.With(expressions=named) if named else None)
     return found
 
 
-def _bare(tree: exp.Expr) -> exp.Expr:
-    """Return a query without parentheses."""
-    while isinstance(tree, exp.Subquery) and not tree.alias:
-        tree = tree.this
-    return tree
-
-
-def _queries_of(tree: exp.Expr) -> list[exp.Expr]:
-    """Return what a query names by WITH."""
-    with_ = tree.args.get("with_")
-    return [] if with_ is None else list(with_.expressions)
-
-
 def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
-    tree = _bare(tree)
+    tree = bare_query(tree)
     if not isinstance(tree, exp.Select):
         refuse(tree, f"{tree.key.upper()} in a sub-query", grammar=GRAMMAR)
     known = _named(tree, known)
@@ -175,7 +178,7 @@ def _flat(tree: exp.Expr, known: _Known, domain: Domain) -> exp.Select:
 def _named(tree: exp.Select, known: _Known) -> _Known:
     """Return the queries that a query names by WITH, beside those that are known, and take them off it."""
     found = dict(known)
-    for one in _queries_of(tree):
+    for one in named_queries(tree):
         found[one.alias.casefold()] = _Named(one.this, dict(found))
     tree.set("with_", None)
     return found
@@ -202,31 +205,15 @@ def _source(source: exp.Expr, known: _Known, domain: Domain) -> _Source:
         inner = _flat(found.tree.copy(), found.known, domain)
     else:
         raise join_refusal(source, "a join of sub-queries with a table", domain)
-    return _Source(alias.casefold(), _settled(inner, domain) if is_grouped(inner) else inner)
+    return _Source(alias.casefold(), settled(inner, domain) if is_grouped(inner) else inner)
 
 
 # --- one query in place of two ------------------------------------------------------------------------------
 
 
-def is_grouped(tree: exp.Select) -> bool:
-    """Tell whether a query sums up records, or lists the different values of some."""
-    clauses = any(tree.args.get(key) is not None for key in ("group", "distinct"))
-    return clauses or any(True for root in _roots(tree) for _ in _outermost(root))
-
-
-def _roots(tree: exp.Select) -> list[exp.Expr]:
-    """Return the parts of a query that are about its rows: its columns, HAVING, QUALIFY and ORDER BY."""
-    given = (tree.args.get(key) for key in ("having", "qualify", "order"))
-    return [*tree.expressions, *(one for one in given if one is not None)]
-
-
-def _has_window(tree: exp.Select) -> bool:
-    return any(root.find(exp.Window) is not None for root in _roots(tree))
-
-
 def _merged(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> exp.Select:
     """Return a query over sub-queries as one over the table."""
-    inner, sums_up, windows = sources[0].tree, is_grouped(outer), _has_window(outer)
+    inner, sums_up, windows = sources[0].tree, is_grouped(outer), has_window(outer)
     titles = {one.alias.casefold() for one in outer.expressions if isinstance(one, exp.Alias)}
     outer.set("expressions", list(_shown_columns(outer, sources)))
     joins = list(outer.args.get("joins") or ()) if len(sources) == 1 else []
@@ -239,24 +226,18 @@ def _merged(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> ex
     outer.set("joins", None)
     if not is_grouped(inner):
         _require_rows(inner)
-        tests = [*join_conditions(joined, domain), *_tests(inner), *_tests(outer)]
+        tests = [*join_conditions(joined, domain), *conditions_of(inner), *conditions_of(outer)]
         outer.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
         return outer
-    if windows and (sums_up or _has_window(inner) or any(map(inner.args.get, _MORE_THAN_ROWS[1:]))):
+    if windows and (sums_up or has_window(inner) or any(map(inner.args.get, _MORE_THAN_ROWS[1:]))):
         refuse(outer, "a window over rows that a sub-query chooses or sums up", grammar=GRAMMAR)
     return _summed_up(outer, inner, domain) if sums_up else _shown(outer, inner)
-
-
-def _tests(tree: exp.Select) -> list[exp.Expr]:
-    """Return the condition of a query, where it has one."""
-    where = tree.args.get("where")
-    return [] if where is None else [where.this]
 
 
 def _shown_columns(outer: exp.Select, sources: Sequence[_Source]) -> Iterator[exp.Expr]:
     """Yield the columns that a query shows, those that * stands for, each with its name."""
     for node in outer.expressions:
-        if _is_star(node):
+        if is_star(node):
             table = node.table.casefold() if isinstance(node, exp.Column) else ""
             for source in sources:
                 if table in ("", source.alias):
@@ -277,9 +258,9 @@ def _with_title(node: exp.Expr) -> exp.Expr:
 
 def _named_columns(source: _Source) -> Iterator[exp.Expr]:
     for node in source.tree.expressions:
-        title, column = _titled(node)[0], node.copy()
-        if not _is_star(node):
-            column = exp.alias_(_plain(node).copy(), title, quoted=True)
+        title, column = titled(node)[0], node.copy()
+        if not is_star(node):
+            column = exp.alias_(untitled(node).copy(), title, quoted=True)
         for one in column.find_all(exp.Column):
             one.meta.update(placed=True, of_table=True)
         yield column
@@ -298,7 +279,7 @@ def _place(outer: exp.Select, sources: Sequence[_Source], titles: Collection[str
         QueryError: a name is that of no column, or of several.
     """
     given = (outer.args.get(key) for key in ("where", "group"))
-    roots, size = [*_roots(outer), *(one for one in given if one is not None)], 0
+    roots, size = [*row_parts(outer), *(one for one in given if one is not None)], 0
     for column in [one for root in roots for one in root.find_all(exp.Column)]:
         if "placed" in column.meta or _SCALAR in column.meta or column.find_ancestor(exp.Dot):
             continue
@@ -339,7 +320,7 @@ def _spelt(node: exp.Expr, place: exp.Column, domain: Domain) -> None:
 
 def _require_rows(inner: exp.Select) -> None:
     """Refuse a sub-query of records that does more than compute and filter."""
-    window = next((found for root in _roots(inner) if (found := root.find(exp.Window)) is not None), None)
+    window = next((found for root in row_parts(inner) if (found := root.find(exp.Window)) is not None), None)
     limits = [key for key in _MORE_THAN_ROWS if inner.args.get(key) is not None]
     if window is not None or limits:
         what = "a window over records" if window is not None else f"{limits[0].upper()} of records"
@@ -349,14 +330,14 @@ def _require_rows(inner: exp.Select) -> None:
 def _shown(outer: exp.Select, inner: exp.Select) -> exp.Select:
     """Return a query that shows some of the groups of another one, and computes columns of them."""
     limited = [key for key in ("limit", "offset") if inner.args.get(key) is not None]
-    windows = _has_window(inner)
+    windows = has_window(inner)
     again = ("where", "order", "limit", "offset", "distinct")
     if limited and any(outer.args.get(key) is not None for key in again):
         refuse(inner, "LIMIT in a sub-query whose rows are chosen or ordered again", grammar=GRAMMAR)
     test = outer.args.get("where")
     for key, kind in (("having", exp.Having), ("qualify", exp.Qualify)):
         more = test if (key == "qualify") == windows else None
-        outer.set(key, _both(inner.args.get(key), more, kind))
+        outer.set(key, both_clauses(inner.args.get(key), more, kind))
     for key in ("where", "group"):
         outer.set(key, inner.args.get(key))
     for key in ("order", *limited):
@@ -373,9 +354,9 @@ def _shown(outer: exp.Select, inner: exp.Select) -> exp.Select:
 
 def _summed_up(outer: exp.Select, inner: exp.Select, domain: Domain) -> exp.Select:
     """Return a query that sums up the groups of another one: with windows, and one row of each key."""
-    if _has_window(inner) or any(inner.args.get(key) is not None for key in _MORE_THAN_ROWS[1:]):
+    if has_window(inner) or any(inner.args.get(key) is not None for key in _MORE_THAN_ROWS[1:]):
         refuse(inner, "an aggregate of rows that LIMIT or windows choose", grammar=GRAMMAR)
-    keys, finer = _keys_of(_settled(outer, domain)), _keys_of(inner)
+    keys, finer = keys_of(settled(outer, domain)), keys_of(inner)
     for column in [one for key in finer for one in ([key] if isinstance(key, exp.Column) else [])]:
         if column.name in domain and not _holds_values(domain[column.name]):
             refuse(column, "an aggregate of groups whose cells hold several values", grammar=GRAMMAR)
@@ -408,12 +389,12 @@ def _lifted(
     for key in ("expressions", "having", "order"):
         given = outer.args.get(key)
         for node in given if isinstance(given, list) else [] if given is None else [given]:
-            for one in _outermost(node):
+            for one in outermost(node):
                 one.replace(lift(one, keys))
     outer.set(
         "qualify", None if outer.args.get("having") is None else exp.Qualify(this=outer.args["having"].this)
     )
-    outer.set("having", _both(inner.args.get("having"), outer.args.get("where"), exp.Having))
+    outer.set("having", both_clauses(inner.args.get("having"), outer.args.get("where"), exp.Having))
     outer.set("where", inner.args.get("where"))
     outer.set("group", inner.args.get("group"))
     outer.set("distinct", exp.Distinct())
@@ -434,20 +415,20 @@ def _over_groups(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
     """Return an aggregate of groups as windows over them; groups without records count for nothing."""
     is_there: exp.Expr = exp.Sign(this=exp.Count(this=exp.Star(), big_int=True))
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
-        return _window(exp.Sum(this=is_there), keys)
+        return window_over(exp.Sum(this=is_there), keys)
     value = node.this.unnest() if isinstance(node.this, exp.Expr) else None
     if not isinstance(node, exp.Sum | exp.Avg | exp.Min | exp.Max) or value is None:
         refuse(node, _OF_GROUPS, grammar=GRAMMAR)
     if _is_null_of_nobody(value):
-        return _window(type(node)(this=value.copy()), keys)
+        return window_over(type(node)(this=value.copy()), keys)
     if isinstance(node, exp.Min | exp.Max):
-        return _window(type(node)(this=_of_somebody(node, value)), keys)
+        return window_over(type(node)(this=_of_somebody(node, value)), keys)
     if not _is_count(value):  # what nobody is in weighs nothing
         value = exp.Mul(this=exp.Paren(this=value.copy()), expression=is_there.copy())
-    total = _window(exp.Sum(this=value.copy()), keys)
+    total = window_over(exp.Sum(this=value.copy()), keys)
     if isinstance(node, exp.Sum):
         return total
-    return exp.Paren(this=exp.Div(this=total, expression=_window(exp.Sum(this=is_there), keys)))
+    return exp.Paren(this=exp.Div(this=total, expression=window_over(exp.Sum(this=is_there), keys)))
 
 
 def _of_somebody(node: exp.Expr, value: exp.Expr) -> exp.Expr:
@@ -483,12 +464,12 @@ def _over_records(node: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
 
     def windowed(kind: type[exp.Expr], aggregate: exp.Expr) -> exp.Expr:
         filtered = aggregate if tests is None else exp.Filter(this=aggregate, expression=tests.copy())
-        return _window(kind(this=filtered), keys)
+        return window_over(kind(this=filtered), keys)
 
     if isinstance(inner, exp.Count) and isinstance(inner.this, exp.Distinct):
         held = exp.Count(this=inner.this.expressions[0].copy(), big_int=True)
         filtered = held if tests is None else exp.Filter(this=held, expression=tests.copy())
-        return _window(exp.Sum(this=exp.Sign(this=filtered)), keys)
+        return window_over(exp.Sum(this=exp.Sign(this=filtered)), keys)
     if isinstance(inner, exp.Count | exp.CountIf | exp.Sum):
         return windowed(exp.Sum, inner.copy())
     if isinstance(inner, exp.Min | exp.Max):
@@ -516,9 +497,9 @@ def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr], domain: Domai
         given = [
             key for key in ("having", *_MORE_THAN_ROWS[1:], "distinct") if one.tree.args.get(key) is not None
         ]
-        if not is_grouped(one.tree) or given or _has_window(one.tree):
+        if not is_grouped(one.tree) or given or has_window(one.tree):
             refuse(joins[0], "a join of sub-queries that do more than group", grammar=GRAMMAR)
-    keys = next((found for one in sources if (found := _keys_of(one.tree))), [])
+    keys = next((found for one in sources if (found := keys_of(one.tree))), [])
     for number, join in enumerate(joins, 1):
         if join.args.get("method") or (join.args.get("kind") or "") not in ("", "INNER", "OUTER", "CROSS"):
             refuse(join, "a join other than CROSS, INNER, LEFT, RIGHT and FULL", grammar=GRAMMAR)
@@ -527,7 +508,7 @@ def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr], domain: Domai
     outer = next((join for join in joins if join.args.get("side")), None)
     if empty and outer is not None:
         refuse(outer, "an outer join of groups by keys that may be NULL", grammar=GRAMMAR)
-    late = keys and any(not _keys_of(one.tree) for one in sources)  # after the windows over all groups
+    late = keys and any(not keys_of(one.tree) for one in sources)  # after the windows over all groups
     trees = _counted_together([one.tree for one in sources], keys)
     tests = [exp.Not(this=exp.Is(this=key.copy(), expression=exp.Null())) for key in empty]
     if tests:
@@ -554,7 +535,7 @@ def _may_be_null(key: exp.Expr, domain: Domain) -> bool:
 
 def _require_equal_keys(sources: Sequence[_Source], join: exp.Expr, keys: list[exp.Expr]) -> None:
     """Refuse a join of groups by anything but their keys."""
-    own = _keys_of(sources[-1].tree)
+    own = keys_of(sources[-1].tree)
     using, on = join.args.get("using") or [], join.args.get("on")
     test = None if on is None or not own else on.unnest()
     tests = [] if test is None else list(test.flatten()) if isinstance(test, exp.And) else [test]
@@ -588,16 +569,16 @@ def _counted_together(trees: Sequence[exp.Select], keys: list[exp.Expr]) -> list
     Raises:
         QueryError: what is over all records stands beside totals, which windows would count again.
     """
-    if any(isinstance(one, _SETS) for one in keys) and not all(map(_keys_of, trees)):
+    if any(isinstance(one, _SETS) for one in keys) and not all(map(keys_of, trees)):
         refuse(keys[0], "a number of all records beside totals", grammar=GRAMMAR)
     wheres = [one.args.get("where") for one in trees]
     same = all(where == wheres[0] for where in wheres)
     group = next((one.args["group"] for one in trees if one.args.get("group") is not None), None)
     found = []
     for tree, where in zip(trees, wheres, strict=True):
-        for node in list(_outermost(tree)):
+        for node in list(outermost(tree)):
             new = node.copy() if same or where is None else _filtered(node, where)
-            node.replace(new if _keys_of(tree) or not keys else _over_records(new, []))
+            node.replace(new if keys_of(tree) or not keys else _over_records(new, []))
         tree.set("where", where if same else None)
         tree.set("group", None if group is None else group.copy())
         found.append(tree)
@@ -607,7 +588,7 @@ def _counted_together(trees: Sequence[exp.Select], keys: list[exp.Expr]) -> list
 def _filtered(node: exp.Expr, where: exp.Expr) -> exp.Expr:
     """Return an aggregate of the records where a condition holds."""
     if isinstance(node, exp.Filter):
-        both = _both(node.expression, where, exp.Where)
+        both = both_clauses(node.expression, where, exp.Where)
         return exp.Filter(this=node.this.copy(), expression=both)
     return exp.Filter(this=node.copy(), expression=where.copy())
 
@@ -615,13 +596,13 @@ def _filtered(node: exp.Expr, where: exp.Expr) -> exp.Expr:
 def _scalars(tree: exp.Select, known: _Known, domain: Domain) -> list[exp.Select]:
     """Return the sub-queries that stand for a number of a query, in whose place names are put."""
     found: list[exp.Select] = []
-    for root in _roots(tree):
+    for root in row_parts(tree):
         for node in list(root.find_all(exp.Subquery)):
             if node.find_ancestor(exp.Subquery, exp.In, exp.Exists) not in (None, tree.parent):
                 continue
-            inner = _settled(_flat(node.this, known, domain), domain)
+            inner = settled(_flat(node.this, known, domain), domain)
             more = [key for key in (*_MORE_THAN_ROWS, "group", "distinct") if inner.args.get(key) is not None]
-            if len(inner.expressions) != 1 or more or not is_grouped(inner) or _has_window(inner):
+            if len(inner.expressions) != 1 or more or not is_grouped(inner) or has_window(inner):
                 refuse(node, "a sub-query in place of a number that is no single aggregate", grammar=GRAMMAR)
             column = exp.column("number")
             column.meta.update({_SCALAR: len(found)})
@@ -633,10 +614,10 @@ def _scalars(tree: exp.Select, known: _Known, domain: Domain) -> list[exp.Select
 def _beside(tree: exp.Select, scalars: Sequence[exp.Select], domain: Domain) -> exp.Select:
     """Return a query with aggregates of all records in place of the names that stand for them."""
     if tree.args.get("group") is not None or tree.args.get("distinct") is not None:
-        tree = _settled(tree, domain)
-    keys = _keys_of(tree)
+        tree = settled(tree, domain)
+    keys = keys_of(tree)
     if keys and tree.args.get("having") is not None:
-        if _has_window(tree):
+        if has_window(tree):
             refuse(tree, "a window beside HAVING and a sub-query in place of a number", grammar=GRAMMAR)
         tree.set("qualify", exp.Qualify(this=tree.args["having"].this))
         tree.set("having", None)
@@ -645,7 +626,7 @@ def _beside(tree: exp.Select, scalars: Sequence[exp.Select], domain: Domain) -> 
     for column in list(tree.find_all(exp.Column)):
         if _SCALAR in column.meta:
             shown = others[column.meta[_SCALAR]].expressions[0]
-            column.replace(exp.Paren(this=_plain(shown).copy()))
+            column.replace(exp.Paren(this=untitled(shown).copy()))
     return tree
 
 
@@ -701,120 +682,16 @@ def with_distinct(tree: exp.Select, domain: Domain) -> exp.Select:
     values: list[exp.Expr] = list(dict.fromkeys(value for one in counts for value in one.expressions))
     listed = {one.name for one in domain if isinstance(one, CategoricalAttribute)}
     is_one = len(values) == 1 and isinstance(values[0], exp.Column) and values[0].name in listed
-    if not is_one or _has_window(tree):
+    if not is_one or has_window(tree):
         return tree
-    settled = tree.copy()
-    settled.set("expressions", [_with_title(one) for one in settled.expressions])
-    keys = _keys_of(_settled(settled, domain))
+    copy = tree.copy()
+    copy.set("expressions", [_with_title(one) for one in copy.expressions])
+    keys = keys_of(settled(copy, domain))
     if any(isinstance(one, _SETS) for one in keys):
         return tree
     finer = keys if values[0] in keys else [*keys, values[0]]
     inner = exp.Select(group=exp.Group(expressions=[one.copy() for one in finer]))
-    inner.set("where", settled.args.get("where"))
-    settled.set("where", None)
-    settled.meta.update({DIFFERENT: [values[0].name]})
-    return _lifted(settled, inner, keys, _over_records)
-
-
-# --- parts of trees -----------------------------------------------------------------------------------------
-
-
-class _Titles:
-    """The columns of a query by their places, and by their titles."""
-
-    def __init__(self, tree: exp.Select, domain: Domain) -> None:
-        self._shown = [_plain(one) for one in tree.expressions]
-        named = map(_titled, tree.expressions)
-        self._titles = {title.casefold(): node for title, node in named if title}
-        self._domain = domain
-
-    @property
-    def values(self) -> list[exp.Expr]:
-        """The columns without aggregates, which GROUP BY ALL and DISTINCT are about."""
-        return [one for one in self._shown if not _aggregates(one) and not isinstance(one, exp.Literal)]
-
-    @property
-    def are_values(self) -> bool:
-        """Whether no column has an aggregate."""
-        return not any(map(_aggregates, self._shown))
-
-    def meant(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        """Return what a place or a name stands for: an attribute before a title, or behind it."""
-        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-            place = int(node.name)
-            return self._shown[place - 1].copy() if 1 <= place <= len(self._shown) else node
-        title = node.name.casefold() if isinstance(node, exp.Column) and not node.table else ""
-        known = title in self._titles and (output_first or node.name not in self._domain)
-        return self._titles[title].copy() if known else node
-
-    def place(self, node: exp.Expr, *, whole: bool) -> None:
-        """Put what is meant in place of names, and of a node that is a place or a name as a whole."""
-        if isinstance(node, exp.Column) or (whole and isinstance(node, exp.Literal)):
-            node.replace(self.meant(node))
-            return
-        for one in [one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Dot) is None]:
-            one.replace(self.meant(one))
-
-
-def _settled(tree: exp.Select, domain: Domain) -> exp.Select:
-    """Return a query whose clauses name no columns of its own by their places, or by their titles."""
-    titles, group = _Titles(tree, domain), tree.args.get("group")
-    distinct = tree.args.get("distinct") is not None and group is None and titles.are_values
-    if distinct or (group is not None and group.args.get("all")):
-        tree.set("group", exp.Group(expressions=[one.copy() for one in titles.values]))
-        tree.set("distinct", None if distinct else tree.args.get("distinct"))
-    elif group is not None:
-        for one in list(group.expressions):
-            titles.place(one, whole=True)
-    for key in ("having", "qualify"):
-        if tree.args.get(key) is not None:
-            titles.place(tree.args[key], whole=False)
-    order = tree.args.get("order")
-    for one in [] if order is None else order.expressions:
-        if isinstance(one, exp.Ordered):
-            one.set("this", titles.meant(one.this, output_first=True))
-    return tree
-
-
-def _aggregates(node: exp.Expr) -> bool:
-    return node.find(*AGGREGATES, exp.Window) is not None
-
-
-def _outermost(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the aggregates of a part of a query that stand in no other one; those of windows are outside."""
-    if isinstance(node, AGGREGATES) and not isinstance(node.parent, exp.Window):
-        yield node
-        return
-    for child in list(node.iter_expressions()):
-        yield from _outermost(child)
-
-
-def _keys_of(tree: exp.Select) -> list[exp.Expr]:
-    group = tree.args.get("group")
-    return [] if group is None else list(group.expressions)
-
-
-def _window(node: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Window:
-    partition = [one.copy() for one in keys]
-    return exp.Window(this=node, over="OVER", **({"partition_by": partition} if partition else {}))
-
-
-def _both(one: exp.Expr | None, two: exp.Expr | None, kind: type[exp.Expr]) -> exp.Expr | None:
-    """Return the clause that holds where both do."""
-    tests = [exp.Paren(this=test.this.copy()) for test in (one, two) if test is not None]
-    return kind(this=exp.and_(*tests, copy=False)) if tests else None
-
-
-def _plain(node: exp.Expr) -> exp.Expr:
-    return node.this if isinstance(node, exp.Alias) else node
-
-
-def _titled(node: exp.Expr) -> tuple[str, exp.Expr]:
-    """Return the title of a column, and the column; no title where a query gives it none."""
-    if isinstance(node, exp.Alias):
-        return node.alias, node.this
-    return (node.name if isinstance(node, exp.Column) and not _is_star(node) else ""), node
-
-
-def _is_star(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+    inner.set("where", copy.args.get("where"))
+    copy.set("where", None)
+    copy.meta.update({DIFFERENT: [values[0].name]})
+    return _lifted(copy, inner, keys, _over_records)
