@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.errors import DataError, SessionError
+from pmw.errors import DataError, SessionError, SessionLockedError
 from pmw.public.codec import dumps
 from pmw.session.events import load_contract
 from pmw.session.journal import PERSON_KEY
@@ -119,6 +119,7 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Co
 
     Raises:
         DataError: the table cannot be read, or differs; the text tells nothing of how.
+        SessionLockedError: the session was finalized meanwhile, and what tells its table is wiped.
 
     Privacy: true data. Where ``data`` is given, whether this succeeds is a noise-free test of equality.
     """
@@ -141,6 +142,8 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Co
 
 def _same(store: SessionStore, source: CountSource) -> CountSource:
     key, expected = store.secret("fingerprint_key"), store.secret("fingerprint")
+    if store.meta("closed") is not None:
+        raise SessionLockedError("another process has finalized this session; it reads no table any more")
     if key is None or expected is None or not hmac.compare_digest(source.fingerprint(key), expected):
         raise DataError("the table differs from the one that the session was opened on")
     return source

@@ -18,6 +18,7 @@ import pmw
 from pmw.data import CsvDialect
 from pmw.public.answer import Source
 from pmw.session.maintenance import read_session, remembered_table
+from pmw.session.store import locking
 from tests.pmw.session.stored import bytes_of, cut_off, pending_of, waiting_of
 from tests.worlds import PEOPLE
 
@@ -55,6 +56,16 @@ def leave_waiting(path: Path, question: str) -> None:
     """Leave a batch that was recorded and drawn, and could not be finished."""
     with pmw.resume_session(path) as session, cut_off():
         session.ask(question)
+
+
+def test_who_lost_a_session_that_another_finalized_is_not_told_of_another_table(study: Path) -> None:
+    with pmw.resume_session(study) as lost:
+        for lock in list(locking._HELD):  # as where the process was taken for dead
+            lock.release()
+        with pmw.resume_session(study) as other:
+            other.finalize()
+        with pytest.raises(pmw.SessionLockedError, match="another process has finalized this session"):
+            lost.ask(WRONG, fresh=True)
 
 
 def forbid_draws(monkeypatch: pytest.MonkeyPatch) -> None:
