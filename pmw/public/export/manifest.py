@@ -109,7 +109,7 @@ def _manifest(state: PublicState, file_format: str, content: str, own: dict[str,
         **_heading(state, content),
         **own,
         "model_version": state.version,
-        "total": round(state.total.records, 3),
+        "total": state.total.records,
         **contract_facts(state),
     }
 
