@@ -397,7 +397,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
             "SELECT sequence, intent, event, epsilon, rho, mu_squared FROM ledger ORDER BY sequence"
         ).fetchall()
         measured = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
-        names = read("SELECT key, value FROM secrets WHERE key LIKE '%threshold'").fetchall()
+        names = read("SELECT key, value FROM secrets WHERE key LIKE 'threshold%'").fetchall()
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
     with contextlib.closing(SessionStore.open(copy)) as store:
         waiting = store.pending()
