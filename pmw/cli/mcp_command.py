@@ -75,13 +75,12 @@ def command(
     if str(token_file) == "-":
         raise click.UsageError("standard input is the client's; give --token-file the name of a file")
     require_address(session, token_file)
-    from pmw.service.assistants import Ceiling, server_of
+    from pmw.service.assistants import Purse, server_of
 
     most = at_most or Fraction(0)
-    ceiling = Ceiling(most, most if total is None else total)
     with _opened(session, token_file, wait) as opened:
         opened.progress = False
-        server_of(opened, ceiling, session).run("stdio")
+        server_of(Purse(opened, session, most, most if total is None else total)).run("stdio")
 
 
 @contextmanager

@@ -43,12 +43,8 @@ _WRITE = (
     "a condition such as age >= 65 AND sex = 'Female', an empty text for everybody, or a statement: SELECT "
     "sex, COUNT(*) FROM {} WHERE age >= 65 GROUP BY sex; with COUNT, SUM, AVG, MEDIAN, shares, parts of dates"
 )
-_FREE = ToolAnnotations(
-    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
-_SPENDS = ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
-)
+_FREE = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)
 _UNPAID = (QueryError, BudgetError, BudgetExhaustedError)  # nothing was charged where these are raised
 _SHOWN = 300  # characters of a question, for the person
 _LISTED = 12  # values of an attribute, in words
@@ -61,49 +57,6 @@ _Within = Annotated[
 _Found: TypeAlias = Answer | AnswerTable
 
 
-class Ceiling:
-    """What is paid without a person: so much for one question, and so much for all of a connection.
-
-    Threads may share it: they pay one after the other.
-
-    Args:
-        at_most: the part of the budget that one question may cost, in [0, 1].
-        total: the part that all questions may cost together.
-    """
-
-    def __init__(self, at_most: Fraction, total: Fraction) -> None:
-        self.at_most, self.left = at_most, total
-        self._lock = threading.Lock()
-
-    @property
-    def next(self) -> Fraction:
-        """The part of the budget that the next question may cost."""
-        return min(self.at_most, self.left)
-
-    def paid(self, buy: Callable[[Fraction], _Found]) -> _Found:
-        """Return what is bought without a person; what it costs is taken off the total.
-
-        Where it is not known whether it was charged, the highest price is taken off.
-
-        Args:
-            buy: takes the highest price that is paid.
-
-        Raises:
-            PriceError: it costs more; nothing is spent.
-        """
-        with self._lock:
-            most = charged = self.next
-            try:
-                found = buy(most)
-                charged = Fraction(found.spent.charged)
-            except _UNPAID:
-                charged = Fraction(0)
-                raise
-            finally:
-                self.left -= charged
-        return found
-
-
 class Yes(BaseModel):
     """What the person says."""
 
@@ -114,7 +67,7 @@ class _Offer(NamedTuple):
     """What comes of a bar that is wanted: its answer, or the price that a person has to agree to.
 
     Attributes:
-        found: the answer, where nothing or no more than the ceiling is paid.
+        found: the answer, where nothing was paid, or no more than may be without a person.
         price: the part of the budget that it costs, rounded up as it is told.
     """
 
@@ -122,63 +75,96 @@ class _Offer(NamedTuple):
     price: float = 0.0
 
 
-class _Payments:
-    """Bars that are bought of a session, within a ceiling or at a price that a person agreed to.
+class Purse:
+    """What an assistant may pay for bars: so much by itself, else the very price that a person agrees to.
+
+    Threads may share it: what needs no person is paid one after the other.
 
     Args:
-        session: that is asked.
-        ceiling: what is paid without a person.
-        place: the session's file or address, as a command names it.
+        session: that is asked: a session, an analyst of one, a session of a service, or a model.
+        place: its file or address, as a command names it.
+        at_most: the part of the budget that one question may cost without a person, in [0, 1].
+        total: the part that all of them may cost together.
     """
 
-    def __init__(self, session: Asking, ceiling: Ceiling, place: str) -> None:
-        self._session, self._ceiling, self._place = session, ceiling, place
+    def __init__(self, session: Asking, place: str, at_most: Fraction, total: Fraction) -> None:
+        self.session, self.left = session, total
+        self._place, self._at_most, self._lock = place, at_most, threading.Lock()
+
+    @property
+    def next(self) -> Fraction:
+        """The part of the budget that the next question may cost without a person."""
+        return min(self._at_most, self.left)
 
     def offer(self, question: str, within: float | str) -> _Offer:
-        """Return an answer within a bar where the ceiling allows its price, else the price.
+        """Return the answer within a bar, or its price where that needs a person.
+
+        The price and the payment are one step. Where it is not known whether it was charged, all that might
+        have been is taken off the total.
 
         Raises:
-            PriceError: it is above the ceiling of a user, which nobody here can raise.
+            PriceError: it is above the ceiling of a user, which nobody here can raise; nothing is spent.
         """
-        try:
-            return _Offer(self._ceiling.paid(lambda most: _bought(self._session, question, within, most)))
-        except PriceError as error:
-            if error.code == "above_ceiling":
-                raise
-            return _Offer(price=min(1.0, math.ceil(10_000 * error.price) / 10_000))
+        with self._lock:
+            most = charged = self.next
+            try:
+                found = self._bought(question, within, most)
+                charged = Fraction(found.spent.charged)
+            except _UNPAID as error:
+                charged = Fraction(0)
+                if not isinstance(error, PriceError) or error.code == "above_ceiling":
+                    raise
+                return _Offer(price=min(1.0, math.ceil(10_000 * error.price) / 10_000))
+            finally:
+                self.left -= charged
+        return _Offer(found)
 
-    def words(self, question: str, within: float | str, offer: _Offer) -> str:
+    def _bought(self, question: str, within: float | str, most: Fraction) -> _Found:
+        buy: Callable[..., _Found] = self.session.ask_within
+        if is_statement(question):
+            buy = self.session.sql_within
+        return buy(question, within, at_most=most)
+
+    def words(self, question: str, within: float | str, price: float) -> str:
         """Return what the person is asked: first the price, last what an assistant wrote."""
         asked = shortened(terminal_text(" ".join(question.split())), _SHOWN)
-        confidence = self._session.contract.options.confidence
+        confidence = self.session.contract.options.confidence
         return (
-            f"Pay up to {offer.price:.2%} of the privacy budget, for good? {_left(self._session)}It buys an "
-            f"answer within ± {Within.of(within)} at {confidence:.0%} confidence. The assistant asks: {asked}"
+            f"Pay up to {price:.2%} of the privacy budget, for good? {self.left_words()}It buys an answer "
+            f"within ± {Within.of(within)} at {confidence:.0%} confidence. The assistant asks: {asked}"
         )
 
-    def agreed(self, question: str, within: float | str, offer: _Offer) -> _Found:
-        """Return an answer within a bar, at the price that the person agreed to, or less.
+    def left_words(self) -> str:
+        """Return what is left of the budget, where that is known."""
+        left = self.session.budget().left
+        return "" if left is None else f"{float(left):.2%} is left. "
+
+    def settled(self, question: str, within: float | str, price: float, answer: Yes | None) -> _Found:
+        """Return the answer within a bar, at the price that the person agreed to, or less.
+
+        Args:
+            question: likewise.
+            within: likewise.
+            price: as the person was told.
+            answer: of the person; None where nobody could be asked.
 
         Raises:
-            PriceError: it costs more by now; nothing is spent.
+            PriceError: nobody agreed, or it costs more by now; nothing is spent.
         """
-        try:
-            return _bought(self._session, question, within, Fraction(offer.price))
-        except PriceError as error:
-            why = f"the person agreed to {offer.price:.2%}, and the price rose since; call pay again"
-            raise self.unpaid(error.price, why) from None
-
-    def unasked(self, within: float | str, offer: _Offer) -> PriceError:
-        """Return the refusal of a price where the client asks no person."""
-        how = f"--within {Within.of(within)} --at-most {100 * offer.price:g}%"
-        who = f"a person pays it by: pmw ask {shlex.quote(self._place)} QUESTION {how}"
-        return self.unpaid(offer.price, f"this client cannot ask a person; {who}")
-
-    def unpaid(self, price: float, why: str) -> PriceError:
-        """Return the refusal of a price that nobody agreed to."""
-        free = f"{float(self._ceiling.next):.2%} may be paid without a person"
+        why = "the person did not agree; do not ask them again"
+        if answer is None:
+            how = f"--within {Within.of(within)} --at-most {100 * price:g}%"
+            why = (
+                f"this client cannot ask one, who pays by: pmw ask {shlex.quote(self._place)} QUESTION {how}"
+            )
+        elif answer.pay:
+            try:
+                return self._bought(question, within, Fraction(price))
+            except PriceError as error:
+                why, price = f"the person agreed to {price:.2%}, and it rose since; call again", error.price
+        free = f"{float(self.next):.2%} may be paid without a person"
         told = f"This costs {price:.2%} of the privacy budget, and {free}; it was not paid: {why}"
-        return PriceError(told, price=price)
+        raise PriceError(told, price=price)
 
 
 class _Server(MCPServer[Any]):
@@ -220,7 +206,8 @@ def _refusal(told: ToolError, error: BaseException | None, log: Log) -> dict[str
         status, code, message = told_of(error)
         if status == 503:
             log.failure(error)
-        return {"code": code, "message": str(error) if isinstance(error, ServiceError) else message}
+        is_remote = isinstance(error, ServiceError)  # whose words are the service's, or the client's
+        return {"code": "service" if is_remote else code, "message": str(error) if is_remote else message}
     if isinstance(error, ToolError):  # the library's own, of what a client sent back
         return {"code": "not_paid", "message": "the form came back without a yes or a no; nothing was spent"}
     if error is None:
@@ -229,23 +216,22 @@ def _refusal(told: ToolError, error: BaseException | None, log: Log) -> dict[str
     return {"code": "internal", "message": f"the request failed: {type(error).__name__}"}
 
 
-def server_of(session: Asking, ceiling: Ceiling, place: str, log: Log | None = None) -> MCPServer[Any]:
-    """Return a server of the Model Context Protocol over whatever can be asked.
+def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
+    """Return a server of the Model Context Protocol over what a purse pays for.
 
     Args:
-        session: a session, one analyst of it, a session of a service, or a model.
-        ceiling: what is paid without a person.
-        place: the session's file or address, as a command names it.
+        purse: what may be paid, and of which session.
         log: where unexpected errors are written down; None for standard error.
     """
     made = _Server("online-pmw", log or Log())
-    _add_free_tools(made, session, ceiling)
-    _add_pay(made, _Payments(session, ceiling, place))
+    _add_free_tools(made, purse)
+    _add_pay(made, purse)
     return made
 
 
-def _add_free_tools(made: MCPServer[Any], session: Asking, ceiling: Ceiling) -> None:
+def _add_free_tools(made: MCPServer[Any], purse: Purse) -> None:
     """Add the tools that charge nothing, whatever they are asked."""
+    session = purse.session
 
     @made.tool(annotations=_FREE)
     def attributes() -> dict[str, Any]:
@@ -256,11 +242,13 @@ def _add_free_tools(made: MCPServer[Any], session: Asking, ceiling: Ceiling) -> 
 
     @made.tool(annotations=_FREE)
     def ask(question: _Question) -> dict[str, Any]:
-        """Answer a condition or a statement; free. Each number has an interval that holds at 95 %.
+        """Answer a condition or a statement; free. Each number has an interval.
 
         The answer is a stored one, or comes from the model within what was measured before.
         """
-        return _told(_asked(session, question))
+        if is_statement(question):
+            return _told(session.sql(question, at_most=0))
+        return _told(session.ask(question, at_most=0))
 
     @made.tool(annotations=_FREE)
     def cost(question: _Question) -> dict[str, Any]:
@@ -276,26 +264,19 @@ def _add_free_tools(made: MCPServer[Any], session: Asking, ceiling: Ceiling) -> 
         """Tell what `pay` would cost: the price of a bar, as a part of the whole budget; free."""
         quote = session.quote(question, within)
         words = quote.sentence(session.domain, session.contract.options.confidence)
-        return {**quote.to_dict(), "sentence": words, "without_a_person": float(ceiling.next)}
+        return {**quote.to_dict(), "sentence": words, "without_a_person": float(purse.next)}
 
     @made.tool(annotations=_FREE)
     def budget() -> dict[str, Any]:
         """Tell what is spent of the budget, what is left, and what may be paid without a person."""
         own, status = session.budget(), session.status()
-        paid = {"one_question": float(ceiling.next), "all_together": float(ceiling.left)}
         words = (
-            f"{status.budget_share:.2%} of the privacy budget is spent, {float(own.spent):.2%} by "
-            f"{own.name or 'whoever asks here'}. {_left(session)}Without a person {float(ceiling.next):.2%} "
-            f"may be paid for one question, {float(ceiling.left):.2%} for all together."
+            f"{status.budget_share:.2%} of the privacy budget is spent. {purse.left_words()}Without a person "
+            f"{float(purse.next):.2%} may be paid for one question, {float(purse.left):.2%} for all together."
         )
-        return {
-            "spent": status.budget_share,
-            "closed": status.closed,
-            "own": own.to_dict(),
-            "guarantee": session.guarantee,
-            "without_a_person": paid,
-            "sentence": words,
-        }
+        free = {"one_question": float(purse.next), "all_together": float(purse.left)}
+        form = {"spent": status.budget_share, "closed": status.closed, "own": own.to_dict()}
+        return {**form, "without_a_person": free, "sentence": words}
 
     @made.resource("pmw://schema", mime_type="application/json")
     def schema() -> str:
@@ -303,63 +284,39 @@ def _add_free_tools(made: MCPServer[Any], session: Asking, ceiling: Ceiling) -> 
         return json.dumps(attributes())
 
 
-def _add_pay(made: MCPServer[Any], payments: _Payments) -> None:
-    """Add the tool that pays, within the ceiling or with a person's yes.
+def _add_pay(made: MCPServer[Any], purse: Purse) -> None:
+    """Add the tool that pays, by itself or with a person's yes.
 
     Clients of one protocol are asked within a call; those of the next one call again with what the person
-    said, and the price is made anew. An answer counts for the very words that the person read.
+    said, and the price is made anew. What a person says counts for the very words that they read.
     """
 
-    def offered(question: str, within: float | str) -> _Offer:
-        return payments.offer(question, within)
-
     def consent(
-        question: str, within: float | str, offer: Annotated[_Offer, Resolve(offered)], ctx: Context[Any, Any]
+        question: str,
+        within: float | str,
+        offer: Annotated[_Offer, Resolve(purse.offer)],
+        ctx: Context[Any, Any],
     ) -> Elicit[Yes] | None:
-        if offer.found is not None or not _can_ask(ctx):
-            return None
-        return Elicit(payments.words(question, within, offer), Yes)
+        asks = ctx.client_capabilities and ctx.client_capabilities.elicitation
+        if offer.found is not None or not asks or (asks.form is None and asks.url is not None):
+            return None  # nobody is asked, or can be
+        return Elicit(purse.words(question, within, offer.price), Yes)
 
     @made.tool(annotations=_SPENDS)
     def pay(
         question: _Question,
         within: _Within,
-        offer: Annotated[_Offer, Resolve(offered)],
+        offer: Annotated[_Offer, Resolve(purse.offer)],
         said: Annotated[ElicitationResult[Yes], Resolve(consent)],
     ) -> dict[str, Any]:
         """Buy an answer within a bar, and pay its price from the privacy budget, for good.
 
-        Ask `price` first. Above the ceiling the person is asked. What was bought is free from then on.
+        Ask `price` first. Above a ceiling the person is asked. What was bought is free from then on.
         """
         if offer.found is not None:
             return _told(offer.found)
         answer = said.data if isinstance(said, AcceptedElicitation) else Yes(pay=False)
-        if answer is None:  # nobody was asked
-            raise payments.unasked(within, offer)
-        if not answer.pay:
-            raise payments.unpaid(offer.price, "the person did not agree; do not ask them again")
-        return _told(payments.agreed(question, within, offer))
-
-
-def _can_ask(ctx: Context[Any, Any]) -> bool:
-    """Tell whether the client says that it asks people, by a form."""
-    asks = ctx.client_capabilities and ctx.client_capabilities.elicitation
-    return bool(asks and (asks.form is not None or asks.url is None))
-
-
-def _asked(session: Asking, question: str) -> _Found:
-    """Return the free answer to a question; that it charges nothing and that it is asked are one step."""
-    return session.sql(question, at_most=0) if is_statement(question) else session.ask(question, at_most=0)
-
-
-def _bought(session: Asking, question: str, within: float | str, most: Fraction) -> _Found:
-    """Return the answer within a bar, at a price of so much or less.
-
-    Raises:
-        PriceError: it costs more; nothing is spent.
-    """
-    buy: Callable[..., _Found] = session.sql_within if is_statement(question) else session.ask_within
-    return buy(question, within, at_most=most)
+        return _told(purse.settled(question, within, offer.price, answer))
 
 
 def _told(found: _Found) -> dict[str, Any]:
@@ -373,12 +330,6 @@ def _told(found: _Found) -> dict[str, Any]:
         f"({found.spent.describe(found.version)})"
     )
     return {**found.to_dict(), "sentence": words}
-
-
-def _left(session: Asking) -> str:
-    """Return what is left of the budget, in words, where that is known."""
-    left = session.budget().left
-    return "" if left is None else f"{float(left):.2%} is left. "
 
 
 def _attribute_words(entry: dict[str, Any]) -> str:
