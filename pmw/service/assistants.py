@@ -29,8 +29,7 @@ from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.parsing import is_statement
 
-# Annotations are read by the library while tools are made, and some name a function inside another one: so
-# they are not put off here.
+# Annotations are not put off: the library reads them, and some name a function inside another one.
 
 _RULES = """\
 You answer questions about a sensitive table of people. No record is ever shown. Call `attributes` first.
@@ -120,9 +119,8 @@ class Purse:
         return _Offer(found)
 
     def _bought(self, question: str, within: float | str, most: Fraction) -> _Found:
-        buy: Callable[..., _Found] = self.session.ask_within
-        if is_statement(question):
-            buy = self.session.sql_within
+        session, is_whole = self.session, is_statement(question)
+        buy: Callable[..., _Found] = session.sql_within if is_whole else session.ask_within
         return buy(question, within, at_most=most)
 
     def words(self, question: str, within: float | str, price: float) -> str:
@@ -140,12 +138,10 @@ class Purse:
         return "" if left is None else f"{float(left):.2%} is left. "
 
     def settled(self, question: str, within: float | str, price: float, answer: Yes | None) -> _Found:
-        """Return the answer within a bar, at the price that the person agreed to, or less.
+        """Return the answer within a bar, at the price that the person read, or less.
 
         Args:
-            question: likewise.
-            within: likewise.
-            price: as the person was told.
+            question, within, price: what the person was asked.
             answer: of the person; None where nobody could be asked.
 
         Raises:
@@ -224,14 +220,14 @@ def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
         log: where unexpected errors are written down; None for standard error.
     """
     made = _Server("online-pmw", log or Log())
-    _add_free_tools(made, purse)
+    _add_answers(made, purse.session)
+    _add_prices(made, purse)
     _add_pay(made, purse)
     return made
 
 
-def _add_free_tools(made: MCPServer[Any], purse: Purse) -> None:
-    """Add the tools that charge nothing, whatever they are asked."""
-    session = purse.session
+def _add_answers(made: MCPServer[Any], session: Asking) -> None:
+    """Add what tells the schema and free answers."""
 
     @made.tool(annotations=_FREE)
     def attributes() -> dict[str, Any]:
@@ -249,6 +245,16 @@ def _add_free_tools(made: MCPServer[Any], purse: Purse) -> None:
         if is_statement(question):
             return _told(session.sql(question, at_most=0))
         return _told(session.ask(question, at_most=0))
+
+    @made.resource("pmw://schema", mime_type="application/json")
+    def schema() -> str:
+        """Return the declared attributes, as the tool `attributes` tells them."""
+        return json.dumps(attributes())
+
+
+def _add_prices(made: MCPServer[Any], purse: Purse) -> None:
+    """Add what tells prices and the budget; free."""
+    session = purse.session
 
     @made.tool(annotations=_FREE)
     def cost(question: _Question) -> dict[str, Any]:
@@ -277,11 +283,6 @@ def _add_free_tools(made: MCPServer[Any], purse: Purse) -> None:
         free = {"one_question": float(purse.next), "all_together": float(purse.left)}
         form = {"spent": status.budget_share, "closed": status.closed, "own": own.to_dict()}
         return {**form, "without_a_person": free, "sentence": words}
-
-    @made.resource("pmw://schema", mime_type="application/json")
-    def schema() -> str:
-        """Return the declared attributes, as the tool `attributes` tells them."""
-        return json.dumps(attributes())
 
 
 def _add_pay(made: MCPServer[Any], purse: Purse) -> None:
@@ -325,11 +326,10 @@ def _told(found: _Found) -> dict[str, Any]:
         words = found.sentence()
         return {**found.to_dict(), "sentence": f"{words[0].upper()}{words[1:]}. {found.origin()}"}
     words = (
-        f"{counted(len(found.rows), 'row')}; each value lies between its low and its high at "
-        f"{found.confidence:.0%} confidence, and where they are null nothing is promised "
-        f"({found.spent.describe(found.version)})"
+        f"{counted(len(found.rows), 'row')}; each value lies between low and high at {found.confidence:.0%}"
     )
-    return {**found.to_dict(), "sentence": words}
+    words += " confidence, and where these are null nothing is promised"
+    return {**found.to_dict(), "sentence": f"{words} ({found.spent.describe(found.version)})"}
 
 
 def _attribute_words(entry: dict[str, Any]) -> str:

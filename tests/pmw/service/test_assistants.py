@@ -147,7 +147,7 @@ def test_each_tool_tells_what_the_session_tells_and_charges_nothing(shared: pmw.
     assert one["source"] == answer.source.value
     assert len(rows["rows"]) == 24
     assert {"value", "low", "high", "source"} <= rows["rows"][0]["count"].keys()
-    assert rows["sentence"].startswith("24 rows; each value lies between")
+    assert rows["sentence"].startswith("24 rows; each value lies between low and high at 95% confidence")
     assert cost["scopes"][0]["scope"] == ["sex", "region"]
     assert "Nothing was asked or spent." in cost["sentence"]
     quote = shared.quote(MEAN, 2)
