@@ -340,7 +340,7 @@ def test_up_to_the_ceiling_it_pays_by_itself_and_no_further(session: pmw.Session
     cap, before = session.state.ledger.cap, session.state.ledger.spent
     price = session.quote(PAIR, 60).share
     person = Person(NOES["declined"])
-    below = purse_of(session, str(Fraction(price) * Fraction(999, 1000)))
+    below = purse_of(session, str(Fraction(price) * Fraction(999, 1000)), 1)
     (refused,) = called(below, [("pay", PAID)], person)
     assert refused["code"] == "not_paid"
     assert session.state.ledger.spent == before
