@@ -125,7 +125,7 @@ class Purse:
 
     def words(self, question: str, within: float | str, price: float) -> str:
         """Return what the person is asked: first the price, last what an assistant wrote."""
-        asked = shortened(terminal_text(" ".join(question.split())), _SHOWN)
+        asked = shortened(terminal_text(" ".join(question.split())), _SHOWN) or "everybody"
         confidence = self.session.contract.options.confidence
         return (
             f"Pay up to {price:.2%} of the privacy budget, for good? {self.left_words()}It buys an answer "

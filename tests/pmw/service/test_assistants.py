@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,6 +21,7 @@ from pmw.errors import PriceError, StoreError
 from queries import CategoricalAttribute, Domain
 from tests import worlds
 from tests.pmw.service.studies import opened_study
+from tests.waiting import joined
 
 pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
 
@@ -375,20 +377,41 @@ def test_many_questions_below_the_ceiling_stay_below_the_total(session: pmw.Sess
     assert len(told) > 200
 
 
-def test_threads_pay_out_of_one_purse(session: pmw.Session) -> None:
+def test_what_two_threads_pay_is_within_one_total(
+    session: pmw.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cap, before = session.state.ledger.cap, session.state.ledger.spent
     price = Fraction(session.quote(PAIR, 60).share)
-    purse = purse_of(session, str(price), str(price * 3 / 2))
-    threads = [
-        threading.Thread(target=purse.offer, args=(f"sex = '{sex}' AND region = '{region}'", 60))
-        for sex in ("Male", "Female")
-        for region in worlds.REGIONS
-    ]
+    purse, both = purse_of(session, str(price), str(price * 3 / 2)), threading.Barrier(2)
+    buy = purse.session.ask_within
+
+    def together(*asked: Any, **how: Any) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # another thread that pays at the same time comes before that
+        return buy(*asked, **how)
+
+    monkeypatch.setattr(purse.session, "ask_within", together)
+    questions = (PAIR, "age < 40 AND member = TRUE")
+    threads = [threading.Thread(target=purse.offer, args=(one, 60)) for one in questions]
     for one in threads:
         one.start()
-    for one in threads:
-        one.join()
+    joined(*threads)
     assert 0 < (session.state.ledger.spent - before) / cap <= price * 3 / 2
+
+
+def test_calls_of_one_connection_may_come_together(session: pmw.Session) -> None:
+    cap, before = session.state.ledger.cap, session.state.ledger.spent
+    calls: Calls = [("ask", {"question": f"age >= {age}"}) for age in range(20, 50)]
+    bars: Calls = [("pay", {"question": f"{PAIR} AND age < {age}", "within": 150}) for age in range(30, 50)]
+    purse = purse_of(session, "1/100", "2/100")
+
+    async def use(client: Client) -> list[CallToolResult]:
+        return await asyncio.gather(*(client.call_tool(*call) for call in [*calls, *bars]))
+
+    told = [read(one) for one in asked(purse, use)]
+    assert all("count" in one for one in told[: len(calls)])
+    assert {one.get("code") for one in told[len(calls) :]} <= {None, "not_paid"}
+    assert 0 < (session.state.ledger.spent - before) / cap <= Fraction(2, 100)
 
 
 def test_what_may_have_been_charged_counts_as_charged(
@@ -461,6 +484,11 @@ def test_a_price_that_rose_since_it_was_read_is_not_paid(
     else:  # it is put to the person anew
         first, second = person.read
         assert first != second
+
+
+def test_a_question_about_everybody_is_told_in_words(shared: pmw.Session) -> None:
+    words = purse_of(shared).words("  ", "2%", 0.01)
+    assert words.endswith("within ± 2% at 95% confidence. The assistant asks: everybody")
 
 
 def test_the_words_of_an_assistant_come_last_on_one_line_and_short(shared: pmw.Session) -> None:
