@@ -31,7 +31,7 @@ _NAME = "assistant"  # whom charges are booked to
     "mcp",
     short_help="Let an AI assistant ask, by the Model Context Protocol.",
     epilog="""\b
-Examples, as a client of the protocol starts them:
+Examples:
   pmw mcp study.pmw
   pmw mcp study.pmw --at-most 0.5% --total 5%
   pmw mcp http://127.0.0.1:8000/sessions/study --token-file ann.token
@@ -68,13 +68,13 @@ def command(
     """
     from pmw.display.texts import installed_by
 
-    if find_spec("mcp") is None or find_spec("fastapi") is None:
-        raise click.ClickException(f"pmw mcp needs mcp and fastapi: {installed_by('mcp')}")
     if total is not None and at_most is None:
         raise click.UsageError("--total is for questions of up to --at-most each; give --at-most with it")
     if str(token_file) == "-":
         raise click.UsageError("standard input is the client's; give --token-file the name of a file")
     require_address(session, token_file)
+    if find_spec("mcp") is None or find_spec("fastapi") is None:
+        raise click.ClickException(f"pmw mcp needs mcp and fastapi: {installed_by('mcp')}")
     from pmw.service.assistants import Purse, server_of
 
     most = at_most or Fraction(0)

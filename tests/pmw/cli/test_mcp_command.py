@@ -125,18 +125,3 @@ def test_killed_while_it_pays_the_session_stays_whole_and_pays_once(
     assert answer["source"] in ("measured", "synthetic")
     assert len(read_ledger(yearly_study).lines) == len(before.lines) + 1
     run.told("verify", "study.pmw")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--total", "1%"), "--total is for questions of up to --at-most each"),
-        (("--at-most", "200%"), "expected a part of the budget from 0 to 100%"),
-        (("--token-file", "-"), "standard input is the client's"),
-        (("--token-file", "ann.token"), "--token-file is for the address of a service"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    study: Path, run: Run, arguments: tuple[str, ...], told: str
-) -> None:
-    assert told in run.refused("mcp", str(study), *arguments, code=2)
