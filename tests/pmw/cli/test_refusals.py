@@ -475,7 +475,8 @@ ALWAYS = {
 WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run",
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
-    "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft", "demo": "force", "export": "force", "report": "force",
+    "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
+    "demo": "force", "export": "force", "report": "force",
     "serve": "users host port rate",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
