@@ -56,6 +56,7 @@ LIBRARIES = {
     "secrets": {"pmw.service"},  # tokens and ids
     "anyio": {"pmw.service"},
     "fastapi": {"pmw.service"},
+    "mcp": {"pmw.service.assistants"},
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},
     "uvicorn": {"pmw.service"},

@@ -221,6 +221,10 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (("measure", "study.pmw", "sex", "--token-file", "ann.token"), "--token-file is for the address"),
     (("status", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("mcp", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("mcp", "study.pmw", "--token-file", "-"), "standard input is the client's"),
+    (("mcp", "study.pmw", "--total", "1%"), "--total is for questions of up to --at-most each"),
+    (("mcp", "study.pmw", "--at-most", "200%"), "expected a part of the budget from 0 to 100%"),
     (("ask", "study.pmw", "age >= 30", "--request-id", "k"), "--request-id is for a bar that is paid once"),
     ((*SERVICE, "age >= 30"), "give --token-file FILE"),
     (
@@ -470,8 +474,9 @@ ALWAYS = {
 }  # fmt: skip
 WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run",
-    "shell": "wait no-history", "finish": "wait dry-run", "draft": "from-public bounds keys dry-run draft",
-    "open": "data-is-public draft", "demo": "force", "export": "force", "report": "force",
+    "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
+    "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
+    "demo": "force", "export": "force", "report": "force",
     "serve": "users host port rate",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
