@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.csv_file import swapped_decimal
+from pmw.data.csv_file import MARKERS, swapped_decimal
 from pmw.data.files import TableFile
 from pmw.data.memory import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
@@ -41,7 +41,6 @@ _LIMITS = (1, 2, 4, 8, 16)  # records per person that are tried
 _MOST_EXAMPLES = 5
 MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
-_MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
 _COMMA = re.compile(r"[ \t]*[+-]?[0-9]+,[0-9]+[ \t]*")
 _OUTSIDE = (Reading.FRACTION, Reading.NO_NUMBER, Reading.NO_DATE, Reading.UNDECLARED)
 
@@ -319,7 +318,7 @@ def _suggestions(
     """Yield what may keep more records, for values that drop theirs or fall into ``other``."""
     if readings[Reading.EMPTY] and not attribute.missing:
         yield "declare missing = true to keep empty values"
-    markers = [text for text in outside if text.strip().casefold() in _MARKERS]
+    markers = [text for text in outside if text.strip().casefold() in MARKERS]
     if markers and is_text:
         declare = "" if attribute.missing else " and declare missing = true"
         options = " ".join(f"--missing-text {shlex.quote(text)}" for text in markers[:_MOST_EXAMPLES])
