@@ -500,6 +500,11 @@ def stored_schema(domain: Domain) -> str:
     return _text(domain, is_stored=True)
 
 
+def kind_name(attribute: Attribute) -> str:
+    """Return how a schema calls the kind of an attribute."""
+    return _WRITTEN[type(attribute)][0]
+
+
 def _text(domain: Domain, *, is_stored: bool) -> str:
     lines = [f"name = {_toml(domain.name)}"]
     if domain.person is not None:
@@ -509,8 +514,13 @@ def _text(domain: Domain, *, is_stored: bool) -> str:
             *_lines(domain.person, ("column", "records", "ids", "empty", "constant", "clip")),
         ]
     for attribute in domain:
-        kind, keys = _WRITTEN[type(attribute)]
-        lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]
+        _, keys = _WRITTEN[type(attribute)]
+        lines += [
+            "",
+            "[[attributes]]",
+            f"name = {_toml(attribute.name)}",
+            f"kind = {_toml(kind_name(attribute))}",
+        ]
         lines += _lines(attribute, (*keys, "missing", "other"))
         if not is_stored and isinstance(attribute, NumberCells) and attribute.resolution is None:
             lines += ["resolution = false"] if attribute.usual_resolution is not None else []

@@ -132,11 +132,8 @@ _UNKNOWN = """\
 kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
 _QUESTIONS = {  # about a column by what its texts are, and the section to fill in
-    TextKind.WHOLE: (
-        "Which ends are possible (or are they codes)? May one be empty (missing = true)?",
-        _INTEGER,
-    ),
-    TextKind.NUMBERS: ("Between which round numbers are cells? May one be empty (missing = true)?", _NUMERIC),
+    TextKind.WHOLE: ("Which ends are possible (or are these codes)? Empty ones (missing = true)?", _INTEGER),
+    TextKind.NUMBERS: ("Between which round numbers are cells? Empty ones (missing = true)?", _NUMERIC),
     TextKind.SEPARATED: ("Is --decimal right? Can thousands be written unparted?", _UNKNOWN),
     TextKind.DAYS: ("Which first and last day are possible?", _DATE),
     TextKind.TIMES: ("Which first and last time are possible, on which zone's clock?", _DATETIME),
@@ -145,10 +142,7 @@ _QUESTIONS = {  # about a column by what its texts are, and the section to fill 
     TextKind.CLOCK: ("No kind holds them: is a column of their hours, as whole numbers, enough?", _UNKNOWN),
     TextKind.CODES: ("Which ones does the code book list (values, or values_file)?", _CATEGORICAL),
     TextKind.FEW: ("Which ones does the questionnaire list? Are there others (other = true)?", _CATEGORICAL),
-    TextKind.MANY: (
-        "Which ones are known in public (values_file), or worth --keys? Else delete it.",
-        _CATEGORICAL,
-    ),
+    TextKind.MANY: ("Which ones are public (values_file), or worth --keys? Else delete it.", _CATEGORICAL),
     TextKind.MIXED: ("Does one text mean empty (--missing-text)? Are numbers codes (categorical)?", _UNKNOWN),
 }
 _LEFT_OUT = {  # columns that have no section

@@ -30,6 +30,7 @@ from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 from queries.records import Column, Columns, encode_columns, kept_records
+from queries.schema import kind_name
 from queries.values import DROPPED, Reading, values_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class AttributeFacts:
 
     Args:
         name: the attribute.
+        kind, cells: what the schema says of it.
         empty: number of empty values.
         empty_kept: empty values have a cell, ``missing``; else each drops its record.
         undeclared: number of values that no cell was declared for.
@@ -64,6 +66,8 @@ class AttributeFacts:
     """
 
     name: str
+    kind: str
+    cells: int
     empty: int
     empty_kept: bool
     undeclared: int
@@ -276,6 +280,8 @@ class _Tally:
         listed = sorted(self._outside.items(), key=lambda item: (-item[1], item[0]))
         return AttributeFacts(
             name=attribute.name,
+            kind=kind_name(attribute),
+            cells=attribute.size,
             empty=readings[Reading.EMPTY],
             empty_kept=attribute.missing,
             undeclared=sum(readings[reading] for reading in _OUTSIDE),
@@ -345,6 +351,8 @@ def _suggestions_for_numbers(attribute: Attribute, rest: list[str], is_text: boo
 
 
 def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is_text: bool) -> Iterator[str]:
+    if attribute.size == 1:
+        yield "its one cell says nothing of a record: declare more values, or delete it"
     declared = {canonical_text(value): value for value in attribute.values}
     folded = {text.casefold() for text in declared}
     if is_text and any(text.strip(" \t") in declared for text in rest):

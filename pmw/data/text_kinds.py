@@ -40,7 +40,6 @@ _DIGITS = re.compile(r"[0-9]+")
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?( ?[AaPp][Mm])?")
 _LIKE_A_DATE = re.compile(r"[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}([T ].*)?")
 _EIGHT_DIGITS = re.compile(r"(18|19|20|21)[0-9]{6}")
-_RUNS = ((re.compile(r"[A-Za-z]+"), "a"), (re.compile(r"[0-9]+"), "9"))
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
     *("%d %b %Y", "%d-%b-%Y", "%b %d %Y", "%b %d, %Y"),
@@ -207,13 +206,13 @@ def _means_empty(text: str) -> bool:
 
 def _forms(text: str, decimal: str) -> Iterator[str]:
     """Yield the forms of a text: one, or for a date each format by which it is read, with ``dated``."""
-    number = swapped_decimal(text) if decimal == "," else text
-    formats = list(_read_by(text)) if any("0" <= character <= "9" for character in text) else []
-    yield from formats
     if read_seconds(text, "UTC") is not None:
         of_day = text[len("2023-03-31") :]
         yield "day" if not of_day else "zoned" if any(one in of_day for one in "Z+-") else "time"
-    elif _LIKE_A_DATE.fullmatch(text) or (formats and formats != ["%Y%m%d"]):
+        return
+    number, formats = swapped_decimal(text) if decimal == "," else text, list(_read_by(text))
+    yield from formats
+    if _LIKE_A_DATE.fullmatch(text) or (formats and formats != ["%Y%m%d"]):
         yield "dated"
     elif _WHOLE_AS_FLOAT.fullmatch(number):
         yield "whole"
@@ -228,24 +227,15 @@ def _forms(text: str, decimal: str) -> Iterator[str]:
 
 
 def _read_by(text: str) -> Iterator[str]:
-    """Yield the formats by which a text is a date that is not written as ISO 8601 does."""
+    """Yield the formats by which a text is a date."""
     for format in _BY_SHAPE.get(_shape(text), ()):
-        if format == "%Y%m%d" and not _EIGHT_DIGITS.fullmatch(text):
-            continue
-        if read_seconds(text, "UTC", format) is not None and read_seconds(text, "UTC") is None:
-            yield format
-
-
-def _shape_of(format: str) -> str:
-    """Return the shape of the dates of a format."""
-    return _shape(re.sub("%[YmdHMS]", "9", format.replace("%b", "a")))
+        if format != "%Y%m%d" or _EIGHT_DIGITS.fullmatch(text):
+            yield from () if read_seconds(text, "UTC", format) is None else (format,)
 
 
 def _shape(text: str) -> str:
-    """Return a text with a letter in place of its letters and a digit in place of its digits."""
-    for run, sign in _RUNS:
-        text = run.sub(sign, text)
-    return text
+    """Return a text, or a format, with one letter in place of its words and one digit of its numbers."""
+    return re.sub("[A-Za-z]+", "a", re.sub("([0-9]|%[YmdHMS])+", "9", text.replace("%b", "a")))
 
 
-_BY_SHAPE = {shape: tuple(found) for shape, found in groupby(sorted(FORMATS, key=_shape_of), _shape_of)}
+_BY_SHAPE = {shape: tuple(found) for shape, found in groupby(sorted(FORMATS, key=_shape), _shape)}

@@ -77,9 +77,9 @@ def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> No
         "  1 (line 7): 2 fields, where the first line has 3\n"
         "Columns that the schema does not name, ignored: id.\n"
         "\n"
-        "attribute   empty  undeclared  clipped low  clipped high\n"
-        "age             0   2 dropped            1             0\n"
-        "work       1 kept   2 dropped            0             0\n"
+        "attribute  kind         cells   empty  undeclared  clipped low  clipped high\n"
+        "age        integer        100       0   2 dropped            1             0\n"
+        "work       categorical      3  1 kept   2 dropped            0             0\n"
         "\n"
         "age: undeclared '50.5' (1), 'abc' (1); 1 no number, 1 no whole number\n"
         '  declare kind = "numeric" with edges to keep fractions\n'
