@@ -382,7 +382,7 @@ def draft_schema(
         TOML text, the same for all tables of the same columns and types, and of the same ``looked``.
 
     Raises:
-        DataError: a table is absent or unreadable, or a column's name stands in it twice.
+        DataError: a table is absent or unreadable, or its columns cannot be told apart, or asked about.
 
     Privacy: no value of ``table`` is read here. Of ``public`` every value is, outside the guarantee.
     """
@@ -399,6 +399,10 @@ def draft_schema(
             parts.append(_section(name, kinds.get(name), filled.get(name)))
         else:
             parts.append(_looked_section(name, looked[name]))
+    if looked is not None and not any(part.startswith("[[attributes]]") for part in parts):
+        raise DataError(
+            f"{table}: expected a table with a column to ask about, got ids or empty columns alone"
+        )
     return "\n".join(parts)
 
 

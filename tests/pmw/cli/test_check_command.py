@@ -160,6 +160,12 @@ def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, ru
     bins = form["binned"][0]["bins"]
     assert f"a0, 100 cells in about {bins} bins: ± {3000 / (2 * bins):,.0f}" in output
     assert "in at most 24 cells (width = 5) none is cut" in output
+    (table / "t.toml").write_text(
+        '[[attributes]]\nname = "a0"\nkind = "date"\nmin = 2010-01-01\nmax = 2025-12-31\n'
+        + "".join(parts[1:])
+    )
+    (table / "t.csv").write_text(",".join(names) + "\n" + "2020-01-01,1,2,3\n" * 3000)
+    assert 'in at most 24 cells (width = "year") none is cut' in run.told(*CHECK)
     (table / "t.csv").write_text(",".join(names) + "\nx,1,2,3\n")
     result = run(*CHECK)
     assert (result.exit_code, "In a session with" in result.stdout) == (1, False)  # where nothing is kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv as csv_library
 import datetime
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ from queries.values import Reading, values_of
 DAYS = [datetime.date(2020, 1, 1) + datetime.timedelta(days=3 * place) for place in range(300)]
 
 
-def table(folder: Path, columns: dict[str, Sequence[str]], dialect: CsvDialect | None = None) -> TableFile:
+def table(folder: Path, columns: Mapping[str, Sequence[str]], dialect: CsvDialect | None = None) -> TableFile:
     """Write a CSV file."""
     dialect, text = dialect or CsvDialect(), io.StringIO()
     writer = csv_library.writer(text, delimiter=dialect.delimiter, lineterminator="\n")
@@ -134,8 +134,8 @@ _OTHERS = "abcdefghijklmnopqrstuvwxyz"
 COLUMNS: dict[str, st.SearchStrategy[str]] = {
     "whole": st.integers(-(10**9), 10**9).map(str),
     "flag": st.sampled_from(["0", "1"]),
-    "number": st.floats(-1e6, 1e6).map(lambda number: f"{number:.3f}"),
-    "comma": st.floats(1, 1e6).map(lambda number: f"{number:.2f}".replace(".", ",")),
+    "number": st.integers(-(10**6), 10**6).map(lambda number: f"{number}.25"),
+    "comma": st.integers(0, 10**6).map(lambda number: f"{number},25"),
     "day": st.dates(datetime.date(1900, 1, 1)).map(str),
     "german": st.dates(datetime.date(1900, 1, 13)).map(lambda day: f"{day:%d.%m.%Y}"),
     "time": st.datetimes(datetime.datetime(1900, 1, 1)).map(lambda time: f"{time:%Y-%m-%d %H:%M:%S}"),
@@ -149,30 +149,33 @@ UNLIKE = st.text(_OTHERS, min_size=3, max_size=12).map(lambda text: f"<{text}>")
 
 
 @st.composite
-def columns_of(draw: st.DrawFn, name: str, many: int) -> list[str]:
-    """Draw the texts of a column, few different ones, each often enough to be no id."""
-    some = draw(st.lists(COLUMNS[name], min_size=3, max_size=12, unique=name not in ("flag", "few")))
-    if name == "german":
-        some[0] = "31.12.1999"  # a day that %m.%d.%Y does not read, in one of 12 at least
-    return [some[place % len(some)] for place in range(many)]
+def tables(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Draw a few texts of each column, which its records have in turn: too often for ids."""
+    several = {
+        name: draw(st.lists(texts, min_size=3, max_size=12, unique=name not in ("flag", "few")))
+        for name, texts in COLUMNS.items()
+    }
+    several["german"][0] = "31.12.1999"  # no other format reads it
+    return several
 
 
-@st.composite
-def tables(draw: st.DrawFn, many: int = 200) -> dict[str, list[str]]:
-    return {name: draw(columns_of(name, many)) for name in COLUMNS}
+def records_of(several: Mapping[str, Sequence[str]], many: int) -> dict[str, list[str]]:
+    return {name: [texts[place % len(texts)] for place in range(many)] for name, texts in several.items()}
 
 
-@given(tables(), tables(350))
+@given(tables(), tables())
 def test_tables_of_the_same_kinds_have_the_same_draft_to_the_byte(
     tmp_path: Path, one: dict[str, list[str]], other: dict[str, list[str]]
 ) -> None:
-    assert drafted(table(tmp_path, one)) == drafted(table(tmp_path, other))
+    drafts = [drafted(table(tmp_path, records_of(*given))) for given in ((one, 200), (other, 350))]
+    assert drafts[0] == drafts[1]
 
 
 @given(tables(), st.sampled_from(sorted(COLUMNS)), UNLIKE | st.just(""), st.booleans())
 def test_one_record_more_or_less_changes_nothing(
-    tmp_path: Path, columns: dict[str, list[str]], name: str, odd: str, added: bool
+    tmp_path: Path, several: dict[str, list[str]], name: str, odd: str, added: bool
 ) -> None:
+    columns = records_of(several, 200)
     before = drafted(table(tmp_path, columns))
     changed = {
         one: [*texts, odd if one == name else texts[0]] if added else texts[1:]
@@ -290,13 +293,14 @@ def test_what_is_no_attribute_is_left_out_with_a_reason(tmp_path: Path) -> None:
         ("a\tb\n1\t2\n", "expected several columns in the first line, got one; give --delimiter tab"),
         ("", "expected column names in the first line, got none"),
         ("PK\x03\x04", "a zip archive"),
-        ("a,b\n", None),
+        ("a,b\n", "expected a table with a column to ask about"),
+        ("# A page\n" + "".join(f"words of line {line}\n" for line in range(99)), "a column to ask about"),
     ],
 )
 def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, text: str, told: str | None) -> None:
     (tmp_path / "t.csv").write_text(text)
     if told is None:
-        assert "[[attributes]]" in drafted(TableFile(tmp_path / "t.csv")) or text == "a,b\n"
+        assert "[[attributes]]" in drafted(TableFile(tmp_path / "t.csv"))
         return
     with pytest.raises(DataError) as raised:
         drafted(TableFile(tmp_path / "t.csv"))
