@@ -699,7 +699,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     # --- drafts of a schema
     *((name, "pmw/data/text_kinds", "return {name: tally.kind() for name, tally in tallies.items()}",
        f"return {{name: ColumnKind(tally.kind().kind, ({what},)) for name, tally in tallies.items()}}",
-       "pmw/data/test_text_kinds::test_tables_of_the_same_kinds_have_the_same_draft_to_the_byte")
+       "pmw/cli/test_draft_command::test_kinds_are_told_with_a_warning_and_no_value")
       for name, what in (("looks-copy-a-value", "part.columns[name].series()[0]"),
                          ("looks-tell-an-end", "max(part.columns[name].series())"),
                          ("looks-tell-how-many", "str(tally._given)"))),
