@@ -514,13 +514,8 @@ def _text(domain: Domain, *, is_stored: bool) -> str:
             *_lines(domain.person, ("column", "records", "ids", "empty", "constant", "clip")),
         ]
     for attribute in domain:
-        _, keys = _WRITTEN[type(attribute)]
-        lines += [
-            "",
-            "[[attributes]]",
-            f"name = {_toml(attribute.name)}",
-            f"kind = {_toml(kind_name(attribute))}",
-        ]
+        kind, keys = _WRITTEN[type(attribute)]
+        lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]
         lines += _lines(attribute, (*keys, "missing", "other"))
         if not is_stored and isinstance(attribute, NumberCells) and attribute.resolution is None:
             lines += ["resolution = false"] if attribute.usual_resolution is not None else []

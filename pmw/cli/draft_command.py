@@ -20,6 +20,7 @@ from pmw.cli.table_options import (
     table_options,
 )
 from pmw.cli.usage import echo
+from pmw.display.texts import shown_name
 
 if TYPE_CHECKING:
     from pmw.data import Place
@@ -214,7 +215,9 @@ def _asked_attribute(drafted: dict[str, Any]) -> Attribute | None:
 
     usual = _NO_KIND if drafted["kind"] == _TODO else drafted["kind"]
     kinds = click.Choice([*_ASKED, _NO_KIND])
-    while (kind := click.prompt(f"{drafted['name']}: kind", usual, type=kinds, err=True)) != _NO_KIND:
+    while (
+        kind := click.prompt(f"{shown_name(drafted['name'])}: kind", usual, type=kinds, err=True)
+    ) != _NO_KIND:
         lines = ["[[attributes]]", f"name = {_toml(drafted['name'])}", f'kind = "{kind}"']
         for key in (*_ASKED[kind], *(["format"] if "format" in drafted and kind == usual else [])):
             known = drafted.get(key, _TODO)

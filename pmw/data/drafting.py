@@ -28,7 +28,7 @@ from pathlib import Path
 from pmw.data.csv_file import bytes_of, swapped_decimal
 from pmw.data.files import TableFile
 from pmw.data.tables import Place
-from pmw.data.text_kinds import NUMBER, WHOLE, ColumnKind, TextKind
+from pmw.data.text_kinds import NUMBER, WHOLE, ColumnKind, TextKind, require_columns
 from pmw.errors import DataError
 from queries.calendar import DAY, day_starts, read_seconds
 from queries.categories import CategoricalAttribute
@@ -387,7 +387,7 @@ def draft_schema(
     Privacy: no value of ``table`` is read here. Of ``public`` every value is, outside the guarantee.
     """
     names, kinds = table.names(), table.kinds()
-    _require_columns(table, names)
+    require_columns(table, names)
     filled = {} if public is None else dict(public_attributes(public.file, names))
     parts = [_head(table, public, is_looked_at=looked is not None)]
     parts.append('name = "records"\n' + _drafted_from(public))
@@ -404,23 +404,6 @@ def draft_schema(
             f"{table}: expected a table with a column to ask about, got ids or empty columns alone"
         )
     return "\n".join(parts)
-
-
-def _require_columns(table: Place, names: Sequence[str]) -> None:
-    """Refuse a table whose columns cannot be told apart.
-
-    Raises:
-        DataError: a name stands there twice, or all names are one that holds another delimiter.
-    """
-    first: dict[str, int] = {}
-    for place, name in enumerate(names, start=1):
-        if first.setdefault(name, place) != place:  # not quoted: without a header it is a value
-            raise DataError(f"{table}: columns {first[name]} and {place} have the same name; rename one")
-    for delimiter, option in ((";", "';'"), ("\t", "tab"), ("|", "'|'")):
-        if len(names) == 1 and delimiter in names[0]:
-            raise DataError(
-                f"{table}: expected several columns in the first line, got one; give --delimiter {option}"
-            )
 
 
 def _left_out(name: str, kind: TextKind | None) -> str | None:

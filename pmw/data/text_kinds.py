@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pmw.data.csv_file import MARKERS, csv_parts, swapped_decimal
 from pmw.data.files import TableFile
+from pmw.data.tables import Place
 from pmw.errors import DataError
 from queries.calendar import read_seconds
 from queries.frozen import dataclass
@@ -79,21 +80,37 @@ class ColumnKind:
     formats: tuple[str, ...] = ()
 
 
+def require_columns(table: Place, names: Sequence[str]) -> None:
+    """Refuse a table whose columns cannot be told apart.
+
+    Raises:
+        DataError: a name stands there twice, or the only one holds another delimiter.
+    """
+    first: dict[str, int] = {}
+    for place, name in enumerate(names, start=1):
+        if first.setdefault(name, place) != place:  # not quoted: without a header it is a value
+            raise DataError(f"{table}: columns {first[name]} and {place} have the same name; rename one")
+    for delimiter, option in ((";", "';'"), ("\t", "tab"), ("|", "'|'")):
+        if len(names) == 1 and delimiter in names[0]:
+            raise DataError(
+                f"{table}: expected several columns in the first line, got one; give --delimiter {option}"
+            )
+
+
 def column_kinds(table: TableFile) -> dict[str, ColumnKind]:
     """Return what the columns of a CSV file hold, by their names; the whole file is read.
 
-    Columns whose names stand there twice are passed over.
-
     Raises:
-        DataError: the file is absent or unreadable, at least 1 % of its lines are malformed, or its
-            first line looks like a record.
+        DataError: the file is absent or unreadable, its columns cannot be told apart, at least 1 % of its
+            lines are malformed, or its first line looks like a record.
 
     Privacy: outside the guarantee, for the custodian alone.
     """
-    named = Counter(table.names())
-    tallies = {name: _Tally(name, table.dialect.decimal) for name, count in named.items() if count == 1}
+    names = table.names()
+    require_columns(table, names)
+    tallies = {name: _Tally(name, table.dialect.decimal) for name in names}
     read = malformed = 0
-    for part in csv_parts(table.path, list(tallies), table.dialect):
+    for part in csv_parts(table.path, names, table.dialect):
         for name, tally in tallies.items():
             tally.add(Counter(part.columns[name].series()))
         malformed += len(part.malformed)

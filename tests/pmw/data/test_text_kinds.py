@@ -289,7 +289,7 @@ def test_what_is_no_attribute_is_left_out_with_a_reason(tmp_path: Path) -> None:
         ("a,b\n" + "1,2\n" * 98 + "3\n", "expected lines of as many fields as the first has"),
         ("a,b\n" + "1,2\n" * 100 + "3\n", None),
         ("a,a\n1,2\n", "columns 1 and 2 have the same name"),
-        ("a;b\n1;2\n", "expected several columns in the first line, got one; give --delimiter ';'"),
+        ("a;b\n1;2,5\n", "expected several columns in the first line, got one; give --delimiter ';'"),
         ("a\tb\n1\t2\n", "expected several columns in the first line, got one; give --delimiter tab"),
         ("", "expected column names in the first line, got none"),
         ("PK\x03\x04", "a zip archive"),
