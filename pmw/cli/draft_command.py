@@ -155,7 +155,9 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     if from_public is None and given["data_is_public"]:
         raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
     if given["interactive"] and (from_public is not None or not sys.stdin.isatty()):
-        raise click.UsageError("--interactive asks for domains on a terminal, and goes without --from-public")
+        raise click.UsageError(
+            "--interactive asks on a terminal: leave it out without one, or with --from-public"
+        )
     if given["bounds"] is not None or given["keys"] is not None:
         _print_by_privacy(data, from_public, given)
         return

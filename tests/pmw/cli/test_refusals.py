@@ -206,7 +206,7 @@ REFUSED: list[tuple[Any, ...]] = [
         ("draft", *TABLE[:2], "--look", "--bounds", "age", "--epsilon", "1"),
         "leave --look and --interactive out",
     ),
-    (("draft", *TABLE[:2], "--interactive"), "--interactive asks for domains on a terminal"),
+    (("draft", *TABLE[:2], "--interactive"), "--interactive asks on a terminal: leave it out without one"),
     (("demo", *TABLE[:2]), "give --data and --schema together"),
     (("demo", *TABLE[2:], "--output", "shown"), "give --data and --schema together"),
     (("demo", "--data-is-public"), "--data-is-public tells of --data"),
