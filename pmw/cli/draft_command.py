@@ -177,9 +177,7 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     looked = None
     if given["look"]:
         if not isinstance(place, TableFile) or place.is_parquet:
-            raise click.UsageError(
-                f"--look is for CSV files, and {place} stores types of its own; leave it out"
-            )
+            raise click.UsageError(f"--look is for CSV files, and {place} stores its types; leave it out")
         echo(f"Warning: {WARNING}.", err=True)
         looked = column_kinds(place)
     draft = draft_schema(place, declared, looked)
@@ -294,9 +292,7 @@ def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, An
     if from_public is not None:
         raise click.UsageError(f"{option} costs privacy, and --from-public reads a public table; give one")
     if given["look"] or given["interactive"]:
-        raise click.UsageError(
-            f"{option} tells one column's domain by privacy; leave --look and --interactive out"
-        )
+        raise click.UsageError(f"{option} tells a domain by privacy; leave --look and --interactive out")
     if given["bounds"] is not None and given["keys"] is not None:
         raise click.UsageError("--bounds and --keys are two drafts, each with its own charge; give one a run")
     if given["epsilon"] is None:

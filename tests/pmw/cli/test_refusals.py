@@ -196,7 +196,7 @@ REFUSED: list[tuple[Any, ...]] = [
     (("draft", *TABLE[:2], "--data-is-public"), "--data-is-public goes with --from-public"),
     (
         ("draft", *PARQUET[:2], "--look"),
-        "--look is for CSV files, and bad.parquet stores types of its own",
+        "--look is for CSV files, and bad.parquet stores its types",
     ),
     (
         ("draft", "--data", "duckdb:d.db", "--table", "t", "--look"),
