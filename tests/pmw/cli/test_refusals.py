@@ -194,6 +194,19 @@ REFUSED: list[tuple[Any, ...]] = [
     (("move", "study.pmw", *TABLE[:2], "--delimiter", ";"), "expected one column 'age'", 1),
     (("move", "people.csv", *TABLE[:2]), "the file is no session file, or it is damaged", 5),
     (("draft", *TABLE[:2], "--data-is-public"), "--data-is-public goes with --from-public"),
+    (
+        ("draft", *PARQUET[:2], "--look"),
+        "--look is for CSV files, and bad.parquet stores its types",
+    ),
+    (
+        ("draft", "--data", "duckdb:d.db", "--table", "t", "--look"),
+        "--look is for CSV files, and t in duckdb:d.db",
+    ),
+    (
+        ("draft", *TABLE[:2], "--look", "--bounds", "age", "--epsilon", "1"),
+        "leave --look and --interactive out",
+    ),
+    (("draft", *TABLE[:2], "--interactive"), "--interactive asks on a terminal: leave it out without one"),
     (("demo", *TABLE[:2]), "give --data and --schema together"),
     (("demo", *TABLE[2:], "--output", "shown"), "give --data and --schema together"),
     (("demo", "--data-is-public"), "--data-is-public tells of --data"),
