@@ -259,7 +259,7 @@ def _quoted(name: str) -> str:
 
 def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
     empty = column.isna()
-    return column.astype(object).map(canonical_text).mask(empty, None).astype("str")
+    return column.astype(object).map(canonical_text).mask(empty, None).astype("string")
 
 
 _TYPED: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
