@@ -66,6 +66,8 @@ def export(
 ) -> dict[str, Any]:
     """Write synthetic rows or measurements, and beside them ``FILE.manifest.json``; return the manifest.
 
+    A Parquet file holds it too, as JSON in its own metadata (``MANIFEST_KEY``).
+
     Args:
         state: the session.
         path: the file to write.
@@ -89,7 +91,7 @@ def export(
         form = measurements_manifest(state, chosen.value)
         _write_json(path, measurements_form(state))
     else:
-        form = {**_write_rows(state, path, plan or RowPlan(), chosen), "refined": refined}
+        form = _write_rows(state, path, plan or RowPlan(), chosen, refined=refined)
     _write_json(beside, form)
     return form
 
@@ -113,14 +115,18 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
     return chosen, beside
 
 
-def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
+def _write_rows(
+    state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat, *, refined: bool
+) -> dict[str, Any]:
     drawn = draw_rows(state, plan)
+    manifest = table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
+    form = {**manifest, "refined": refined}
     if chosen is ExportFormat.PARQUET:
-        frame = drawn.frame()
-        write_whole(path, lambda target: write_parquet(frame, state.domain, target))
+        frame, text = drawn.frame(), json.dumps(form, ensure_ascii=False)
+        write_whole(path, lambda target: write_parquet(frame, state.domain, target, text))
     else:
         write_whole(path, lambda target: _write_parts(drawn.csv_parts(), target))
-    return table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
+    return form
 
 
 def _write_parts(parts: Iterable[bytes], target: Path) -> None:

@@ -116,6 +116,16 @@ def test_measurements_have_no_rows_to_plan(session: pmw.Session, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_parquet_file_holds_its_manifest(session: pmw.Session, tmp_path: Path) -> None:
+    path = tmp_path / "it's.parquet"
+    manifest = session.export(path, RowPlan(rows=20, seed=3))
+    with duckdb.connect() as connection:
+        found = connection.execute("SELECT key, value FROM parquet_kv_metadata($path)", {"path": str(path)})
+        ((key, value),) = found.fetchall()
+    assert key == b"online-pmw.manifest"
+    assert json.loads(value) == manifest == json.loads((tmp_path / f"{path.name}.manifest.json").read_text())
+
+
 def test_rows_are_the_same_in_every_format(session: pmw.Session, tmp_path: Path) -> None:
     plan = RowPlan(rows=200, seed=3)
     for name in ("t.csv", "t.parquet", "u.parquet"):
