@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pmw.disk import require_file, write_whole
+from pmw.disk import require_file, write_json, write_whole
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
 from pmw.public.export.reproduction import reproduction
@@ -89,10 +89,10 @@ def export(
         raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
     if chosen is ExportFormat.MEASUREMENTS:
         form = measurements_manifest(state, chosen.value)
-        _write_json(path, measurements_form(state))
+        write_json(path, measurements_form(state))
     else:
         form = _write_rows(state, path, plan or RowPlan(), chosen, refined=refined)
-    _write_json(beside, form)
+    write_json(beside, form)
     return form
 
 
@@ -132,8 +132,3 @@ def _write_rows(
 def _write_parts(parts: Iterable[bytes], target: Path) -> None:
     with target.open("wb") as stream:
         stream.writelines(parts)
-
-
-def _write_json(path: Path, form: dict[str, Any]) -> None:
-    text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))

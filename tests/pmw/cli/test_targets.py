@@ -68,6 +68,14 @@ def test_links_to_a_session_and_the_manifest_beside_an_export_are_seen_through(s
     run.told("export", "l.pmw", "--output", "rows.csv")
 
 
+def test_the_croissant_file_beside_an_export_is_never_a_session(study: Path, run: Run) -> None:
+    kept = study.rename(study.parent / "x.croissant.json")
+    before = kept.read_bytes()
+    refused = run.refused("export", kept.name, "--force", "--croissant", "--output", "x", code=2)
+    assert "the export would overwrite the session; name another file" in refused
+    assert kept.read_bytes() == before
+
+
 # --- ``pmw report`` ----------------------------------------------------------------------------------------
 
 
