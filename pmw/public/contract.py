@@ -161,11 +161,11 @@ def guarantee_terms(contract: Contract) -> str:
         more = budget_words(*drafted(drafts), " = ")
         parts = f"{terms} in the session and {more} in {counted(len(drafts), 'draft')} of its schema"
         terms = budget_words(whole.epsilon, whole.delta, " = ", 12) + f" ({parts})"
-    return f"{terms}, for {_replacement(contract)}"
+    return f"{terms}, for {neighbours(contract)}"
 
 
-def _replacement(contract: Contract) -> str:
-    """Return in words what neighbours differ in."""
+def neighbours(contract: Contract) -> str:
+    """Return in words what neighbouring tables differ by."""
     options, person = contract.options, contract.domain.person
     records = options.records_per_person
     unit = "one record" if records == 1 else f"{records} records"

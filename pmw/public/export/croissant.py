@@ -15,7 +15,7 @@ from pmw.public.export.reproduction import reproduction_sentence
 from pmw.public.export.rows import column_type
 from queries.categories import CategoricalAttribute
 from queries.cells import number_text
-from queries.domain import Attribute
+from queries.domain import Attribute, OrderedAttribute
 from queries.numbers import NumericAttribute
 from queries.schema import kind_name, parse_schema
 
@@ -120,9 +120,14 @@ def _words(attribute: Attribute) -> str:
         shown = [attribute.label(code) for code in range(min(attribute.base_size, _LISTED))]
         values = ", ".join(shown) + (", …" if attribute.base_size > _LISTED else "")
     else:
-        is_numeric = isinstance(attribute, NumericAttribute)
-        ends = map(number_text, attribute.ends) if is_numeric else (attribute.minimum, attribute.maximum)
-        values = " to ".join(map(str, ends))
+        values = " to ".join(_ends(attribute))
     empty = "; may be empty" if attribute.missing else ""
     other = f"; {attribute.label(attribute.size - 1)} is any other value" if attribute.other else ""
     return f"{kind_name(attribute)}: {values}{empty}{other}"
+
+
+def _ends(attribute: OrderedAttribute) -> tuple[str, str]:
+    if isinstance(attribute, NumericAttribute):
+        low, high = attribute.ends
+        return number_text(low), number_text(high)
+    return str(attribute.minimum), str(attribute.maximum)

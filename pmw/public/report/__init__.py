@@ -2,10 +2,12 @@
 
 from pmw.public.report.facts import AnsweredQuestion, Facts
 from pmw.public.report.page import report_page, report_policy, write_report
+from pmw.public.report.registry import registry_form
 
 __all__ = [
     "AnsweredQuestion",
     "Facts",
+    "registry_form",
     "report_page",
     "report_policy",
     "write_report",
