@@ -62,7 +62,7 @@ def test_the_page_of_dependencies_has_each_of_them_with_its_bounds() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text()
     rows = re.findall(r"^\| (\w+) ≥ ([\d.]+)(?:, < (\d+))? \|", page, re.MULTILINE)
     assert [f"{name}>={least}{most and ',<' + most}" for name, least, most in rows] == PROJECT["dependencies"]
-    extras = [row for row in re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)]
+    extras = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
     named = [name for row in extras for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(PROJECT["optional-dependencies"])
 

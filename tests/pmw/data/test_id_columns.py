@@ -150,7 +150,7 @@ def test_taking_out_a_person_of_a_pandas_table_moves_the_counts_by_no_more_than_
     cells = ["x", "y", "x", "y"] * len(values)
     ids = pd.Series(column, dtype=object).astype(kind)
     if kind == "str":  # pandas 2 makes a text of None
-        ids = ids.mask([value is None for value in column])
+        ids = ids.mask(np.array([value is None for value in column]), None)
     frame = pd.DataFrame({"id": ids, "w": cells})
     everyone = counted(frame)
     for place, value in enumerate(values):
