@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from pmw.display.texts import budget_words, counted
@@ -178,6 +179,19 @@ def _replacement(contract: Contract) -> str:
         f"{verb} one person{'' if adding else ' by another'}: all records with one value of "
         f"{person.column!r}{alone}, of which at most {unit} {'is' if records == 1 else 'are'} kept"
     )
+
+
+def largest_belief(contract: Contract, prior: float = 0.5) -> float:
+    """Return how likely somebody can come to think, by all releases, what tells two neighbours apart.
+
+    p e^epsilon / (1 + p (e^epsilon - 1)), by Bayes' rule: a release is at most e^epsilon times as likely
+    under the one table as under the other. What delta adds is left out.
+
+    Args:
+        contract: of the session.
+        prior: p, how likely they thought it before; in [0, 1].
+    """
+    return prior / (prior + (1 - prior) * math.exp(-float(contract.whole.epsilon)))
 
 
 def contract_words(options: Options) -> str | None:
