@@ -162,10 +162,10 @@ def guarantee_terms(contract: Contract) -> str:
         more = budget_words(*drafted(drafts), " = ")
         parts = f"{terms} in the session and {more} in {counted(len(drafts), 'draft')} of its schema"
         terms = budget_words(whole.epsilon, whole.delta, " = ", 12) + f" ({parts})"
-    return f"{terms}, for {_replacement(contract)}"
+    return f"{terms}, for {replacement(contract)}"
 
 
-def _replacement(contract: Contract) -> str:
+def replacement(contract: Contract) -> str:
     """Return in words what neighbours differ in."""
     options, person = contract.options, contract.domain.person
     records = options.records_per_person

@@ -38,7 +38,9 @@ def open_session(
         data: a pandas table, or another with an Arrow stream; a CSV or Parquet file; a table of a database.
         domain: the declared attributes, and persons; other columns are ignored.
         epsilon: of the guarantee; positive. None for the smallest that keeps the accuracy of ``options``.
-        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
+        delta: of the guarantee; 0 <= delta < 1. Under 0, which is taken silently where none is given, no pair
+            of attributes is measured at opening, and ``synthetic_records`` and exports lack how two go
+            together; a small one, such as 1e-9, buys all pairs.
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 
