@@ -55,7 +55,7 @@ session_options = together(  # the budget and all choices of a session
         show_default=True,
         metavar="D",
         help="Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, gains much accuracy, and opening "
-        "then measures all pairs of attributes, which an export needs; 0 is taken silently where it is typed.",
+        "then measures all pairs of attributes, which an export needs. --delta 0 says that none is meant.",
     ),
     click.option(
         "--neighbors",
