@@ -135,8 +135,8 @@ def test_an_attribute_of_one_cell_is_in_no_pair() -> None:
         (
             28,
             1,
-            "1 of 28 pairs of attributes is held: do not rely on an export for how two attributes go together "
-            "in the others.",
+            "1 of 28 pairs of attributes is held: do not rely on an export for how two attributes go "
+            "together in the others.",
         ),
         (
             28,
