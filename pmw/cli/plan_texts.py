@@ -56,19 +56,23 @@ def budgets_text(plans: Sequence[SessionPlan], schema: Path) -> str:
     delta, options = float(contract.budget.delta), contract.options
     titles = [f"epsilon = {float(plan.contract.budget.epsilon):g}" for plan in plans]
     fact = "that a person's records say one thing" if options.replaces else "that somebody is in the table"
-    held = f"bounds hold at {options.confidence * 100:.6g}% confidence"
+    table, held = (
+        budget_table(plans, titles, sized=True),
+        f"bounds hold at {options.confidence * 100:.6g}% confidence",
+    )
+    tested = ", and while positives are left" if "if tested" in table else ""
     lines = [
         _subject(plans[0]),
         f"Guarantee: epsilon{f' and delta = {delta:g}' if delta else ''}, for {replacement(contract)}.",
         "",
-        budget_table(plans, titles, sized=True),
-        f"  In records, of the noisiest attribute or pair; {held}. Tested: while positives are left.",
+        table,
+        f"  In records, of the noisiest attribute or pair; {held}{tested}.",
         "",
         f"Risk: whoever thinks it 50% likely {fact} can come to think it as likely as",
         "  the last line says, at most, from all that is released together.",
     ]
     if not options.replaces:
-        lines.append("  What somebody's records say is hidden as well as at twice the epsilon.")
+        lines.append("  A guess about what somebody's records say can grow as at twice the epsilon.")
     if delta:
         lines.append(f"  Delta is apart: releases that tell clearly more have a chance of about {delta:g}.")
     return "\n".join([*lines, _next(plans[0], schema, "E"), "  pmw plan with one epsilon tells more of it."])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tests.worlds import JOINED, PEOPLE, VISITS, WIDE, opened
 
 NAMES = WIDE.domain.names
 PAIRS = list(itertools.combinations(NAMES, 2))
-NOISE = DiscreteGaussian(10**12)
+NOISE = DiscreteGaussian(Fraction(10**12))
 
 
 @pytest.fixture(scope="module")
