@@ -32,9 +32,7 @@ def chosen_delta(domain: Domain, options: Options, given: dict[str, Any]) -> str
     titles = ("delta = 0", f"delta = {_delta(usual)}")
     echo("No --delta was given. Whatever the table holds, the schema and the options give:", err=True)
     echo(budget_table(plans, titles, sized=False), err=True)
-    echo(
-        f"Delta is about the chance that more gets out than epsilon allows: 0, or {_delta(usual)}.", err=True
-    )
+    echo(f"Delta is about the chance that more gets out than epsilon allows: 0 or {_delta(usual)}.", err=True)
     taken = click.confirm(f"Open with --delta {_delta(usual)}?", default=None, err=True)
     return _delta(usual if taken else without)
 
@@ -53,24 +51,22 @@ def _differing(
     from pmw.planning.plans import delta_for_pairs
 
     records = given["records"]
-    found = (
+    every = (
         delta_for_pairs(domain, epsilon=one, options=options, records=records) for one in epsilons if one
     )
-    return next((plans for plans in found if plans is not None), None)
+    return next(filter(None, every), None)
 
 
 def _note(plans: tuple[SessionPlan, SessionPlan] | None) -> None:
     if plans is None:
         return
     usual, pairs = plans[1], counted(plans[1].held.number, "pair")
-    near = [f"± {plan.orders[1].bound:,.0f}" for plan in plans if plan.orders[1].bound is not None]
-    counts = (
-        f", and a count by one attribute is within {near[1]} records instead of {near[0]}" if near[1:] else ""
-    )
+    far, near = (f"± {plan.orders[1].bound or 0:,.0f}" for plan in plans)  # single attributes are measured
     echo(
         f"Note: no --delta was given, so it is 0. Opening measures none of the {pairs} of attributes, and an "
         f"export does not have how two attributes go together. With --delta {_delta(usual)} it measures "
-        f"{len(usual.held.held):,}{counts}. --delta 0 says that none is meant.",
+        f"{len(usual.held.held):,}, and a count by one attribute is within {near} records instead of {far}. "
+        "--delta 0 says that none is meant.",
         err=True,
     )
 

@@ -56,10 +56,8 @@ def budgets_text(plans: Sequence[SessionPlan], schema: Path) -> str:
     delta, options = float(contract.budget.delta), contract.options
     titles = [f"epsilon = {float(plan.contract.budget.epsilon):g}" for plan in plans]
     fact = "that a person's records say one thing" if options.replaces else "that somebody is in the table"
-    table, held = (
-        budget_table(plans, titles, sized=True),
-        f"bounds hold at {options.confidence * 100:.6g}% confidence",
-    )
+    table = budget_table(plans, titles, sized=True)
+    held = f"bounds hold at {options.confidence * 100:.6g}% confidence"
     tested = ", and while positives are left" if "if tested" in table else ""
     lines = [
         _subject(plans[0]),
@@ -91,19 +89,12 @@ def budget_table(plans: Sequence[SessionPlan], titles: Sequence[str], *, sized: 
         return [_near(plan.orders[place], plan, sized=sized) for plan in plans]
 
     held, pairs = [len(plan.held.held) for plan in plans], plans[0].held.number
-    rows = [
-        ("a count by one attribute, within ±", *near(1)),
-        *([("a count by two attributes, within ±", *near(2))] if pairs else []),
-        *(
-            [("pairs of attributes that an export has", *(f"{one} of {pairs}" for one in held))]
-            if pairs
-            else []
-        ),
-        (
-            "a 50% guess about one person can become",
-            *(at_most_percent(largest_belief(one.contract)) for one in plans),
-        ),
-    ]
+    rows = [("a count by one attribute, within ±", *near(1))]
+    if pairs:
+        rows.append(("a count by two attributes, within ±", *near(2)))
+        rows.append(("pairs of attributes that an export has", *(f"{one} of {pairs}" for one in held)))
+    beliefs = (at_most_percent(largest_belief(plan.contract)) for plan in plans)
+    rows.append(("a 50% guess about one person can become", *beliefs))
     return text_table(("", *titles), rows, left=1)
 
 
@@ -425,10 +416,9 @@ def _theorem(plan: SessionPlan) -> str:
 
 def _next(plan: SessionPlan, schema: Path, epsilon: str = "") -> str:
     budget = plan.contract.budget
-    delta = f" --delta {float(budget.delta):g}" if budget.delta else ""
-    options = (
-        f"--schema {shlex.quote(str(schema))} --epsilon {epsilon or f'{float(budget.epsilon):g}'}{delta}"
-    )
+    epsilon, delta = epsilon or f"{float(budget.epsilon):g}", float(budget.delta)
+    budget_given = f"--epsilon {epsilon} --delta {delta:g}" if delta else f"--epsilon {epsilon}"
+    options = f"--schema {shlex.quote(str(schema))} {budget_given}"
     return f"Next: pmw open SESSION --data FILE {options}, with the same other options."
 
 
