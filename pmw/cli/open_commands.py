@@ -109,7 +109,7 @@ def open_(
         drafts=_drafts_given(given),
         expected=expected_given(given, domain),
     )
-    delta = chosen_delta(domain, options, given)
+    delta = given["delta"] if session.exists() else chosen_delta(domain, options, given)
     with open_session(
         place,
         domain,

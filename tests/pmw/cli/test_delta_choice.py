@@ -114,6 +114,13 @@ def test_nothing_is_drawn_before_the_answer(years: Path, run: Run, stdin: str) -
 
 
 @pytest.mark.usefixtures("terminal")
+def test_nothing_is_asked_where_the_session_is_there_already(years: Path, run: Run) -> None:
+    run.told(*OPEN, "--delta", "0")
+    told = run.refused(*OPEN)
+    assert told == "Error: study.pmw exists; choose another name, or go on with the session that it holds\n"
+
+
+@pytest.mark.usefixtures("terminal")
 def test_a_plan_asks_nothing(years: Path, run: Run) -> None:
     result = run(*PLAN)
     assert result.exit_code == 0
