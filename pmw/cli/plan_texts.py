@@ -92,7 +92,7 @@ def budget_table(plans: Sequence[SessionPlan], titles: Sequence[str], *, sized: 
     rows = [("a count by one attribute, within ±", *near(1))]
     if pairs:
         rows.append(("a count by two attributes, within ±", *near(2)))
-        rows.append(("pairs of attributes that an export has", *(f"{one} of {pairs}" for one in held)))
+        rows.append(("pairs of attributes that an export has", *(f"{one:,} of {pairs:,}" for one in held)))
     beliefs = (at_most_percent(largest_belief(plan.contract)) for plan in plans)
     rows.append(("a 50% guess about one person can become", *beliefs))
     return text_table(("", *titles), rows, left=1)

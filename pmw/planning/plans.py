@@ -92,10 +92,10 @@ def delta_for_pairs(
     Privacy: no table is read; nothing is spent.
     """
     try:
-        without, given = (
-            _forecast(_contract_of(domain, Budget.of(epsilon, delta), options), records or _MANY_RECORDS)
-            for delta in (0, _USUAL_DELTA)
-        )
+        contracts = [_contract_of(domain, Budget.of(epsilon, delta), options) for delta in (0, _USUAL_DELTA)]
+        if open_contract(contracts[1].domain, contracts[1].budget, contracts[1].options)[1].order == 1:
+            return None  # soon known, and plans of hundreds of attributes take seconds
+        without, given = (_forecast(contract, records or _MANY_RECORDS) for contract in contracts)
     except BudgetError:
         return None
     return (without, given) if len(given.held.held) > len(without.held.held) else None

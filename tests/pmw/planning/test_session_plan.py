@@ -461,3 +461,11 @@ def test_a_budget_that_is_too_small_is_left_to_opening_to_refuse(epsilon: float)
     assert delta_for_pairs(WIDE.domain, epsilon=epsilon, options=pmw.Options()) is None
     with pytest.raises(BudgetError, match="too small to measure anything"):
         WIDE.opened(epsilon=epsilon, delta=0)
+
+
+def test_a_table_of_more_cells_than_a_float_holds_is_planned() -> None:
+    domain = Domain(tuple(IntegerAttribute(f"a{place}", 0, 1999) for place in range(100)))
+    plan = pmw.plan_session(domain, records=1000, epsilon=1)
+    assert plan.orders[100].cells == 2000**100 > 1e308
+    assert [plan.orders[order].mean_count for order in (1, 100)] == [0.5, 0]
+    assert delta_for_pairs(domain, epsilon=1, options=pmw.Options()) is None  # of too many attributes
