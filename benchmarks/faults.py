@@ -397,7 +397,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
             "SELECT sequence, intent, event, epsilon, rho, mu_squared FROM ledger ORDER BY sequence"
         ).fetchall()
         measured = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
-        names = read("SELECT key, value FROM secrets WHERE key LIKE '%threshold'").fetchall()
+        names = read("SELECT key, value FROM secrets WHERE key LIKE 'threshold%'").fetchall()
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
     with contextlib.closing(SessionStore.open(copy)) as store:
         waiting = store.pending()
@@ -437,8 +437,8 @@ def _released_is_stored(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
                 yield f"the answer to {number} was released and is not in the file"
                 continue
             count, low, high, source, version, share = row
-            interval = None if low is None else [round(low, 3), round(high, 3)]
-            wanted = [round(count, 3), interval, source, version, float(f"{share:.6g}")]
+            interval = None if low is None else [low, high]
+            wanted = [count, interval, source, version, share]
             found = [
                 *(form[name] for name in ("count", "interval", "source", "version")),
                 form["spent"]["share"],
@@ -678,7 +678,7 @@ def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
     stream = run_stream(study, Fault())
     yield "" if stream.code == 0 else f"a closed session answers no more: {stream.end}"
     answered = {f"r{number}": json.loads(line)["count"] for number, line in stream.lines.items()}
-    same = all(answered.get(request) == round(row[0], 3) for request, row in before.answers.items())
+    same = all(answered.get(request) == row[0] for request, row in before.answers.items())
     yield "" if same else "an answer has changed"
 
 

@@ -45,6 +45,7 @@ KILLS = 20
 PAGES = 200  # requests of each page
 BATCH = 50
 SETTLED = "age >= 30"
+PACED, RATE = 64 * 40, 150  # requests of all clients, and how many a second
 
 
 def made_study(folder: Path) -> Path:
@@ -220,6 +221,7 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
             began = time.perf_counter()
             list(pool.map(lambda _: _ask_batches(service.url, token, wheres, 200), range(2)))
             took = time.perf_counter() - began
+        crowded = _paced(service.url, token)
     finally:
         service.end(subprocess.Popen.terminate)
     p50, p99 = np.quantile(times, [0.5, 0.99])
@@ -228,8 +230,36 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
     return [
         *({"benchmark": "first asked", "kind": kind, **told} for kind, told in kinds.items()),
         {"benchmark": "settled", **settled},
+        {"benchmark": "paced", **crowded, "to_one_client": round(crowded["p99_ms"] / (1000 * p50), 1)},
         {"benchmark": "batches", "batch": BATCH, "clients": 2, "answers_per_second": rate},
     ]
+
+
+def _paced(url: str, token: str) -> dict[str, Any]:
+    """Return how long a settled question takes where 64 clients together send 150 of them a second."""
+    began = time.perf_counter() + 2
+
+    def asked(client: int) -> list[tuple[int, float]]:
+        connection, found = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120), []
+        for number in range(PACED // 64):
+            due = began + (64 * number + client) / RATE
+            time.sleep(max(0.0, due - time.perf_counter()))
+            status = _asked_settled(connection, token)
+            found.append((status, time.perf_counter() - due))  # from when it was due: whoever waits, waits
+        connection.close()
+        return found
+
+    with ThreadPoolExecutor(64) as pool:
+        found = [one for some in pool.map(asked, range(64)) for one in some]
+    p50, p99 = np.quantile([took for _, took in found], [0.5, 0.99])
+    refused = sum(status != 200 for status, _ in found)
+    return {
+        "clients": 64,
+        "requests": len(found),
+        "refused": refused,
+        "p50_ms": round(1000 * p50, 2),
+        "p99_ms": round(1000 * p99, 2),
+    }
 
 
 def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -357,15 +387,18 @@ def crowd_row(study: Path, users: UsersFile) -> dict[str, Any]:
 
 def _statuses(url: str, token: str, count: int) -> list[int]:
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    found = []
-    for _ in range(count):
-        connection.request("POST", "/sessions/study/ask", json.dumps({"where": SETTLED}), headers)
-        with connection.getresponse() as response:
-            response.read()
-            found.append(response.status)
+    found = [_asked_settled(connection, token) for _ in range(count)]
     connection.close()
     return found
+
+
+def _asked_settled(connection: http.client.HTTPConnection, token: str) -> int:
+    """Return the status of a question that was answered before."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request("POST", "/sessions/study/ask", json.dumps({"where": SETTLED, "at_most": 1}), headers)
+    with connection.getresponse() as response:
+        response.read()
+        return response.status
 
 
 def _waits(

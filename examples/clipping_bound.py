@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from applications.clipping import clipping_bound, clipping_queries, naive_clipping_bound
 
 import pmw
 from pmw.cli.demo import fertility_table
 from pmw.display.figures import new_figure, tidy, write_figure
 from pmw.privacy.random_bits import BitSource, fresh_seed
-from pmw.research.applications import clipping_bound, clipping_queries, naive_clipping_bound
 from pmw.sparse_vector import AboveThreshold
 
 RUNS, EPSILON, SHORT, LONG = 20, 0.1, range(1, 150, 5), range(1, 150_000, 5)

@@ -9,6 +9,7 @@ data only. --seed N repeats the noise: without privacy.
 import argparse
 
 import numpy as np
+from applications.large_counts import laplace_cohorts, sparse_cohorts
 from numpy.typing import NDArray
 
 import pmw
@@ -16,7 +17,6 @@ import queries
 from pmw.cli.demo import fertility_domain, fertility_table
 from pmw.planning.theorems import laplace_accuracy, sparse_accuracy
 from pmw.privacy.random_bits import BitSource, fresh_seed
-from pmw.research.applications import laplace_cohorts, sparse_cohorts
 from pmw.research.sparse_vectors import algorithm_7
 from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from applications import near_abuah
 
 from pmw.privacy.random_bits import BitSource, fresh_seed
-from pmw.research.applications import near_abuah
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--csv", type=Path, help="a table of your own")

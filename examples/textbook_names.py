@@ -6,12 +6,12 @@ The counts are made up and the noise is seeded, so that this script always print
 from operator import itemgetter
 
 import numpy as np
+from applications import near_abuah
 
 from pmw import sparse_vector
 from pmw.planning import theorems
 from pmw.privacy.random_bits import BitSource
 from pmw.research import sparse_vectors
-from pmw.research.applications import near_abuah
 
 EPSILON, C, T, BETA = 1, 3, 1_000, 0.05
 counts = np.random.default_rng(1).integers(0, 300, 40)

@@ -289,8 +289,8 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.untested", "pmw.loop.priors",
-        "pmw.research.baselines.all_pairs", "pmw.research.offline.rounds", "pmw.research.online.loop",
+        "pmw.loop.tiers", "pmw.loop.purchases", "pmw.loop.priors",
+        "pmw.research.baselines.all_pairs", "pmw.research.offline.fitting", "pmw.research.online.loop",
         "pmw.session.drafts", "pmw.cli.demo",
     }  # fmt: skip
 
@@ -326,7 +326,7 @@ def test_draws_on_private_values_come_from_one_room() -> None:
         "os.urandom": {"pmw.privacy.random_bits"},
         "default_rng": {"pmw.public.export.rows", "pmw.cli.demo"},
         "np.random": {
-            "pmw.public.export.rows", "pmw.cli.demo", "pmw.model.coarsening", "pmw.model.dense",
+            "pmw.public.export.rows", "pmw.cli.demo", "pmw.model.bins", "pmw.model.dense",
             "pmw.model.distribution", "pmw.model.graphical", "pmw.model.row_fitting", "queries.records",
             "queries.values",
         },

@@ -120,7 +120,7 @@ class _Rows(AnswerWriter):
             group = json_line(dict(zip(table.keys, keys, strict=True))) if table.keys else None
             for title, one in zip(table.titles, found, strict=True):
                 told = {"group": group, "aggregate": title, **shared}
-                numbers = _columns(one.to_dict(table.digits(title)), refused=one.is_refused)
+                numbers = _columns(one.to_dict(whole=title in table.whole), refused=one.is_refused)
                 self._row({**head, **told}, numbers)
 
     def refusal(self, head: dict[str, Any], error: QueryError) -> None:
@@ -224,24 +224,20 @@ def _answer_line(answer: Answer) -> str:
     spent, seeded = answer.spent, ', "seeded": true' if answer.seeded else ""
     kept = "" if answer.kept is None else f', "records_kept": {json_line(answer.kept.to_dict())}'
     return (
-        f'{{"count": {_number(round(answer.count, 3))}, "fraction": {_number(f"{answer.fraction:.6g}")}, '
+        f'{{"count": {_number(answer.count)}, "fraction": {_number(answer.fraction)}, '
         f'"interval": {_ends(answer.interval)}, "typical": {_ends(answer.typical)}, '
         f'"confidence": {_number(answer.confidence)}, "source": "{answer.source.value}", '
         f'"aligned": {"true" if answer.aligned else "false"}, "version": {answer.version}, '
-        f'"spent": {{"share": {_number(f"{spent.share:.6g}")}, "epsilon_cap": {_number(spent.epsilon_cap)}, '
+        f'"spent": {{"share": {_number(spent.share)}, "epsilon_cap": {_number(spent.epsilon_cap)}, '
         f'"delta": {_number(spent.delta)}}}{kept}{seeded}}}'
     )
 
 
 def _ends(interval: tuple[float, float] | None) -> str:
-    return (
-        "null"
-        if interval is None
-        else f"[{_number(round(interval[0], 3))}, {_number(round(interval[1], 3))}]"
-    )
+    return "null" if interval is None else f"[{_number(interval[0])}, {_number(interval[1])}]"
 
 
-def _number(value: float | str) -> str:
+def _number(value: float) -> str:
     """Return a finite number as JSON writes it, whichever type of number it is."""
     return float.__repr__(float(value))
 

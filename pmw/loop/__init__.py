@@ -24,10 +24,8 @@ from pmw.loop.loop import (
     propose,
     settle,
 )
-from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.priors import prior_of_model, prior_of_table
-from pmw.loop.tier import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
-from pmw.loop.untested import (
+from pmw.loop.purchases import (
     FirstAnswer,
     OpeningDraws,
     Requested,
@@ -39,6 +37,15 @@ from pmw.loop.untested import (
     ranked_errors,
     released_total,
     settle_opening,
+)
+from pmw.loop.tiers import (
+    BatchDraws,
+    MarginalRequest,
+    Proposal,
+    QueryRequest,
+    Request,
+    l1_distance,
+    marginal_units,
 )
 
 __all__ = [

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.loop.marginals import MarginalTier
-from pmw.loop.questions import QuestionTier
 from pmw.loop.secret import SecretState
-from pmw.loop.tier import BatchDraws, Proposal, Tier
+from pmw.loop.tiers import BatchDraws, MarginalTier, Proposal, QuestionTier, Tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pmw.model.bins import (
+    CoarsenedDistribution,
+    Coarsening,
     assumed_domain,
     choose_coarsening,
     coarse_of,
+    coarse_target,
     extreme_domains,
     fewest_bins,
     is_long,
     longest_kept,
     told_apart_by,
 )
-from pmw.model.coarsening import CoarsenedDistribution, Coarsening, coarse_target
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import (
     MarginalTerm,

@@ -1,25 +1,497 @@
 """Bins: which cells of a long attribute a model keeps apart, chosen from released one-way counts.
 
 All of it is a pure function of released numbers: public and free.
+
+Coarsening: a domain whose cells are bins of another domain's cells.
+
+A long attribute is modelled on a few bins of its cells; inside a bin a record's cell follows the released
+one-way shape, independently of everything else. Bins and shares are functions of released numbers, so all
+of this is post-processing: it is public and free. A model of the bins, with the shares inside them, is a
+distribution over the declared cells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model.coarsening import Coarsening
-from pmw.model.measurement import DEFAULT_BINS
+from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
+from pmw.model.measurement import (
+    DEFAULT_BINS,
+    OneWayMeasurement,
+    ResidualMeasurement,
+    Target,
+    target_of,
+)
+from queries.boxes import Boxes, Counted
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain
-from queries.factors import told_apart
+from queries.errors import ScopeError
+from queries.factors import UNITS, Factor, told_apart
+from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute
 from queries.places import as_index
+from queries.records import CodedRecords
+
+_TOLERANCE = 1e-9  # of the sum of a bin's shares
+_RANK = 1e-9  # relative: eigenvalues of a covariance below are those of constants
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """An axis of fine cells, ready to be reduced: the cells bin by bin, and where each bin starts."""
+
+    order: NDArray[np.int64] | None  # None where the cells lie bin by bin as they are
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, bin_: NDArray[np.int64]) -> _Runs:
+        order = np.argsort(bin_, kind="stable").astype(np.int64)
+        starts = np.searchsorted(bin_[order], np.arange(int(bin_.max()) + 1)).astype(np.int64)
+        return cls(None if np.array_equal(order, np.arange(order.size)) else order, starts)
+
+    def reduce(self, ufunc: np.ufunc, values: NDArray[Any], axis: int) -> NDArray[Any]:
+        ordered = values if self.order is None else values.take(as_index(self.order), axis=axis)
+        reduced: NDArray[Any] = ufunc.reduceat(ordered, as_index(self.starts), axis=axis)
+        return reduced
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coarsening:
+    """Which cells of a domain make up each cell of a coarser one, attribute by attribute.
+
+    Args:
+        fine: the declared attributes.
+        coarse: attributes of the same names in the same order, with one cell per bin.
+        bins: per attribute, the bin of each cell: int64, shape (cells,), every bin of the coarse
+            attribute at least once; None where the attribute is kept as it is.
+        shares: per attribute, the share of each cell in the records of its bin: float64, shape (cells,),
+            summing to 1 inside each bin; None where the attribute is kept as it is.
+
+    Attributes:
+        is_identity: every attribute is kept as it is.
+
+    Raises:
+        ScopeError: the parts do not fit each other.
+    """
+
+    fine: Domain
+    coarse: Domain
+    bins: tuple[NDArray[np.int64] | None, ...]
+    shares: tuple[NDArray[np.float64] | None, ...]
+    is_identity: bool = field(init=False, repr=False)
+    _runs: tuple[_Runs | None, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.fine.names != self.coarse.names:
+            raise ScopeError(
+                f"expected the attributes {list(self.fine.names)}, got {list(self.coarse.names)}"
+            )
+        if not len(self.bins) == len(self.shares) == len(self.fine):
+            raise ScopeError(f"expected bins and shares of {len(self.fine)} attributes")
+        bins, shares, runs = [], [], []
+        for position, given in enumerate(zip(self.bins, self.shares, strict=True)):
+            bin_, share = self._checked(position, *given)
+            bins.append(bin_)
+            shares.append(share)
+            runs.append(None if bin_ is None else _Runs.of(bin_))
+        for name, value in (("bins", bins), ("shares", shares), ("_runs", runs)):
+            object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "is_identity", all(bin_ is None for bin_ in bins))
+
+    def _checked(
+        self, position: int, bin_: NDArray[np.int64] | None, share: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
+        """Return read-only copies of an attribute's parts."""
+        name = self.fine.names[position]
+        if bin_ is None or share is None:
+            if bin_ is not None or share is not None or self.fine[name] != self.coarse[name]:
+                raise ScopeError(f"expected attribute {name!r} as it is, or both its bins and its shares")
+            return None, None
+        size, coarse_size = self.fine.shape[position], self.coarse.shape[position]
+        bin_, share = np.array(bin_, dtype=np.int64), np.array(share, dtype=np.float64)
+        if bin_.shape != (size,) or share.shape != (size,):
+            raise ScopeError(f"expected a bin and a share for each of the {size} cells of {name!r}")
+        if not np.array_equal(np.unique(bin_), np.arange(coarse_size)):
+            raise ScopeError(f"expected bins 0..{coarse_size - 1} of {name!r}, each with a cell")
+        sums = np.bincount(as_index(bin_), weights=share, minlength=coarse_size)
+        if np.any(share < 0) or not np.all(np.abs(sums - 1) < _TOLERANCE):
+            raise ScopeError(f"expected shares of {name!r} of at least 0 that sum to 1 in each bin")
+        bin_.flags.writeable = share.flags.writeable = False
+        return bin_, share
+
+    @classmethod
+    def identity(cls, domain: Domain) -> Coarsening:
+        """Return the coarsening that keeps every attribute as it is."""
+        nothing = (None,) * len(domain)
+        return cls(domain, domain, nothing, nothing)
+
+    def grid(self, scope: Sequence[str], cells: int) -> Domain:
+        """Return the domain, declared or coarse, in which a scope has so many cells.
+
+        Raises:
+            ScopeError: it has as many in neither.
+        """
+        for domain in (self.coarse, self.fine):
+            if domain.scope_size(scope) == cells:
+                return domain
+        raise ScopeError(f"expected the cells of {list(scope)}, or their bins, got {cells}")
+
+    def is_aligned(self, query: LinearQuery) -> bool:
+        """Tell whether a query over the fine domain has one weight inside every bin.
+
+        Exact: factors are not negative and none is zero everywhere, so their product is constant inside every
+        bin only where each of them is.
+        """
+        return all(self._extremes(factor)[1] is None for factor in query.factors)
+
+    def inner(self, query: LinearQuery) -> LinearQuery:
+        """Return the coarse query with the least weight inside each bin, exactly: never above the query.
+
+        Factors share no attribute and are not negative, so the least product is the product of the least.
+        """
+        return self.bounds(query)[0]
+
+    def bounds(self, query: LinearQuery) -> tuple[LinearQuery, LinearQuery]:
+        """Return the inner and the outer query; one and the same object where the query is aligned."""
+        if self.is_identity:
+            return query, query
+        least, greatest = [], []
+        if query.constant != UNITS:
+            least.append(Factor((), np.array(query.constant, dtype=np.int64)))
+            greatest.append(least[0])
+        for factor in query.factors:
+            low, high = self._extremes(factor)
+            least.append(low)
+            greatest.append(low if high is None else high)
+        inner = LinearQuery(self.coarse, tuple(least))
+        if all(low is high for low, high in zip(least, greatest, strict=True)):
+            return inner, inner
+        return inner, LinearQuery(self.coarse, tuple(greatest))
+
+    def keeps(self, scope: Sequence[str]) -> bool:
+        """Tell whether the cells of some attributes are their bins."""
+        return all(self._runs[self.fine.index(name)] is None for name in scope)
+
+    def box_bounds(self, counted: Counted) -> tuple[Counted, Counted, NDArray[np.bool_]] | None:
+        """Return the inner and the outer boxes of bins, and which differ; None where a range is none of bins.
+
+        An inner range may be empty: its first bin is after its last. Bins of a categorical attribute need not
+        be runs of cells; there a single cell is a box, too.
+
+        Args:
+            counted: boxes on declared cells, or products, which are looked at where no attribute has bins.
+        """
+        if self.keeps(counted.scope):
+            same = counted.on(self.coarse)
+            return same, same, np.zeros(len(counted), dtype=np.bool_)
+        boxes = counted.ranges()
+        if boxes is None:
+            return None
+        inner, outer = ((boxes.first.copy(), boxes.last.copy()) for _ in range(2))
+        for axis, position in enumerate(map(self.fine.index, boxes.scope)):
+            bin_, runs = self.bins[position], self._runs[position]
+            if bin_ is None or runs is None:
+                continue
+            first, last = boxes.first[:, axis], boxes.last[:, axis]
+            low, high = bin_[first], bin_[last]
+            stops = np.append(runs.starts[1:], len(bin_)) - 1
+            if runs.order is not None:  # a cell alone is all of its bin, or none
+                if np.any(first != last):
+                    return None
+                first = last = runs.starts[low]
+            inner[0][:, axis], outer[0][:, axis] = low + (runs.starts[low] < first), low
+            inner[1][:, axis], outer[1][:, axis] = high - (stops[high] > last), high
+        differ = np.any((inner[0] != outer[0]) | (inner[1] != outer[1]), axis=1)
+        return Boxes(self.coarse, boxes.scope, *inner), Boxes(self.coarse, boxes.scope, *outer), differ
+
+    def weights(self, query: LinearQuery) -> list[WeightedFactor]:
+        """Return the mean weights inside the bins, factor by factor, for ``expectation`` of a coarse model.
+
+        Returns:
+            Pairs of a scope and float64 weights over it, one axis per attribute in coarse cells, of records;
+            the query's constant is in the first. The empty list counts everybody.
+        """
+        factors = [
+            (factor.scope, self.averaged(factor.scope, factor.weights / UNITS)) for factor in query.factors
+        ]
+        if query.constant == UNITS:
+            return factors
+        if not factors:
+            return [((), np.array(query.constant / UNITS))]
+        scope, weights = factors[0]
+        return [(scope, weights * (query.constant / UNITS)), *factors[1:]]
+
+    def summed(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return fine values summed inside the bins: float64, one axis per attribute."""
+        return self._reduced(np.add, scope, values)
+
+    def least(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the least of fine weights inside each bin: float64, one axis per attribute."""
+        return self._reduced(np.minimum, scope, weights)
+
+    def greatest(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the greatest of fine weights inside each bin: float64, one axis per attribute."""
+        return self._reduced(np.maximum, scope, weights)
+
+    def averaged(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of fine weights inside the bins, by shares: float64, one axis per attribute."""
+        for axis, name in enumerate(scope):
+            position = self.fine.index(name)
+            share, runs = self.shares[position], self._runs[position]
+            if share is not None and runs is not None:
+                weights = runs.reduce(np.add, weights * _along(share, axis, weights.ndim), axis)
+        return weights
+
+    def cells_of(self, columns: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        """Return the bin of each record's cell, attribute by attribute.
+
+        Args:
+            columns: per attribute, integers, shape (records,): the fine cell of each record.
+
+        Returns:
+            As many integer columns; int64 where an attribute is binned, else the given one.
+        """
+        return tuple(
+            column if bin_ is None else bin_[column] for column, bin_ in zip(columns, self.bins, strict=True)
+        )
+
+    def drawn(
+        self, records: CodedRecords, generator: np.random.Generator, *, independent: bool
+    ) -> CodedRecords:
+        """Return records of bins with a cell drawn for each of them, inside its bin.
+
+        Args:
+            records: over the coarse domain.
+            generator: draws the cells.
+            independent: independent draws; else every cell gets its share of its bin's records, rounded up
+                or down.
+        """
+        columns = []
+        for position, column in enumerate(records.columns):
+            bin_, share = self.bins[position], self.shares[position]
+            if bin_ is not None and share is not None:
+                cells = _drawn_inside(column.astype(np.int64), (bin_, share), generator, independent)
+                columns.append(cells.astype(np.min_scalar_type(len(bin_) - 1)))
+            else:
+                columns.append(column)
+        return CodedRecords(self.fine, tuple(columns))
+
+    def expand(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return coarse counts spread over the fine cells of their bins, by shares.
+
+        Args:
+            scope: attribute names in declared order.
+            values: float64, records per coarse cell, one axis per attribute.
+
+        Returns:
+            float64, records per fine cell, one axis per attribute.
+        """
+        for axis, name in enumerate(scope):
+            position = self.fine.index(name)
+            bin_, share = self.bins[position], self.shares[position]
+            if bin_ is not None and share is not None:
+                values = values.take(as_index(bin_), axis=axis) * _along(share, axis, values.ndim)
+        return values
+
+    def _extremes(self, factor: Factor) -> tuple[Factor, Factor | None]:
+        """Return the least and the greatest weights inside each bin; None for the same again."""
+        if self.keeps(factor.scope):
+            return factor, None
+        low = self._reduced(np.minimum, factor.scope, factor.weights)
+        high = self._reduced(np.maximum, factor.scope, factor.weights)
+        same = bool((low == high).all())
+        return Factor(factor.scope, low), None if same else Factor(factor.scope, high)
+
+    def _reduced(self, ufunc: np.ufunc, scope: Sequence[str], values: NDArray[Any]) -> NDArray[Any]:
+        """Reduce the fine cells of each bin, along every binned axis."""
+        for axis, name in enumerate(scope):
+            runs = self._runs[self.fine.index(name)]
+            if runs is not None:
+                values = runs.reduce(ufunc, values, axis)
+        return values
+
+
+def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total: float) -> Target:
+    """Return what a model of bins should give where bins, or declared cells, were measured.
+
+    Args:
+        coarsening: the bins.
+        measurement: noisy numbers over a scope; on declared cells, they are summed inside the bins.
+        total: records that the model sums to; positive.
+    """
+    target = target_of(measurement, total)
+    if target.values.shape == coarsening.coarse.scope_shape(target.scope):
+        return target
+    if isinstance(measurement, ResidualMeasurement):
+        return _summed_residual(coarsening, measurement, target)
+    variance = coarsening.summed(target.scope, target.variance)
+    bin_ = coarsening.bins[coarsening.fine.index(target.scope[0])]
+    if measurement.rows is not None and bin_ is not None:  # a tree, whose cells' noise is correlated
+        inside = (np.where(np.equal(bin_, number), 1.0, 0.0) for number in range(len(variance)))
+        variance = np.array([measurement.estimate.weighted_variance(one) for one in inside])
+    return Target(target.scope, coarsening.summed(target.scope, target.values), variance)
+
+
+def _summed_residual(coarsening: Coarsening, measurement: ResidualMeasurement, target: Target) -> Target:
+    """Return what a model of bins should give where a residual was measured on declared cells.
+
+    The residual of bins is the centred sum of that of their cells; its covariance is one along each
+    attribute.
+    """
+    information = list[NDArray[np.float64]]()
+    for name, axis in zip(measurement.scope, measurement.strategy.axes, strict=True):
+        bin_ = coarsening.bins[coarsening.fine.index(name)]
+        covariance = axis.covariance
+        if bin_ is not None:
+            sums = np.equal.outer(np.arange(int(bin_.max()) + 1), bin_) * 1.0
+            centre = np.eye(len(sums)) - 1 / len(sums)
+            covariance = centre @ sums @ covariance @ sums.T @ centre
+        inverse = np.linalg.pinv(covariance, rcond=_RANK, hermitian=True)
+        information.append(np.asarray(inverse, dtype=np.float64))
+    values = coarsening.summed(target.scope, target.values)
+    return Target(target.scope, values, np.full(values.shape, target.variance.flat[0]), tuple(information))
+
+
+def _along(values: NDArray[np.float64], axis: int, axes: int) -> NDArray[np.float64]:
+    """Return a vector that broadcasts along one axis of so many."""
+    return values.reshape([-1 if other == axis else 1 for other in range(axes)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoarsenedDistribution:
+    """A distribution over the fine domain: a model of the bins, and the shares inside them.
+
+    The cell of a record inside its bin is independent of the record's other attributes.
+
+    Args:
+        coarsening: the bins and the shares.
+        model: a distribution over the coarse domain.
+
+    Raises:
+        ScopeError: the model is not over the coarse domain.
+    """
+
+    coarsening: Coarsening
+    model: SyntheticDistribution
+
+    def __post_init__(self) -> None:
+        if self.model.domain != self.coarsening.coarse:
+            raise ScopeError("expected a model over the coarse domain")
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes, with their fine cells."""
+        return self.coarsening.fine
+
+    @property
+    def total(self) -> float:
+        """Records that the cells sum to."""
+        return self.model.total
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The factors of the model, over the coarse domain."""
+        return self.model.terms
+
+    @property
+    def cells(self) -> int:
+        """Numbers that the model holds."""
+        return self.model.cells
+
+    def with_terms(self, terms: Sequence[Term]) -> CoarsenedDistribution:
+        """Return the distribution with other factors, which are over the coarse domain."""
+        return CoarsenedDistribution(self.coarsening, self.model.with_terms(terms))
+
+    def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
+        """Return expected records per fine cell over a scope in declared order: float64, read-only."""
+        values = self.coarsening.expand(scope, self.model.marginal(scope))
+        values.flags.writeable = False
+        return values
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Return the marginals of many scopes at once: float64, records per fine cell, read-only."""
+        found = []
+        for scope, coarse in zip(scopes, self.model.marginals(scopes), strict=True):
+            values = self.coarsening.expand(scope, coarse)
+            values.flags.writeable = False
+            found.append(values)
+        return found
+
+    def answer(self, query: LinearQuery) -> float:
+        """Return the expected answer, in records."""
+        if not query.scope:
+            return self.total * (query.constant / UNITS)
+        return self.model.expectation(self.coarsening.weights(query))
+
+    def expectation(self, factors: Sequence[WeightedFactor]) -> float:
+        """Return the expected sum over records of the product of the factors' weights, in records.
+
+        Args:
+            factors: pairs of a scope and float64 weights over its fine cells; the scopes are disjoint.
+        """
+        coarse = [(scope, self.coarsening.averaged(scope, weights)) for scope, weights in factors]
+        return self.model.expectation(coarse)
+
+    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the natural logarithm of the probability of each full cell: float64, shape (n,).
+
+        Args:
+            cells: int64, shape (n, attributes), fine cells in declared order; minus infinity where a share
+                is zero.
+        """
+        columns = [cells[:, position] for position in range(cells.shape[1])]
+        coarse = np.stack(self.coarsening.cells_of(columns), axis=1).astype(np.int64)
+        density = np.array(self.model.log_density(coarse), dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            for column, share in zip(columns, self.coarsening.shares, strict=True):
+                if share is not None:
+                    density += np.log(share[column])
+        return density
+
+    def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
+        """Return ``count`` synthetic records.
+
+        The model's records, each of whose binned cells is drawn inside its bin: in systematic proportion,
+        so that every cell gets its share of the bin's records rounded up or down and one-way shapes are
+        kept, or as independent draws.
+
+        Raises:
+            BudgetError: the count is negative.
+        """
+        records = self.model.sample(count, generator, independent=independent)
+        return self.coarsening.drawn(records, generator, independent=independent)
+
+
+def _drawn_inside(
+    column: NDArray[np.int64],
+    parts: tuple[NDArray[np.int64], NDArray[np.float64]],
+    generator: np.random.Generator,
+    independent: bool,
+) -> NDArray[np.int64]:
+    """Return a fine cell for each record's bin: int64, shape (records,)."""
+    bin_, share = parts
+    drawn = np.empty(len(column), dtype=np.int64)
+    for number in range(int(bin_.max()) + 1):
+        rows = np.flatnonzero(column == number)
+        if not len(rows):
+            continue
+        cells = np.flatnonzero(bin_ == number)
+        ends = np.cumsum(share[cells])
+        if independent:
+            places = generator.random(len(rows))
+        else:
+            places = generator.permutation((np.arange(len(rows)) + generator.random()) / len(rows))
+        found = np.searchsorted(ends, places * ends[-1], side="right")
+        drawn[rows] = cells[np.minimum(found, np.flatnonzero(share[cells])[-1])]
+    return drawn
+
 
 _Shares: TypeAlias = NDArray[np.float64]
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is

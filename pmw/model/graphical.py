@@ -12,14 +12,24 @@ by what is known of them, and a row goes left where the running sum of the proba
 as the rows of one cell or of all cells that begin alike, splits as expected, rounded up or down.
 
 Source: Madow (1949), On the theory of systematic sampling II, for samples of unequal probabilities.
+
+Variable elimination: marginals and expectations over attributes that no clique holds together.
+
+The cliques between the attributes asked about are cut down to what is asked of them and their separators, and
+divided by the separator, which makes them conditional probabilities. Then tables are multiplied two by two,
+and an attribute is summed out as soon as no other table needs it. A question's weights take part as tables
+themselves, so that a product over many attributes never becomes one table over all of them.
+
+Source: Koller and Friedman (2009), Probabilistic Graphical Models, sections 9.3 and 10.3.3.3.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import string
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import field
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -30,14 +40,18 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.calibration import AxisOrder, Beliefs, CalibrationPlan, by_size, calibrate, plan_calibration
 from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
-from pmw.model.elimination import ScopedTable, expect, joint
 from pmw.model.factors import (
     KeptTables,
     Positions,
     ProjectionPlan,
+    contraction_order,
     plan_projections,
-    positions,
     project,
+    spread,
+    weighted_sum,
+)
+from pmw.model.factors import (
+    positions as positions_in,
 )
 from pmw.model.gradient import PotentialMarginals
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
@@ -47,6 +61,227 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
+
+ScopedTable = tuple[Positions, NDArray[np.float64]]
+
+_MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 32 before version 2
+
+
+def joint(beliefs: Beliefs, scope: Positions, kept: KeptTables) -> NDArray[np.float64]:
+    """Return the distribution over a scope: float64, C-contiguous, maybe a table that is kept.
+
+    Args:
+        beliefs: the calibrated tree.
+        scope: positions of attributes.
+        kept: of this tree.
+    """
+    return _eliminated(beliefs.tree.shape, _conditionals(beliefs, scope, kept), scope, kept)
+
+
+def _conditionals(beliefs: Beliefs, scope: Positions, kept: KeptTables) -> list[tuple[Hashable, ScopedTable]]:
+    """Return tables, each with its key, whose product, summed down to a scope, is its distribution."""
+    tables: list[tuple[Hashable, ScopedTable]] = []
+    for place, (clique, positions) in enumerate(_needed(beliefs.tree, scope).items()):
+        separator = beliefs.tree.separator(clique) if place else ()
+        key = (clique, positions, separator)
+        table = kept.get(key, partial(_conditional, beliefs, clique, positions, separator))
+        tables.append((key, (positions, table)))
+    return tables
+
+
+def _needed(tree: JunctionTree, scope: Positions) -> dict[int, Positions]:
+    """Return the cliques that determine the distribution over a scope, parents first, and what of each."""
+    home = tree.covering(scope)
+    if home is not None:
+        return {home: scope}
+    cliques = tree.subtree(scope)
+    needed = {clique: set(scope).intersection(tree.cliques[clique]) for clique in cliques}
+    for clique in cliques[1:]:
+        needed[clique].update(tree.separator(clique))
+        needed[tree.parents[clique]].update(tree.separator(clique))
+    return {clique: tuple(sorted(positions)) for clique, positions in needed.items()}
+
+
+def _conditional(
+    beliefs: Beliefs, clique: int, positions: Positions, separator: Positions
+) -> NDArray[np.float64]:
+    """Return the probabilities of some of a clique's positions, given those of a separator among them."""
+    table = project(beliefs.tables[clique], beliefs.tree.cliques[clique], positions)
+    if not separator:
+        return table
+    mass = project(table, positions, separator)
+    # The inverse of a subnormal mass is infinite, and nothing is expected there.
+    inverse = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > np.finfo(np.float64).tiny)
+    return table * spread(inverse, separator, positions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Absorption:
+    """What one clique does to an expectation.
+
+    Args:
+        clique: its number.
+        scope: its positions that weights or the separator have.
+        separator: the positions that it shares with its parent.
+        factors: what it is multiplied with: the place of each among the weights and messages, where messages
+            follow the weights in the order they are made; its positions; and those left when it is summed.
+    """
+
+    clique: int
+    scope: Positions
+    separator: Positions
+    factors: tuple[tuple[int, Positions, Positions], ...]
+
+
+def expect(beliefs: Beliefs, weights: Sequence[ScopedTable], kept: KeptTables) -> float:
+    """Return the expectation of a product of weights.
+
+    Where each factor lies inside a clique, messages go from the leaves of the cliques that are touched to one
+    of them: no table grows beyond a clique.
+
+    Args:
+        beliefs: the calibrated tree.
+        weights: positions and float64 weights of their cells; no position in two of them.
+        kept: of this tree.
+    """
+    route = _route(beliefs.tree, tuple([positions for positions, _ in weights]))
+    if route is None:
+        scope = tuple(sorted(position for positions, _ in weights for position in positions))
+        tables = [*_conditionals(beliefs, scope, kept), *enumerate(weights)]
+        return float(_eliminated(beliefs.tree.shape, tables, (), KeptTables(0)))  # weights are met once
+    held = [table for _, table in weights]
+    for step in route:
+        table, mass = _sums(beliefs, step, kept)
+        scope = step.scope
+        for place, positions, result in step.factors:
+            table, scope = _contracted((scope, table), (positions, held[place]), result), result
+        if step is route[-1]:
+            return float(table)
+        message = np.array(table, order="C")
+        np.divide(message, mass, out=message, where=mass > 0)
+        held.append(message)
+    raise ValueError("expected at least one clique")
+
+
+def _sums(
+    beliefs: Beliefs, step: _Absorption, kept: KeptTables
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a clique's probabilities over what an expectation takes of it, and over its separator."""
+    axes, table = beliefs.tree.cliques[step.clique], beliefs.tables[step.clique]
+    if step.scope != axes:
+        part = (step.clique, step.scope, "part")
+        table = kept.get(part, partial(project, table, axes, step.scope))
+    if step.separator == step.scope:
+        return table, table
+    mass = (step.clique, step.scope, step.separator, "mass")
+    return table, kept.get(mass, partial(project, table, step.scope, step.separator))
+
+
+@lru_cache(maxsize=4096)
+def _route(tree: JunctionTree, scopes: tuple[Positions, ...]) -> tuple[_Absorption, ...] | None:
+    """Return the cliques that an expectation goes through, leaves first; None where none holds a factor."""
+    scope = tuple(sorted(position for positions in scopes for position in positions))
+    home = tree.covering(scope)
+    through = tree.subtree(scope) if home is None else [home]
+    held: dict[int, list[tuple[int, Positions]]] = {clique: [] for clique in through}
+    for place, positions in enumerate(scopes):
+        inside = [clique for clique in through if {*positions} <= {*tree.cliques[clique]}]
+        if not inside:
+            return None
+        held[inside[0]].append((place, positions))
+    route = []
+    for clique in reversed(through):
+        separator = tree.separator(clique) if clique != through[0] else ()
+        route.append(_absorption(tree.cliques[clique], clique, separator, held[clique]))
+        if clique != through[0]:
+            held[tree.parents[clique]].append((len(scopes) + len(route) - 1, separator))
+    return tuple(route)
+
+
+def _absorption(
+    axes: Positions, clique: int, separator: Positions, factors: Sequence[tuple[int, Positions]]
+) -> _Absorption:
+    wanted = {*separator}.union(*[positions for _, positions in factors])
+    scope = left = tuple(position for position in axes if position in wanted)
+    waiting = sorted(factors, key=lambda factor: (len(factor[1]), factor[1]))
+    steps = []
+    while waiting:
+        place, positions = waiting.pop(0)
+        still = {*separator}.union(*[others for _, others in waiting])
+        left = tuple(position for position in left if position in still or position not in positions)
+        steps.append((place, positions, left))
+    return _Absorption(clique, scope, separator, tuple(steps))
+
+
+def _eliminated(
+    shape: tuple[int, ...],
+    tables: Sequence[tuple[Hashable, ScopedTable]],
+    scope: Positions,
+    kept: KeptTables,
+) -> NDArray[np.float64]:
+    """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous.
+
+    Args:
+        shape: cells per attribute of the domain.
+        tables: each with its key among those that are kept; every position of the scope is in one of them.
+        scope: positions of the result.
+        kept: for the tables on the way.
+    """
+    held = dict(enumerate(tables))
+    order = contraction_order(shape, tuple([positions for _, (positions, _) in tables]), scope)
+    for number, (left, right, result) in enumerate(order, len(tables)):
+        (first_key, first), (second_key, second) = held.pop(left), held.pop(right)
+        key = (first_key, second_key, result)
+        held[number] = key, (result, kept.get(key, partial(_contracted, first, second, result)))
+    ((_, (positions, table)),) = held.values()
+    return project(np.asarray(table, order="C"), positions, scope)
+
+
+def _contracted(first: ScopedTable, second: ScopedTable, result: Positions) -> NDArray[np.float64]:
+    """Return the product of two tables, summed to the result, as one matrix product: C-contiguous."""
+    (left, left_table), (right, right_table) = first, second
+    if {*right} <= {*left}:
+        return weighted_sum(np.asarray(left_table, order="C"), left, second, result)
+    if left[-1:] == right[-1:] == result[-1:] and len({*left, *right}) <= _MOST_AXES:
+        return _contracted_inside(first, second, result)
+    shared = [position for position in left if position in right]
+    batch = [position for position in shared if position in result]
+    summed = [position for position in shared if position not in result]
+    rows = [position for position in left if position in result and position not in right]
+    columns = [position for position in right if position in result and position not in left]
+    lengths = dict(zip((*left, *right), (*left_table.shape, *right_table.shape), strict=True))
+
+    def arranged(
+        scope: Positions, table: NDArray[np.float64], groups: Sequence[list[int]]
+    ) -> NDArray[np.float64]:
+        wanted = [position for group in groups for position in group]
+        reduced = project(np.asarray(table, order="C"), scope, tuple(sorted(wanted)))
+        stored = sorted(wanted)
+        turned = reduced.transpose([stored.index(position) for position in wanted])
+        return turned.reshape([math.prod([lengths[position] for position in group]) for group in groups])
+
+    product = arranged(left, left_table, (batch, rows, summed)) @ arranged(
+        right, right_table, (batch, summed, columns)
+    )
+    order = [*batch, *rows, *columns]
+    values = product.reshape([lengths[position] for position in order])
+    return np.asarray(values.transpose([order.index(position) for position in result]), order="C")
+
+
+def _contracted_inside(first: ScopedTable, second: ScopedTable, result: Positions) -> NDArray[np.float64]:
+    """Return a contraction whose innermost loop runs over a position that both tables and the result have.
+
+    As matrix products both tables would be copied with that position first, and the result turned back.
+    """
+    met = []
+    for (scope, table), (other, _) in ((first, second), (second, first)):
+        kept = tuple([position for position in scope if position in other or position in result])
+        met.append((kept, project(np.asarray(table, order="C"), scope, kept)))
+    letters = dict(zip(sorted({*met[0][0], *met[1][0]}), string.ascii_lowercase, strict=False))
+    named = ["".join([letters[position] for position in scope]) for scope in (met[0][0], met[1][0], result)]
+    values = np.einsum(f"{named[0]},{named[1]}->{named[2]}", met[0][1], met[1][1])
+    return np.asarray(values, order="C")
+
 
 LARGEST_TREE = 10**8  # cells of all clique tables: 800 MB in float64
 _MOST_CACHED_CELLS = 2**22
@@ -158,7 +393,7 @@ class GraphicalDistribution:
         Raises:
             ScopeError: a name is unknown, or the scope is not in declared order.
         """
-        return fits_tree(self._shape.tree, self._shape.scopes, positions(self.domain, scope), max_cells)
+        return fits_tree(self._shape.tree, self._shape.scopes, positions_in(self.domain, scope), max_cells)
 
     @property
     def log_partition(self) -> float:
@@ -185,7 +420,7 @@ class GraphicalDistribution:
             ScopeError: a name is unknown, or a scope is not in declared order.
         """
         beliefs = self._beliefs()
-        places = [positions(self.domain, scope) for scope in scopes]
+        places = [positions_in(self.domain, scope) for scope in scopes]
         found: list[NDArray[np.float64] | None] = [None] * len(places)
         inner = tuple([self._shape.axes.scope(place) for place in places])
         for clique, numbers, plan in _readings(beliefs.tree, inner):
@@ -202,7 +437,7 @@ class GraphicalDistribution:
 
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
-        places = positions(self.domain, query.scope)
+        places = positions_in(self.domain, query.scope)
         inside = self._shape.tree.covering(places) is not None
         if inside or self.domain.scope_size(query.scope) <= _LARGEST_JOINT:
             return query.evaluate(self.marginal(query.scope))
@@ -222,7 +457,7 @@ class GraphicalDistribution:
         axes = self._shape.axes
         weights: list[ScopedTable] = []
         for scope, values in factors:
-            places = positions(self.domain, scope)
+            places = positions_in(self.domain, scope)
             weights.append((axes.scope(places), axes.inward(np.asarray(values, dtype=np.float64), places)))
         with self._memo.lock:
             return expect(self._beliefs(), weights, self._memo.tables) * self.total
@@ -265,7 +500,7 @@ class GraphicalDistribution:
         return GraphicalDistribution.of_terms, (self.domain, self.total, self.terms)
 
     def _read(self, scope: tuple[str, ...]) -> NDArray[np.float64]:
-        places = positions(self.domain, scope)
+        places = positions_in(self.domain, scope)
         cells = self.domain.scope_size(scope)
         if cells > LARGEST_TREE:
             raise BudgetError(
@@ -290,7 +525,7 @@ class GraphicalDistribution:
                 scope, duals = term.scope, term.duals
             else:
                 scope, duals = term.query.scope, np.asarray(term.query.weights() * (term.dual / UNITS))
-            places = positions(self.domain, scope)
+            places = positions_in(self.domain, scope)
             sums[places] = sums[places] + duals if places in sums else np.asarray(duals, dtype=np.float64)
         return [self._shape.axes.inward(sums[places], places) for places in self._shape.scopes]
 

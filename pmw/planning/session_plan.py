@@ -211,10 +211,10 @@ class SessionPlan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON; numbers have six digits."""
+        """Return a form ready for JSON."""
         domain, budget, options = self.contract.domain, self.contract.budget, self.contract.options
         composition = None if options.composition is None else options.composition.value
-        form = {
+        return {
             "table": domain.name,
             "attributes": len(domain),
             "cells": domain.size,
@@ -248,7 +248,6 @@ class SessionPlan:
             "textbook": asdict(self.textbook),
             "typical_margin": self.typical_margin,
         }
-        return {key: _six_digits(value) for key, value in form.items()}
 
     @property
     def _reserve(self) -> dict[str, Any]:
@@ -280,13 +279,3 @@ def check_records(records: int) -> None:
     if kind is bool or not issubclass(kind, int) or not 1 <= records <= MOST_RECORDS:
         got = f"records={records!r}" if issubclass(kind, int | float) else f"a {type_name(records)}"
         raise BudgetError(f"expected records from 1 to {MOST_RECORDS:,}, got {got}")
-
-
-def _six_digits(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: _six_digits(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_six_digits(inner) for inner in value]
-    return value

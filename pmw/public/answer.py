@@ -71,9 +71,8 @@ class Spent:
 
     def to_dict(self) -> dict[str, float]:
         """Return a form ready for JSON, the value of ``spent``; a free answer tells no charge."""
-        share, charged = (float(f"{part:.6g}") for part in (self.share, self.charged))
-        form = {"share": share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
-        return {**form, "charged": charged} if charged else form
+        form = {"share": self.share, "epsilon_cap": self.epsilon_cap, "delta": self.delta}
+        return {**form, "charged": self.charged} if self.charged else form
 
     def describe(self, version: int) -> str:
         """Return in words the version of the model that answered, what was charged, and what was spent."""
@@ -155,10 +154,10 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format, ready for JSON."""
         form: dict[str, Any] = {
-            "count": None if self.is_refused else round(self.count, 3),
-            "fraction": None if self.is_refused else float(f"{self.fraction:.6g}"),
-            "interval": _rounded(self.interval),
-            "typical": _rounded(self.typical),
+            "count": None if self.is_refused else self.count,
+            "fraction": None if self.is_refused else self.fraction,
+            "interval": None if self.interval is None else list(self.interval),
+            "typical": None if self.typical is None else list(self.typical),
             "confidence": self.confidence,
             "source": self.source.value,
             "aligned": self.aligned,
@@ -214,7 +213,3 @@ class Answer:
         sentence = self.sentence()
         warning = f" {SEEDED_WARNING}" if self.seeded else ""
         return str(paragraph(f"{sentence[0].upper()}{sentence[1:]} ({self.source.value}).{warning}"))
-
-
-def _rounded(interval: tuple[float, float] | None) -> list[float] | None:
-    return None if interval is None else [round(end, 3) for end in interval]

@@ -148,6 +148,5 @@ def typical_errors(
     for kind in sorted(newest, key=lambda kind: (kind.attributes, kind.basis.value)):
         one = newest[kind]
         width = one.half_width(confidence)
-        part = float(f"{width / records:.6g}")
-        found.append(TypicalError(kind.describe(), round(width, 3), part, one.questions, one.asked))
+        found.append(TypicalError(kind.describe(), width, width / records, one.questions, one.asked))
     return tuple(found)

@@ -36,8 +36,7 @@ class PopulationInterval:
 
     def to_dict(self) -> dict[str, float]:
         """Return a form ready for JSON, the value of ``population``."""
-        low, high = (float(f"{end:.6g}") for end in (self.low, self.high))
-        return {"low": low, "high": high, "confidence": self.confidence}
+        return {"low": self.low, "high": self.high, "confidence": self.confidence}
 
     def sentence(self) -> str:
         """Return the interval in words."""

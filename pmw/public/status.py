@@ -167,7 +167,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         positives_used=state.positives_used,
         positives_limit=state.positives_limit,
         queries_answered=queries_answered,
-        total=round(state.total.records, 3),
+        total=state.total.records,
         version=state.version,
         model_cells=state.model.cells,
         pairs=pairs.number,

@@ -35,10 +35,10 @@ _ALIKE = 1e-12  # relative: weights that differ by rounding alone
 _TYPICAL = 0.25  # of half the width of a cell: how far the mean of its values is taken to be from its middle
 
 
-def _short(number: float | None, digits: int) -> float | None:
+def _told(number: float | None, whole: bool) -> float | None:
     if number is None or not math.isfinite(number):
         return None
-    return round(number, digits) if digits else round(number)  # a whole number is written without a point
+    return round(number) if whole else number  # a whole number is written without a point
 
 
 def _rounded(function: Callable[[float], float], number: float) -> float:
@@ -91,19 +91,19 @@ class Estimate:
         )
         return replace(self, value=_rounded(round, self.value), interval=interval, typical=typical)
 
-    def to_dict(self, digits: int = 6) -> dict[str, Any]:
+    def to_dict(self, *, whole: bool = False) -> dict[str, Any]:
         """Return the form of an aggregate in an answer, ready for JSON.
 
         Args:
-            digits: behind the point of its numbers.
+            whole: its numbers are whole.
         """
-        low, high = (_short(end, digits) for end in self.interval or (None, None))
+        low, high = (_told(end, whole) for end in self.interval or (None, None))
         form = {
-            "value": _short(self.value, digits),
+            "value": _told(self.value, whole),
             "low": low,
             "high": high,
             "source": self.source.value,
-            "typical": None if self.typical is None else [_short(end, digits) for end in self.typical],
+            "typical": None if self.typical is None else [_told(end, whole) for end in self.typical],
             "aligned": self.aligned,
         }
         return {**form, "conditional": True} if self.conditional else form

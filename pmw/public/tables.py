@@ -76,10 +76,6 @@ class AnswerTable(Result):
         place = self.titles.index(name)
         return tuple(found[place] for _, found in self.rows)
 
-    def digits(self, title: str) -> int:
-        """Return how many digits behind the point an aggregate's numbers are written with."""
-        return 0 if title in self.whole else 6
-
     def estimates(self) -> Iterator[Estimate]:
         """Yield what each aggregate comes to, row by row."""
         for _, found in self.rows:
@@ -96,7 +92,7 @@ class AnswerTable(Result):
             {
                 **dict(zip(self.keys, keys, strict=True)),
                 **{
-                    title: one.to_dict(self.digits(title))
+                    title: one.to_dict(whole=title in self.whole)
                     for title, one in zip(self.titles, found, strict=True)
                 },
             }

@@ -239,7 +239,7 @@ def _table_lines(table: AnswerTable) -> Iterable[Sequence[Any]]:
     for row, (_, found) in enumerate(table.rows):
         line = [*table.labels(row)]
         for title, one in zip(table.titles, found, strict=True):
-            digits = table.digits(title)
+            digits = 0 if title in table.whole else 6
             value = "" if one.value is None else f"{one.value:.{digits}f}"
             line += [value, *_plain_ends(one.interval, digits), one.source.value]
         yield line

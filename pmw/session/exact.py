@@ -73,7 +73,7 @@ class Described:
                 entry["parts"] = [one for one in NUMBERS if begins_in(attribute.width, NUMBERS[one])]
         return {
             **form,
-            "records": round(self.total, 3),
+            "records": self.total,
             "guarantee": guarantee(self.contract),
             "confidence": self.contract.options.confidence,
             "held": [list(scope) for scope in self.held],

@@ -26,9 +26,6 @@ import pmw
 import queries
 from pmw.cli import main
 from pmw.errors import DataError, PMWError
-from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.research import applications
-from pmw.sparse_vector import AboveThreshold, Sparse
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 MARK, NUMBER = "MARK-7f3a", 731_091_377
@@ -166,12 +163,6 @@ def marks_in(text: str) -> list[str]:
 
 
 OURS = (PMWError,)
-ABOVE = AboveThreshold.textbook(epsilon=1)
-SPARSE = Sparse.textbook(epsilon=1, update_limit=1)
-
-
-def bits() -> BitSource:
-    return BitSource(repeatable_seed(20, 0))
 
 
 # What takes true data: each argument that does, as a call.
@@ -224,31 +215,6 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
         lambda table, _: queries.Marginal(DOMAIN, ("age",), table),
         lambda table, _: queries.Marginal(table, ("age",), np.zeros(1, dtype=np.int64)),
     ),
-    "pmw.research.applications.auto_avg": (
-        lambda table, _: applications.auto_avg(table, [10, 20], epsilon=1, bits=bits()),
-    ),
-    "pmw.research.applications.clipped_sum": (lambda table, _: applications.clipped_sum(table, 9),),
-    "pmw.research.applications.clipping_bound": (
-        lambda table, _: applications.clipping_bound(table, [10, 20], ABOVE, bits=bits()),
-    ),
-    "pmw.research.applications.clipping_queries": (
-        lambda table, _: applications.clipping_queries(table, [10]),
-    ),
-    "pmw.research.applications.laplace_cohorts": (
-        lambda table, _: applications.laplace_cohorts(table, epsilon=1, threshold=5, bits=bits()),
-    ),
-    "pmw.research.applications.naive_clipping_bound": (
-        lambda table, _: applications.naive_clipping_bound(table, [10], epsilon=1, bits=bits()),
-    ),
-    "pmw.research.applications.range_counts": (lambda table, _: applications.range_counts(table, [[0, 9]]),),
-    "pmw.research.applications.range_query_svt": (
-        lambda table, _: applications.range_query_svt(
-            table, [[0, 9]], SPARSE, threshold=5, epsilon=1, bits=bits()
-        ),
-    ),
-    "pmw.research.applications.sparse_cohorts": (
-        lambda table, _: applications.sparse_cohorts(table, SPARSE, threshold=5, bits=bits()),
-    ),
 }  # fmt: skip
 # Questions, declarations, budgets, released values, session files, and tables that are public by declaration.
 TAKE_NONE = """
@@ -267,8 +233,6 @@ queries.load_schema queries.marginal_cells queries.NumericAttribute queries.pari
 queries.parse_question queries.parse_schema queries.parse_sql queries.parse_where queries.parse_workload
 queries.Person queries.popular_conjunctions queries.prefixes queries.Question queries.random_conjunctions
 queries.save_schema queries.Statement queries.UNITS queries.Workload
-pmw.research.applications.AutoAverage pmw.research.applications.firm_threshold
-pmw.research.applications.RangeAnswer
 """
 CALLS = [(name, call) for name, calls in TAKE_DATA.items() for call in calls]
 OPENING = [(name, call) for name, call in CALLS if name in ("pmw.fit_workload", "pmw.open_session")]
@@ -285,7 +249,7 @@ def folder(tmp_path: Path) -> Path:
 def test_every_public_name_is_known_to_take_data_or_none() -> None:
     public = {
         f"{module.__name__}.{name}"
-        for module in (pmw, queries, applications)
+        for module in (pmw, queries)
         for name in (pmw._HOME_OF if module is pmw else module.__all__)
         if not (inspect.isclass(getattr(module, name)) and issubclass(getattr(module, name), Exception))
     }

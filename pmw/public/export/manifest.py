@@ -111,7 +111,7 @@ def _manifest(state: PublicState, file_format: str, content: str, own: dict[str,
         **own,
         "pairs": held_pairs(state).to_dict(),
         "model_version": state.version,
-        "total": round(state.total.records, 3),
+        "total": state.total.records,
         **contract_facts(state),
     }
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pmw.research.offline.fitting import OfflineRelease, fit_workload, largest_error, last_measured
+from pmw.research.offline.fitting import (
+    OfflineRelease,
+    fit_workload,
+    largest_error,
+    last_measured,
+    small_error,
+)
 from pmw.research.offline.options import (
     MOST_CANDIDATES,
     ROUNDS_PER_ATTRIBUTE,
@@ -10,7 +16,6 @@ from pmw.research.offline.options import (
     Targets,
     WorkloadItem,
 )
-from pmw.research.offline.rounds import small_error
 
 __all__ = [
     "fit_workload",

@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.loop import MarginalRequest, l1_distance
-from pmw.loop.marginals import MarginalTier
+from pmw.loop.tiers import MarginalTier
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.public.plans import MarginalTestPlan

@@ -28,8 +28,8 @@ from pmw.loop import (
     propose,
     settle,
 )
-from pmw.loop.marginals import MarginalTier
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalTier
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source

@@ -22,9 +22,8 @@ import pmw.public.charges
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
 from pmw.loop import BatchDraws, MarginalRequest, Proposal, QueryRequest, draw_tests, propose, settle
-from pmw.loop.marginals import MarginalTier
-from pmw.loop.questions import QuestionTier
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalTier, QuestionTier
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.model.calibration import Beliefs, calibrate, plan_calibration
-from pmw.model.elimination import ScopedTable, expect, joint
 from pmw.model.factors import KeptTables, Positions, project, spread
+from pmw.model.graphical import ScopedTable, expect, joint
 from pmw.model.junction_tree import junction_tree
 
 SHAPE = (3, 2, 4, 3, 2, 5, 2, 2)

@@ -15,7 +15,7 @@ ANSWER = Answer(
 
 def test_the_format_is_the_documented_one() -> None:
     assert json.dumps(ANSWER.to_dict()) == (
-        '{"count": 5321.438, "fraction": 0.108951, "interval": [5210.0, 5433.0], "typical": null, '
+        '{"count": 5321.4375, "fraction": 0.108951234, "interval": [5210.0, 5433.0], "typical": null, '
         '"confidence": 0.95, "source": "synthetic", "aligned": true, "version": 12, '
         '"spent": {"share": 0.31, "epsilon_cap": 1.0, "delta": 1e-09}}'
     )

@@ -268,4 +268,5 @@ def test_it_is_told_in_words_and_as_numbers() -> None:
         "of the population that the table is a simple random sample of, between 21.98% and 28.21% "
         "at 95% confidence"
     )
-    assert found.to_dict() == {"low": 0.219788, "high": 0.282091, "confidence": 0.95}
+    assert found.to_dict() == {"low": found.low, "high": found.high, "confidence": 0.95}
+    assert (found.low, found.high) == pytest.approx((0.219788, 0.282091), abs=1e-6)

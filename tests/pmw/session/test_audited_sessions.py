@@ -26,8 +26,7 @@ from scipy.integrate import quad
 import pmw
 from pmw.data import CountSource, MemorySource
 from pmw.loop import Requested, Tables, l1_distance
-from pmw.loop.marginals import MarginalTier
-from pmw.loop.questions import QuestionTier
+from pmw.loop.tiers import MarginalTier, QuestionTier
 from pmw.model import MarginalMeasurement, OneWayMeasurement, ResidualMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

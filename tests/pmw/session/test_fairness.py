@@ -19,7 +19,7 @@ from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError, SessionCorruptError
 from pmw.loop import may_test
 from pmw.loop.finishing import Payer, plan_spare
-from pmw.loop.questions import QuestionTier
+from pmw.loop.tiers import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, reservation

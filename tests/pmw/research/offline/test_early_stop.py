@@ -29,7 +29,7 @@ from pmw.research.offline import (
     last_measured,
     small_error,
 )
-from pmw.research.offline.rounds import QueryRound, TrueAnswers
+from pmw.research.offline.fitting import QueryRound, TrueAnswers
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, QueryError, all_marginals
 
 # The number of records is public, so that rounds are all that is drawn.

@@ -28,8 +28,7 @@ from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options, TestKind
 from pmw.public.state import PublicState
-from pmw.research.offline.options import RoundPrices
-from pmw.research.offline.rounds import (
+from pmw.research.offline.fitting import (
     MarginalRound,
     QueryRound,
     TrueAnswers,
@@ -39,6 +38,7 @@ from pmw.research.offline.rounds import (
     propose_query,
     round_charges,
 )
+from pmw.research.offline.options import RoundPrices
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
 DOMAIN = Domain(tuple(CategoricalAttribute(name, ("s", "t")) for name in "abc"), name="people")

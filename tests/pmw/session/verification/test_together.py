@@ -16,7 +16,7 @@ import pytest
 import pmw
 from pmw.session.events import Contents
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
-from pmw.session.verification.answers import answer_checks
+from pmw.session.verification.checks import answer_checks
 from queries import Domain, IntegerAttribute
 from tests.pmw.session.stored import columns_of
 from tests.worlds import repeat_noise

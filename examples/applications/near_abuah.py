@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
+from applications import clipping, large_counts
 from numpy.typing import ArrayLike, NDArray
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource, fresh_seed
-from pmw.research.applications import clipping, large_counts
 from pmw.research.sparse_vectors import NaiveAboveThreshold
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
@@ -160,7 +160,7 @@ def auto_avg(df: ArrayLike, epsilon: Number, *, bits: BitSource | None = None) -
     Raises:
         BudgetError: epsilon is not positive, or the values are not whole numbers.
 
-    Privacy: epsilon-DP; see ``pmw.research.applications.auto_avg``, also for what departs from the chapter.
+    Privacy: epsilon-DP; see ``applications.auto_avg``, also for what departs from the chapter.
     """
     found = clipping.auto_avg(np.asarray(df), _AVERAGE_BOUNDS, epsilon=epsilon, bits=_source(bits))
     return found.average

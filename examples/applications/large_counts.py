@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from applications.clipping import sum_noise
 from numpy.typing import ArrayLike, NDArray
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.random_bits import BitSource
-from pmw.research.applications.clipping import sum_noise
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
 from queries.frozen import dataclass

@@ -6,13 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from pmw.errors import BudgetError
-from pmw.privacy.noise import DiscreteLaplace
-from pmw.privacy.random_bits import BitSource
-from pmw.research.applications import (
+from applications.clipping import (
     AutoAverage,
     auto_avg,
     clipped_sum,
@@ -20,8 +14,14 @@ from pmw.research.applications import (
     clipping_queries,
     firm_threshold,
     naive_clipping_bound,
+    sum_noise,
 )
-from pmw.research.applications.clipping import sum_noise
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmw.errors import BudgetError
+from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import AboveThreshold, NoiseKind, Sides, ThresholdTest
 
 columns = st.lists(st.integers(-(2**62), 2**62), max_size=30)

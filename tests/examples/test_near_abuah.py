@@ -10,6 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 import pytest
+from applications import near_abuah
+from applications.clipping import auto_avg
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,7 +19,6 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.privacy.noise import DiscreteLaplace, uniform_below
 from pmw.privacy.random_bits import BitSource
-from pmw.research.applications import auto_avg, near_abuah
 
 Table: TypeAlias = Mapping[str, NDArray[np.int64]]
 Query: TypeAlias = Callable[[Table], int]

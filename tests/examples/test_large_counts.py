@@ -6,6 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from applications.large_counts import (
+    RangeAnswer,
+    laplace_cohorts,
+    range_counts,
+    range_query_svt,
+    sparse_cohorts,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,13 +21,6 @@ from pmw.errors import BudgetError
 from pmw.planning.theorems import laplace_accuracy, sparse_accuracy
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.research.applications import (
-    RangeAnswer,
-    laplace_cohorts,
-    range_counts,
-    range_query_svt,
-    sparse_cohorts,
-)
 from pmw.sparse_vector import Sparse
 
 pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=1, max_size=20)
