@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.delta_choice import chosen_delta, note_delta
 from pmw.cli.session_options import SectionedCommand, expected_given, read_options, session_options
 from pmw.cli.table_options import (
     dialect_options,
@@ -23,8 +24,10 @@ from pmw.cli.table_options import (
     table_options,
 )
 from pmw.cli.usage import echo, read_budget, typed, wrong_values
+from pmw.display.texts import counted
 
 if TYPE_CHECKING:
+    from pmw.planning.session_plan import SessionPlan
     from pmw.public.drafts import DraftCharge
     from pmw.public.options import Options
     from pmw.public.prior import Prior
@@ -109,7 +112,7 @@ def open_(
         drafts=_drafts_given(given),
         expected=expected_given(given, domain),
     )
-    delta = given["delta"] if session.exists() else chosen_delta(domain, options, given)
+    delta = given["delta"] if session.exists() else _chosen_delta(domain, options, given)
     with open_session(
         place,
         domain,
@@ -179,9 +182,61 @@ def _refuse_missing(given: dict[str, Any]) -> None:
         raise click.UsageError("--accuracy belongs to --test marginal; choose that, or leave it out")
 
 
+def _chosen_delta(domain: Domain, options: Options, given: dict[str, Any]) -> str:
+    """Return the delta of a new session. Where none was typed and one buys pairs, that is said or asked first.
+
+    Privacy: what is told follows from the schema and what was typed; no table is read.
+    """
+    plans = _differing(domain, options, given, [given["epsilon"]])
+    if plans is None or not sys.stdin.isatty():
+        _note(plans)
+        return str(given["delta"])
+    from pmw.cli.plan_texts import budget_table
+
+    without, usual = plans
+    titles = ("delta = 0", f"delta = {_delta(usual)}")
+    echo("No --delta was given. Whatever the table holds, the schema and the options give:", err=True)
+    echo(budget_table(plans, titles, sized=False), err=True)
+    echo(f"Delta is about the chance that more gets out than epsilon allows: 0 or {_delta(usual)}.", err=True)
+    taken = click.confirm(f"Open with --delta {_delta(usual)}?", default=None, err=True)
+    return _delta(usual if taken else without)
+
+
+def _differing(
+    domain: Domain, options: Options, given: dict[str, Any], epsilons: Sequence[str | None]
+) -> tuple[SessionPlan, SessionPlan] | None:
+    """Return the plans without and with a delta of the first epsilon for which it decides what is held."""
+    if typed("delta"):
+        return None
+    from pmw.planning.plans import delta_for_pairs
+
+    records = given["records"]
+    every = (
+        delta_for_pairs(domain, epsilon=one, options=options, records=records) for one in epsilons if one
+    )
+    return next(filter(None, every), None)
+
+
+def _note(plans: tuple[SessionPlan, SessionPlan] | None) -> None:
+    if plans is None:
+        return
+    usual, pairs = plans[1], counted(plans[1].held.number, "pair")
+    far, near = (f"± {plan.orders[1].bound or 0:,.0f}" for plan in plans)  # single attributes are measured
+    echo(
+        f"Note: no --delta was given, so it is 0. Opening measures none of the {pairs} of attributes, and an "
+        f"export does not have how two attributes go together. With --delta {_delta(usual)} it measures "
+        f"{len(usual.held.held):,}, and a count by one attribute is within {near} records instead of {far}. "
+        "--delta 0 says that none is meant.",
+        err=True,
+    )
+
+
+def _delta(plan: SessionPlan) -> str:
+    return f"{float(plan.contract.budget.delta):g}"
+
+
 def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
-    from pmw.display.texts import counted
     from pmw.planning.opening import open_contract
     from pmw.planning.tested_bounds import forecast_sparse_vectors
 
@@ -256,7 +311,7 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     options = read_options(given)
     domain = load_domain(schema, given)
     options = replace(options, expected=expected_given(given, domain))
-    note_delta(domain, options, given, epsilons)
+    _note(_differing(domain, options, given, epsilons))
     if given["preset"] is not None:
         _plan_textbook(domain, records, options, given, schema if not as_json else None)
     elif records is not None and len(epsilons) > 1:
