@@ -183,7 +183,7 @@ def _refuse_missing(given: dict[str, Any]) -> None:
 
 
 def _chosen_delta(domain: Domain, options: Options, given: dict[str, Any]) -> str:
-    """Return the delta of a new session. Where none was typed and one buys pairs, that is said or asked first.
+    """Return the delta of a new session. Where none was typed and one buys pairs, say or ask so first.
 
     Privacy: what is told follows from the schema and what was typed; no table is read.
     """
