@@ -577,8 +577,12 @@ def _ends_politely(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """A process that was not killed says what happened in words of its own."""
     for stop in stops:
         if stop.run.code > 0:
-            told = stop.run.errors.startswith("Error: ") and "Traceback" not in stop.run.errors
-            yield "" if told else f"{stop.run.fault}: {stop.run.end}"
+            yield "" if _is_polite(stop.run.errors) else f"{stop.run.fault}: {stop.run.end}"
+
+
+def _is_polite(errors: str) -> bool:
+    """Tell whether what was told of a failure ends in one line of the program's own."""
+    return errors.rstrip().rpartition("\n")[2].startswith("Error: ") and "Traceback" not in errors
 
 
 def _stream_is_finished(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
@@ -634,8 +638,7 @@ def broken_command(name: str, study: Study, fault: Fault) -> tuple[Run, list[str
     command.prepare(study)
     before = contents_of(study.path)
     run = run_forked(study, fault, command.arguments(study))
-    told = run.errors.startswith("Error: ") and "Traceback" not in run.errors
-    found = ["" if run.code <= 0 or told else f"not told politely: {run.end}"]
+    found = ["" if run.code <= 0 or _is_polite(run.errors) else f"not told politely: {run.end}"]
     found += [", ".join(contents_of(study.path).faults or ())]
     found += command.checks(study, before, run)
     return run, found

@@ -1,9 +1,10 @@
-"""Service benchmark: kills while eight clients ask, the load of one process, who waits, and what pages cost.
+"""Service benchmark: kills while eight clients ask, load, who waits, and what pages and tools cost.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --kill
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --load
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --behind
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --pages
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --assistant
 
 prints JSON lines. The table is drawn at random with a fixed seed.
 """
@@ -11,6 +12,7 @@ prints JSON lines. The table is drawn at random with a fixed seed.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
@@ -21,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
@@ -42,6 +44,7 @@ from queries import CategoricalAttribute, Domain, IntegerAttribute
 CLIENTS = 8
 QUESTIONS = 500
 KILLS = 20
+TOOL_CALLS = 600
 PAGES = 200  # requests of each page
 BATCH = 50
 SETTLED = "age >= 30"
@@ -464,34 +467,62 @@ def _timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def assistant_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return how often a second tools answer an assistant in its client's process; nothing is spent."""
+    from mcp import Client
+
+    from pmw.service.assistants import Purse, server_of
+
+    conditions = [{"question": f"age >= {age}"} for age in range(20, 80)]
+    measured: list[tuple[str, list[dict[str, Any]]]] = [
+        ("ask", conditions),
+        ("ask", [{"question": "SELECT sex, region, COUNT(*) FROM people GROUP BY sex, region"}]),
+        ("cost", conditions),
+    ]
+
+    async def row(client: Client, name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        for call in calls:  # so that they are settled
+            await client.call_tool(name, call)
+        wall, cpu = time.perf_counter(), time.process_time()
+        for number in range(TOOL_CALLS):
+            await client.call_tool(name, calls[number % len(calls)])
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        figures = {"calls_a_second": round(TOOL_CALLS / wall), "cpu_ms": round(1000 * cpu / TOOL_CALLS, 2)}
+        return {"assistant": name, "asked": calls[0]["question"], **figures}
+
+    async def rows(purse: Purse) -> list[dict[str, Any]]:
+        async with Client(server_of(purse)) as client:
+            return [await row(client, *one) for one in measured]
+
+    with pmw.resume_session(made_study(folder)) as session:
+        return asyncio.run(rows(Purse(session.analyst("assistant"), "study.pmw", Fraction(0), Fraction(0))))
+
+
 def main() -> None:
     """Print the rows that are asked for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kill", action="store_true", help="kill the service while clients ask")
     parser.add_argument("--load", action="store_true", help="measure latency and throughput")
     parser.add_argument("--behind", action="store_true", help="measure what waits behind large requests")
     parser.add_argument("--pages", action="store_true", help="measure the CPU time of pages")
+    parser.add_argument("--assistant", action="store_true", help="measure the tools of an assistant")
+    parser.add_argument("--kill", action="store_true", help="kill the service while clients ask")
     parser.add_argument("--kills", type=int, default=KILLS)
     given = parser.parse_args()
     os.environ["PYTHONUNBUFFERED"] = "1"
+    parts: dict[str, Callable[[Path], Iterable[dict[str, Any]]]] = {
+        "load": load_rows,
+        "behind": behind_rows,
+        "pages": page_rows,
+        "assistant": assistant_rows,
+        "kill": lambda folder: [kill_row(folder, given.kills)],
+    }
     with tempfile.TemporaryDirectory() as folder:
-        if given.load:
-            (Path(folder) / "load").mkdir()
-            for row in load_rows(Path(folder) / "load"):
+        for name in filter(partial(getattr, given), parts):
+            (Path(folder) / name).mkdir()
+            for row in parts[name](Path(folder) / name):
                 print(json.dumps(row), flush=True)
-        if given.behind:
-            (Path(folder) / "behind").mkdir()
-            for row in behind_rows(Path(folder) / "behind"):
-                print(json.dumps(row), flush=True)
-        if given.pages:
-            (Path(folder) / "pages").mkdir()
-            for row in page_rows(Path(folder) / "pages"):
-                print(json.dumps(row), flush=True)
-        if given.kill:
-            (Path(folder) / "kill").mkdir()
-            print(json.dumps(kill_row(Path(folder) / "kill", given.kills)), flush=True)
 
 
 if __name__ == "__main__":

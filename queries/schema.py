@@ -500,6 +500,11 @@ def stored_schema(domain: Domain) -> str:
     return _text(domain, is_stored=True)
 
 
+def kind_name(attribute: Attribute) -> str:
+    """Return how a schema calls the kind of an attribute."""
+    return _WRITTEN[type(attribute)][0]
+
+
 def _text(domain: Domain, *, is_stored: bool) -> str:
     lines = [f"name = {_toml(domain.name)}"]
     if domain.person is not None:

@@ -56,6 +56,7 @@ LIBRARIES = {
     "secrets": {"pmw.service"},  # tokens and ids
     "anyio": {"pmw.service"},
     "fastapi": {"pmw.service"},
+    "mcp": {"pmw.service.assistants"},
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},
     "uvicorn": {"pmw.service"},
@@ -310,6 +311,13 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
         "pmw.cli.plan_texts", "pmw.cli.table_options", "pmw.cli.texts", "pmw.cli.usage", "pmw.data",
         facts, "pmw.display.texts",
     }  # fmt: skip
+
+
+def test_what_kinds_of_texts_a_column_holds_is_for_drafts_alone() -> None:
+    kinds = "pmw.data.text_kinds"
+    known = {module for module in MODULES if kinds in {name for _, name in imports(module)}}
+    assert known == {"pmw.cli.draft_command", "pmw.data.drafting"}
+    assert "column_kinds" not in names_from("pmw.data.drafting", kinds)  # which reads the records
 
 
 def test_flawed_algorithms_are_for_audits_alone() -> None:

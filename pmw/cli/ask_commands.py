@@ -506,6 +506,4 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _told(quote: Quote, session: Session, *, measured: bool) -> str:
     """Return what was measured, or would be, in words."""
-    from pmw.cli.texts import quote_text
-
-    return quote_text(quote, session.domain, session.contract.options.confidence, measured=measured)
+    return quote.sentence(session.domain, session.contract.options.confidence, measured=measured)

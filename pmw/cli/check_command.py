@@ -47,10 +47,10 @@ Examples:
 def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None:
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 
-    It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
-    number, or outside the declared ends; it lists malformed lines with the cause, columns that are ignored or
-    missing, and what may help. With a column of ids it shows what share of the records is kept for several
-    numbers of records per person.
+    It counts the records kept and dropped and, for each attribute, its cells and the values that are empty,
+    undeclared, no number, or outside the declared ends; it lists malformed lines with the cause, columns that
+    are ignored or missing, and what may help. With a column of ids it shows what share of the records is kept
+    for several numbers of records per person.
 
     Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
 
@@ -139,10 +139,12 @@ def _people(people: PeopleFacts) -> Iterator[str]:
 
 
 def _table(attributes: tuple[AttributeFacts, ...]) -> Iterator[str]:
-    header = ("attribute", "empty", "undeclared", "clipped low", "clipped high")
+    header = ("attribute", "kind", "cells", "empty", "undeclared", "clipped low", "clipped high")
     rows = [
         (
             shown_name(facts.name),
+            facts.kind,
+            f"{facts.cells:,}",
             _outcome(facts.empty, facts.empty_kept),
             _outcome(facts.undeclared, facts.undeclared_kept),
             f"{facts.clipped_low:,}",
@@ -150,7 +152,7 @@ def _table(attributes: tuple[AttributeFacts, ...]) -> Iterator[str]:
         )
         for facts in attributes
     ]
-    yield text_table(header, rows, left=1)
+    yield text_table(header, rows, left=2)
 
 
 def _details(facts: AttributeFacts) -> Iterator[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +20,22 @@ from pmw.cli.table_options import (
     table_options,
 )
 from pmw.cli.usage import echo
+from pmw.display.texts import shown_name
 
 if TYPE_CHECKING:
     from pmw.data import Place
     from pmw.session.drafts import DraftTerms
+    from queries.domain import Attribute
+
+_TODO, _NO_KIND = "TODO", "none"
+_ASKED = {  # of each kind, what is typed
+    "integer": ("min", "max"),
+    "numeric": ("edges",),
+    "categorical": ("values",),
+    "date": ("min", "max", "width"),
+    "datetime": ("min", "max", "width", "zone"),
+}
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?")
 
 
 @click.command(
@@ -28,6 +44,8 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   pmw draft --data people.csv > people.toml
+  pmw draft --data people.csv --look > people.toml
+  pmw draft --data people.csv --look --interactive > people.toml
   pmw draft --data people.parquet > people.toml
   pmw draft --data people.csv --from-public census.csv > people.toml
   pmw draft --data people.csv --bounds amount --epsilon .02 --draft people.draft
@@ -35,6 +53,17 @@ Examples:
 """,
 )
 @table_options
+@click.option(
+    "--look",
+    is_flag=True,
+    help="Of a CSV file, read what kinds of texts its columns hold: whole numbers, dates and so on; no value "
+    "is printed.",
+)
+@click.option(
+    "--interactive",
+    is_flag=True,
+    help="Ask on the terminal for the kind and the domain of each column, and print the schema declared.",
+)
 @click.option(
     "--from-public",
     type=click.Path(path_type=Path),
@@ -100,6 +129,11 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     It reads the names and the storage types of the columns, and no value: two tables with the same columns
     get the same draft. Fill in each TODO from what is known in public. A schema with a TODO left is refused.
 
+    With --look, every record of a CSV file is read, and each column gets a kind, a reason and a question: a
+    kind is what at least 99 of 100 texts of the column are. No value, end or number of values of the table is
+    printed, but the kinds are exact: they are outside the privacy guarantee, for the custodian of the table.
+    Declare what is public alone.
+
     With --from-public, domains are read off another table, which must be public: the schema shows its values,
     and so does every answer. The draft says which table that was. Where it is the table in --data itself, or
     has the same bytes, it is refused without a yes, here and by `pmw open`.
@@ -116,9 +150,14 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """
     from pmw.data import TableFile
     from pmw.data.drafting import draft_schema
+    from pmw.data.text_kinds import WARNING, column_kinds
 
     if from_public is None and given["data_is_public"]:
         raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
+    if given["interactive"] and (from_public is not None or not sys.stdin.isatty()):
+        raise click.UsageError(
+            "--interactive asks on a terminal: leave it out without one, or with --from-public"
+        )
     if given["bounds"] is not None or given["keys"] is not None:
         _print_by_privacy(data, from_public, given)
         return
@@ -134,8 +173,71 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     else:
         place = place_given(given, data)
         public = [] if from_public is None else [TableFile(from_public)]
-    declared = [declared_public(file, place, given) for file in public]
-    echo(draft_schema(place, *declared).removesuffix("\n"), is_data=True)
+    declared = next((declared_public(file, place, given) for file in public), None)
+    looked = None
+    if given["look"]:
+        if not isinstance(place, TableFile) or place.is_parquet:
+            raise click.UsageError(f"--look is for CSV files, and {place} stores its types; leave it out")
+        echo(f"Warning: {WARNING}.", err=True)
+        looked = column_kinds(place)
+    draft = draft_schema(place, declared, looked)
+    echo((_declared_schema(draft) if given["interactive"] else draft).removesuffix("\n"), is_data=True)
+
+
+def _declared_schema(draft: str) -> str:
+    """Return the schema that the custodian declares on the terminal, section by section of a draft.
+
+    Raises:
+        SchemaError: no column is declared.
+    """
+    from queries.cells import cell_count
+    from queries.domain import Domain
+    from queries.errors import SchemaError
+    from queries.schema import format_schema
+
+    declared: list[Attribute] = []
+    for section in draft.split("\n[[attributes]]\n")[1:]:
+        echo("\n".join(line[2:] for line in section.splitlines() if line.startswith("# ")), err=True)
+        attribute = _asked_attribute(tomllib.loads(section))
+        if attribute is not None:
+            declared.append(attribute)
+            together = cell_count(Domain(tuple(declared)).size)
+            echo(f"  {attribute.size:,} cells, and {together} of all attributes so far.", err=True)
+    if not declared:
+        raise SchemaError("expected a kind for at least one column, got none")
+    return format_schema(Domain(tuple(declared), name="records"))
+
+
+def _asked_attribute(drafted: dict[str, Any]) -> Attribute | None:
+    """Return an attribute as it is typed, once it can be; None for a column that is left out."""
+    from queries.errors import SchemaError
+    from queries.schema import parse_schema
+
+    usual = _NO_KIND if drafted["kind"] == _TODO else drafted["kind"]
+    kinds = click.Choice([*_ASKED, _NO_KIND])
+    while (
+        kind := click.prompt(f"{shown_name(drafted['name'])}: kind", usual, type=kinds, err=True)
+    ) != _NO_KIND:
+        lines = ["[[attributes]]", f"name = {_toml(drafted['name'])}", f'kind = "{kind}"']
+        for key in (*_ASKED[kind], *(["format"] if "format" in drafted and kind == usual else [])):
+            known = drafted.get(key, _TODO)
+            typed = click.prompt(f"  {key}", None if known == _TODO else known, err=True)
+            many = key in ("edges", "values") and isinstance(typed, str)
+            lines.append(f"{key} = {_toml([one.strip() for one in typed.split(',')] if many else typed)}")
+        lines += [f"{key} = {_toml(click.confirm(f'  {key}', err=True))}" for key in ("missing", "other")]
+        try:
+            return parse_schema("\n".join(lines)).attributes[0]
+        except SchemaError as error:
+            echo(str(error), err=True)
+    return None
+
+
+def _toml(typed: Any) -> str:
+    """Return what was typed as a schema has it."""
+    if isinstance(typed, list):
+        return f"[{', '.join(map(_toml, typed))}]"
+    is_number = isinstance(typed, str) and _NUMBER.fullmatch(typed)
+    return typed if is_number else json.dumps(typed, ensure_ascii=False)
 
 
 def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
@@ -189,6 +291,8 @@ def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, An
     option = "--bounds" if given["keys"] is None else "--keys"
     if from_public is not None:
         raise click.UsageError(f"{option} costs privacy, and --from-public reads a public table; give one")
+    if given["look"] or given["interactive"]:
+        raise click.UsageError(f"{option} tells a domain by privacy; leave --look and --interactive out")
     if given["bounds"] is not None and given["keys"] is not None:
         raise click.UsageError("--bounds and --keys are two drafts, each with its own charge; give one a run")
     if given["epsilon"] is None:

@@ -23,6 +23,7 @@ _COMMANDS = {  # each by its module and its name there
     "finish": "upkeep_commands:finish",
     "help": "help_commands:help_",
     "ledger": "status_commands:ledger",
+    "mcp": "mcp_command:command",
     "measure": "ask_commands:measure",
     "move": "upkeep_commands:move",
     "offline": "offline_command:command",

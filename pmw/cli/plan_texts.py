@@ -24,6 +24,7 @@ from pmw.planning.textbook_plan import TextbookPlan
 from pmw.public.clear import FULL
 from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
 from queries.cells import cell_count
+from queries.dates import Periods
 from queries.domain import Domain
 from queries.numbers import IntegerAttribute
 
@@ -520,6 +521,11 @@ def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]
 def _coarser(one: BinForecast, plan: SessionPlan) -> str:
     """Return the number of cells that are kept, with the width that gives them where that is one number."""
     attribute, cells = plan.contract.domain[one.name], counted(cell_count(one.coarser_cells), "cell")
+    if isinstance(attribute, Periods):
+        first, last = attribute.boundaries[0], attribute.boundaries[-1] - 1
+        for width in attribute.widths:
+            if sum(1 for _ in attribute.starts(first, last, width)) <= one.coarser_cells:
+                return f'{cells} (width = "{width}")'
     if not isinstance(attribute, IntegerAttribute):
         return cells
     return f"{cells} (width = {attribute.width * -(-one.cells // one.coarser_cells)})"

@@ -185,39 +185,6 @@ def answer_text(answer: Answer, population: PopulationInterval | None = None) ->
     return "\n".join(lines)
 
 
-def quote_text(quote: Quote, domain: Domain, confidence: float, *, measured: bool) -> str:
-    """Return the price of what is measured on request, and its error bar, in words."""
-    if not quote.needed:
-        return "The bar is narrow enough as it is; nothing need be measured."
-    what, each, unit = _quoted(quote)
-    bar = f"{each}within ± {number(quote.half_width)}{unit} at {confidence:.0%} confidence"
-    if quote.summed is not None:
-        grid = next(grid for grid in domain.grids if grid.attribute == quote.summed.attribute)
-        size = "of a group of average size" if quote.scope else "of everybody"
-        bar += f", values between {number(grid.minimum)} and {number(grid.maximum)}; the mean {size} is off "
-        bar += f"by {number(quote.mean_half_width)} at most"
-    if measured:
-        return f"Measured {what} for {quote.share:.2%} of the budget: {bar}."
-    room = "" if quote.affordable else "; so much is not left"
-    return f"Measuring {what} would cost {quote.share:.2%} of the budget: {bar}{room}."
-
-
-def _quoted(quote: Quote) -> tuple[str, str, str]:
-    """Return what is measured, what of it has a bar, and in which unit, in words."""
-    by, size = ", ".join(quote.scope), counted(cell_count(quote.cells), "cell")
-    groups = f" by {by} ({size})" if by else ""
-    if quote.summed is not None:
-        beside = " with the numbers of values" if quote.counted else ""
-        beside += " and the sums of squares" if quote.squared else ""
-        return f"the sum{'s' if by else ''} of {quote.summed.attribute}{groups}{beside}", "each ", ""
-    if quote.measured == "persons":
-        return f"the number of persons{groups}", "each " if by else "", " persons"
-    about = by or "everybody"
-    if quote.of_questions:
-        return f"{counted(cell_count(quote.cells), 'count')} by {about}", "each count ", " records"
-    return f"{about} ({size})", "each cell ", " records"
-
-
 def drafted_ends_text(ends: DraftedEnds, path: Path) -> str:
     """Return drafted ends in words, and as lines for a schema."""
     epsilon, found = float(ends.charge.epsilon), list[str]()
@@ -327,7 +294,7 @@ def _finish_lines(quotes: Sequence[Quote], state: PublicState, asked: int, *, me
         return ["Nothing is measured: no question was asked."]
     if not quotes:
         return [f"Nothing is measured: what is left pays for no table that would serve {_asked(asked)}."]
-    return [quote_text(quote, state.domain, confidence, measured=measured) for quote in quotes]
+    return [quote.sentence(state.domain, confidence, measured=measured) for quote in quotes]
 
 
 def _narrower(before: Sequence[float], after: Sequence[float]) -> str:

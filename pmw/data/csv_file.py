@@ -32,6 +32,8 @@ from pmw.errors import DataError
 from queries.frozen import dataclass
 from queries.records import TextColumn
 
+# Texts that often mark an empty value, in lower case; they do so where the dialect names them.
+MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
 _SWAPPED = str.maketrans(",.", ".,")

@@ -1,7 +1,8 @@
 """Drafts: a schema to fill in, from a table's column names and storage types alone.
 
 A domain that is read off the table would publish what the table holds, such as its oldest person. So a draft
-reads no value: every domain is a TODO, and a schema that still has one is refused.
+holds no value: every domain is a TODO, and a schema that still has one is refused. A CSV file stores no
+types: the custodian may have its texts looked at for their kinds (``pmw.data.text_kinds``).
 
 Domains may be filled from another table that the custodian declares to be public. What does that reads values
 and promises nothing: what it returns is as public as that table is. Its ends, its edges, its frequent
@@ -27,6 +28,7 @@ from pathlib import Path
 from pmw.data.csv_file import bytes_of, swapped_decimal
 from pmw.data.files import TableFile
 from pmw.data.tables import Place
+from pmw.data.text_kinds import NUMBER, WHOLE, ColumnKind, TextKind, require_columns
 from pmw.errors import DataError
 from queries.calendar import DAY, day_starts, read_seconds
 from queries.categories import CategoricalAttribute
@@ -49,8 +51,20 @@ _NOTES = {
 _NO_VALUE = """\
 # A draft of a schema, from the names and the storage types of a table's columns; no value of it was read.
 """
-_COMPARED = """\
+_LOOKED = """\
+# A draft of a schema, from the names of a table's columns and from what kinds of texts they hold.
+# pmw looked at the table: declare only what is public. No value, end or number of values of it stands here,
+# but its kinds are as exact as what `pmw check` shows, and nothing protects them. A kind is what at least
+# 99 of 100 texts of a column are. Texts such as NA, ? and - count as empty: a session needs --missing-text
+# for each of them.
+"""
+_MAY_LOOK = """\
+# A CSV file stores no types: `pmw draft --look` reads the kinds of its columns off all of its texts.
+"""
+_NAMES_ALONE = """\
 # A draft of a schema, from the names and the storage types of a table's columns; no value of it stands here.
+"""
+_COMPARED = """\
 # Its bytes were compared with those of {name}, and differ.
 """
 _IS_PUBLIC = """\
@@ -117,8 +131,24 @@ zone = "UTC"    # whose clock the cells are of, such as "Europe/Berlin"
 _UNKNOWN = """\
 kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
-_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,14})")  # not 007: that is a code
-_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_QUESTIONS = {  # about a column by what its texts are, and the section to fill in
+    TextKind.WHOLE: ("Which ends are possible (or are these codes)? Empty ones (missing = true)?", _INTEGER),
+    TextKind.NUMBERS: ("Between which round numbers are cells? Empty ones (missing = true)?", _NUMERIC),
+    TextKind.SEPARATED: ("Is --decimal right? Can thousands be written unparted?", _UNKNOWN),
+    TextKind.DAYS: ("Which first and last day are possible?", _DATE),
+    TextKind.TIMES: ("Which first and last time are possible, on which zone's clock?", _DATETIME),
+    TextKind.ZONED: ("On which zone's clock are they asked for?", _DATETIME),
+    TextKind.UNREAD: ("Can the table have them written like 2023-03-31?", _UNKNOWN),
+    TextKind.CLOCK: ("No kind holds them: is a column of their hours, as whole numbers, enough?", _UNKNOWN),
+    TextKind.CODES: ("Which ones does the code book list (values, or values_file)?", _CATEGORICAL),
+    TextKind.FEW: ("Which ones does the questionnaire list? Are there others (other = true)?", _CATEGORICAL),
+    TextKind.MANY: ("Which ones are public (values_file), or worth --keys? Else delete it.", _CATEGORICAL),
+    TextKind.MIXED: ("Does one text mean empty (--missing-text)? Are numbers codes (categorical)?", _UNKNOWN),
+}
+_LEFT_OUT = {  # columns that have no section
+    TextKind.EMPTY: "is nearly always empty. Is it worth an attribute?",
+    TextKind.IDS: "differs between records, as ids do. Is it one ([person]), or a number to declare?",
+}
 _LARGEST = 1e300  # of numbers; the width of what is declared must be finite
 _MOST_VALUES = 1_000  # of a category that a public table fills
 _MOST_CELLS = 200  # of whole numbers, one cell each; above that, numeric cells
@@ -229,7 +259,7 @@ def _attribute_of(name: str, counts: Counter[Plain], decimal: str) -> Attribute 
         if number is None:
             return _categorical(name, {str(value) for value in given}, missing)
         numbers[number] += count
-    if all(_WHOLE.fullmatch(str(value)) for value in given) and max(numbers) - min(numbers) < _MOST_CELLS:
+    if all(WHOLE.fullmatch(str(value)) for value in given) and max(numbers) - min(numbers) < _MOST_CELLS:
         return IntegerAttribute(name, int(min(numbers)), int(max(numbers)), missing=missing)
     return _numeric(name, numbers, counts.total(), missing)
 
@@ -243,7 +273,7 @@ def _categorical(name: str, texts: set[str], missing: bool) -> Attribute | None:
 def _number(value: Plain, decimal: str) -> float | None:
     if isinstance(value, str):
         text = swapped_decimal(value) if decimal == "," else value
-        value = float(text) if _NUMBER.fullmatch(text) else None
+        value = float(text) if NUMBER.fullmatch(text) else None
     return float(value) if isinstance(value, int | float) and abs(value) <= _LARGEST else None
 
 
@@ -337,49 +367,67 @@ def _time(second: int) -> datetime.datetime:
     return datetime.datetime.fromordinal(second // DAY) + datetime.timedelta(seconds=second % DAY)
 
 
-def draft_schema(table: Place, public: PublicTable | None = None) -> str:
+def draft_schema(
+    table: Place, public: PublicTable | None = None, looked: Mapping[str, ColumnKind] | None = None
+) -> str:
     """Return a schema to fill in: one attribute per column, its domain a TODO.
 
     Args:
         table: where it is; of a CSV file the first line is read, of others the names and types.
         public: a table that the custodian declares to be public; its values fill the domains of the columns
             that both have. The draft names it, and holds what tells it again.
+        looked: what the columns of a CSV file hold; None where nobody looked.
 
     Returns:
-        TOML text, the same for all tables of the same columns and types.
+        TOML text, the same for all tables of the same columns and types, and of the same ``looked``.
 
     Raises:
-        DataError: a table is absent or unreadable, or a column's name stands in it twice.
+        DataError: a table is absent or unreadable, or its columns cannot be told apart, or asked about.
 
-    Privacy: no value of ``table`` is read. Of ``public`` every value is, outside the guarantee.
+    Privacy: no value of ``table`` is read here. Of ``public`` every value is, outside the guarantee.
     """
     names, kinds = table.names(), table.kinds()
-    for place, name in enumerate(names, start=1):
-        if names.index(name) != place - 1:  # not quoted: without a header it is a value
-            first = names.index(name) + 1
-            raise DataError(f"{table}: columns {first} and {place} have the same name; rename one")
+    require_columns(table, names)
     filled = {} if public is None else dict(public_attributes(public.file, names))
-    parts = [_head(table, public), 'name = "records"\n' + _drafted_from(public)]
+    parts = [_head(table, public, is_looked_at=looked is not None)]
+    parts.append('name = "records"\n' + _drafted_from(public))
     for place, name in enumerate(names, start=1):
-        try:
-            CategoricalAttribute(name, ("a",))
-        except DomainError:
-            parts.append(f"# Column {place} is left out: it has no name that can be declared.\n")
-            continue
-        if is_number(name):  # the first line may be a record
-            parts.append(f"# Column {place} is left out: its name is a number. Is there a header?\n")
-            continue
-        parts.append(_section(name, kinds.get(name), filled.get(name)))
+        why = _left_out(name, None if looked is None or name in filled else looked[name].kind)
+        if why is not None:
+            parts.append(f"# Column {place} is left out: {why}\n")
+        elif looked is None or name in filled:
+            parts.append(_section(name, kinds.get(name), filled.get(name)))
+        else:
+            parts.append(_looked_section(name, looked[name]))
+    if looked is not None and not any(part.startswith("[[attributes]]") for part in parts):
+        raise DataError(
+            f"{table}: expected a table with a column to ask about, got ids or empty columns alone"
+        )
     return "\n".join(parts)
 
 
-def _head(table: Place, public: PublicTable | None) -> str:
+def _left_out(name: str, kind: TextKind | None) -> str | None:
+    """Return why a column has no section; None where it has one."""
+    try:
+        CategoricalAttribute(name, ("a",))
+    except DomainError:
+        return "it has no name that can be declared."
+    if is_number(name):  # the first line may be a record
+        return "its name is a number. Is there a header?"
+    return None if kind not in _LEFT_OUT else f"{json.dumps(name)} {_LEFT_OUT[kind]}"
+
+
+def _head(table: Place, public: PublicTable | None, *, is_looked_at: bool) -> str:
     """Return what a draft says of itself: what was read, and whose values stand in it."""
+    may_look = _MAY_LOOK if isinstance(table, TableFile) and not table.is_parquet else ""
+    read = _LOOKED if is_looked_at else _NO_VALUE + may_look
     if public is None:
-        return _NO_VALUE + _HEAD
+        return read + _HEAD
     name = json.dumps(Path(public.file.path).name)
-    compared = _COMPARED if isinstance(table, TableFile) else _NO_VALUE
-    read = _IS_PUBLIC if public.is_the_table else compared.format(name=name)
+    if public.is_the_table:
+        read = _IS_PUBLIC
+    elif isinstance(table, TableFile):
+        read = (read if is_looked_at else _NAMES_ALONE + may_look) + _COMPARED.format(name=name)
     return read + _HEAD + _DECLARED.format(name=name)
 
 
@@ -395,9 +443,24 @@ def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
     if filled is not None:
         text = stored_schema(Domain((filled,)))
         return "".join(map(_shown, text[text.index("[[attributes]]") :].splitlines(keepends=True)))
+    return _begun(name) + ("" if kind is None else f"# stored as {kind}\n") + _body(kind)
+
+
+def _looked_section(name: str, looked: ColumnKind) -> str:
+    """Return the section of a column by what its texts are: a reason, a question, and what to fill in."""
+    question, body = _QUESTIONS[looked.kind]
+    formats = [json.dumps(format) for format in looked.formats]
+    if len(formats) == 1:
+        body += f"format = {formats[0]}\n"
+    elif formats:
+        body += f'format = "TODO"    # {" or ".join(formats)}: each reads them\n'
+    return f"{_begun(name)}# Its texts: {looked.kind.value}. {question}\n{body}"
+
+
+def _begun(name: str) -> str:
+    """Return how the section of an attribute begins."""
     head, _, _ = stored_schema(Domain((CategoricalAttribute(name, ("a",)),))).partition("kind =")
-    stored = "" if kind is None else f"# stored as {kind}\n"
-    return head[head.index("[[attributes]]") :] + stored + _body(kind)
+    return head[head.index("[[attributes]]") :]
 
 
 def _shown(line: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.csv_file import swapped_decimal
+from pmw.data.csv_file import MARKERS, swapped_decimal
 from pmw.data.files import TableFile
 from pmw.data.memory import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
@@ -30,6 +30,7 @@ from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 from queries.records import Column, Columns, encode_columns, kept_records
+from queries.schema import kind_name
 from queries.values import DROPPED, Reading, values_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ _LIMITS = (1, 2, 4, 8, 16)  # records per person that are tried
 _MOST_EXAMPLES = 5
 MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
-_MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
 _COMMA = re.compile(r"[ \t]*[+-]?[0-9]+,[0-9]+[ \t]*")
 _OUTSIDE = (Reading.FRACTION, Reading.NO_NUMBER, Reading.NO_DATE, Reading.UNDECLARED)
 
@@ -52,6 +52,7 @@ class AttributeFacts:
 
     Args:
         name: the attribute.
+        kind, cells: what the schema says of it.
         empty: number of empty values.
         empty_kept: empty values have a cell, ``missing``; else each drops its record.
         undeclared: number of values that no cell was declared for.
@@ -65,6 +66,8 @@ class AttributeFacts:
     """
 
     name: str
+    kind: str
+    cells: int
     empty: int
     empty_kept: bool
     undeclared: int
@@ -277,6 +280,8 @@ class _Tally:
         listed = sorted(self._outside.items(), key=lambda item: (-item[1], item[0]))
         return AttributeFacts(
             name=attribute.name,
+            kind=kind_name(attribute),
+            cells=attribute.size,
             empty=readings[Reading.EMPTY],
             empty_kept=attribute.missing,
             undeclared=sum(readings[reading] for reading in _OUTSIDE),
@@ -319,7 +324,7 @@ def _suggestions(
     """Yield what may keep more records, for values that drop theirs or fall into ``other``."""
     if readings[Reading.EMPTY] and not attribute.missing:
         yield "declare missing = true to keep empty values"
-    markers = [text for text in outside if text.strip().casefold() in _MARKERS]
+    markers = [text for text in outside if text.strip().casefold() in MARKERS]
     if markers and is_text:
         declare = "" if attribute.missing else " and declare missing = true"
         options = " ".join(f"--missing-text {shlex.quote(text)}" for text in markers[:_MOST_EXAMPLES])
@@ -346,6 +351,8 @@ def _suggestions_for_numbers(attribute: Attribute, rest: list[str], is_text: boo
 
 
 def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is_text: bool) -> Iterator[str]:
+    if attribute.size == 1:
+        yield "its one cell says nothing of a record: declare more values, or delete it"
     declared = {canonical_text(value): value for value in attribute.values}
     folded = {text.casefold() for text in declared}
     if is_text and any(text.strip(" \t") in declared for text in rest):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pmw.display.texts import counted, number
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import SummedValues, measured_as
 from pmw.privacy.budget import LEAST_SIGMA, Composition
@@ -171,6 +172,37 @@ class Quote:
     def needed(self) -> bool:
         """Whether anything need be measured."""
         return self.noise is not None
+
+    def sentence(self, domain: Domain, confidence: float, *, measured: bool = False) -> str:
+        """Return the price, or what was paid, and the error bar in words."""
+        if not self.needed:
+            return "The bar is narrow enough as it is; nothing need be measured."
+        what, each, unit = self._words()
+        bar = f"{each}within ± {number(self.half_width)}{unit} at {confidence:.0%} confidence"
+        if self.summed is not None:
+            grid = next(grid for grid in domain.grids if grid.attribute == self.summed.attribute)
+            size = "of a group of average size" if self.scope else "of everybody"
+            bar += f", values between {number(grid.minimum)} and {number(grid.maximum)}; the mean {size} "
+            bar += f"is off by {number(self.mean_half_width)} at most"
+        if measured:
+            return f"Measured {what} for {self.share:.2%} of the budget: {bar}."
+        room = "" if self.affordable else "; so much is not left"
+        return f"Measuring {what} would cost {self.share:.2%} of the budget: {bar}{room}."
+
+    def _words(self) -> tuple[str, str, str]:
+        """Return what is measured, what of it has a bar, and in which unit, in words."""
+        by, size = ", ".join(self.scope), counted(cell_count(self.cells), "cell")
+        groups = f" by {by} ({size})" if by else ""
+        if self.summed is not None:
+            beside = " with the numbers of values" if self.counted else ""
+            beside += " and the sums of squares" if self.squared else ""
+            return f"the sum{'s' if by else ''} of {self.summed.attribute}{groups}{beside}", "each ", ""
+        if self.measured == PersonNumbers.measured:
+            return f"the number of persons{groups}", "each " if by else "", " persons"
+        about = by or "everybody"
+        if self.of_questions:
+            return f"{counted(cell_count(self.cells), 'count')} by {about}", "each count ", " records"
+        return f"{about} ({size})", "each cell ", " records"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""

@@ -111,6 +111,9 @@ class RemoteSession(Asking):
         """What was fixed at opening; a seed is told as 0."""
         return self._described.contract
 
+    def schema(self) -> dict[str, Any]:
+        return self._described.to_dict()
+
     # --- questions ------------------------------------------------------------------------------------------
 
     @contextmanager

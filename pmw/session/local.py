@@ -52,6 +52,11 @@ class LocalAsking(Asking):
     def contract(self) -> Contract:
         return self.state.contract
 
+    def schema(self) -> dict[str, Any]:
+        from pmw.session.exact import Described
+
+        return Described.of(self.state).to_dict()
+
     def population_intervals(self, questions: Questions) -> tuple[PopulationInterval | None, ...]:
         from pmw.public.population import PopulationIntervals
 

@@ -64,6 +64,10 @@ class Publishing(ABC):
         return guarantee(self.contract)
 
     @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """Return the declared attributes, the number of records and the guarantee, ready for JSON; free."""
+
+    @abstractmethod
     def do(self, request: SessionRequest[Result]) -> Result:
         """Return the result of a request: what the method of its kind returns, which makes such a request.
 

@@ -35,7 +35,7 @@ from pmw.cli.shell.words import (
     is_statement,
     schema_text,
 )
-from pmw.cli.texts import json_line, quote_text, show, status_text, terminal_width
+from pmw.cli.texts import json_line, show, status_text, terminal_width
 from pmw.cli.usage import echo, refusal
 from pmw.display.texts import installed_by
 from pmw.session.session import Session
@@ -267,10 +267,10 @@ class Dialogue:
         contract = self._session.state.contract
         how = (contract.domain, contract.options.confidence)
         quote = self._session.measure(names, dry_run=True)
-        show(quote_text(quote, *how, measured=False))
+        show(quote.sentence(*how))
         if self._can_agree and quote.affordable and click.confirm("Pay it?", err=True):
             quote = self._session.measure(names, at_most=quote.share)
-            show(quote_text(quote, *how, measured=True))
+            show(quote.sentence(*how, measured=True))
 
     def _quit(self, _: str) -> None:
         self._over = True

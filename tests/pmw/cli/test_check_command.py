@@ -77,9 +77,9 @@ def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> No
         "  1 (line 7): 2 fields, where the first line has 3\n"
         "Columns that the schema does not name, ignored: id.\n"
         "\n"
-        "attribute   empty  undeclared  clipped low  clipped high\n"
-        "age             0   2 dropped            1             0\n"
-        "work       1 kept   2 dropped            0             0\n"
+        "attribute  kind         cells   empty  undeclared  clipped low  clipped high\n"
+        "age        integer        100       0   2 dropped            1             0\n"
+        "work       categorical      3  1 kept   2 dropped            0             0\n"
         "\n"
         "age: undeclared '50.5' (1), 'abc' (1); 1 no number, 1 no whole number\n"
         '  declare kind = "numeric" with edges to keep fractions\n'
@@ -160,6 +160,12 @@ def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, ru
     bins = form["binned"][0]["bins"]
     assert f"a0, 100 cells in about {bins} bins: ± {3000 / (2 * bins):,.0f}" in output
     assert "in at most 24 cells (width = 5) none is cut" in output
+    (table / "t.toml").write_text(
+        '[[attributes]]\nname = "a0"\nkind = "date"\nmin = 2010-01-01\nmax = 2025-12-31\n'
+        + "".join(parts[1:])
+    )
+    (table / "t.csv").write_text(",".join(names) + "\n" + "2020-01-01,1,2,3\n" * 3000)
+    assert 'in at most 24 cells (width = "year") none is cut' in run.told(*CHECK)
     (table / "t.csv").write_text(",".join(names) + "\nx,1,2,3\n")
     result = run(*CHECK)
     assert (result.exit_code, "In a session with" in result.stdout) == (1, False)  # where nothing is kept

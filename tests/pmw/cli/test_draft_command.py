@@ -303,3 +303,150 @@ def test_options_of_drafts_that_do_not_go_together_are_refused(
 ) -> None:
     assert run("draft", "--data", "people.csv", *wrong).exit_code == 2
     assert not list(tables.glob("*.draft"))
+
+
+# --- looking at the table ---------------------------------------------------------------------------------
+
+
+WORKERS = "".join(
+    f"{number % 60 + 17},w{number % 5},2{number % 7}.0{number % 9 + 1}.1997\n" for number in range(400)
+)
+LOOK = ("draft", "--data", "people.csv", "--look")
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Path:
+    (tmp_path / "people.csv").write_text("age,work,born\n" + WORKERS)
+    return tmp_path
+
+
+def test_kinds_are_told_with_a_warning_and_no_value(run: Run, workers: Path) -> None:
+    result = run(*LOOK)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "Warning: the kinds are read off the table, exact and not private: declare only what is public.\n"
+    )
+    assert "pmw looked at the table: declare only what is public." in result.stdout
+    assert result.stdout.endswith("""\
+
+[[attributes]]
+name = "age"
+# Its texts: whole numbers. Which ends are possible (or are these codes)? Empty ones (missing = true)?
+kind = "integer"
+min = "TODO"    # such as 0
+max = "TODO"    # such as 99
+
+[[attributes]]
+name = "work"
+# Its texts: few different texts. Which ones does the questionnaire list? Are there others (other = true)?
+kind = "categorical"
+values = "TODO"    # such as ["north", "south"]
+
+[[attributes]]
+name = "born"
+# Its texts: dates. Which first and last day are possible?
+kind = "date"
+min = "TODO"    # such as 2020-01-01
+max = "TODO"    # such as 2025-12-31
+width = "day"   # or week, month, quarter, year
+format = "%d.%m.%Y"
+""")
+    (workers / "people.csv").write_text("age,work,born\n" + "5,mine,31.12.2001\n" * 900)
+    assert run.told(*LOOK) == result.stdout
+    assert [path.name for path in workers.iterdir()] == ["people.csv"]
+
+
+def test_only_a_draft_of_a_csv_file_without_kinds_names_how_they_are_told(run: Run, workers: Path) -> None:
+    assert "`pmw draft --look` reads the kinds" in run.told("draft", "--data", "people.csv")
+    assert "pmw draft --look" not in run.told(*LOOK)
+
+
+def test_a_public_table_fills_what_it_has_and_the_rest_is_looked_at(run: Run, workers: Path) -> None:
+    (workers / "census.csv").write_text("work\nmill\nfarm\n")
+    told = run.told(*LOOK, "--from-public", "census.csv")
+    assert 'values = ["farm", "mill"]' in told
+    assert "# Its texts: dates." in told
+    assert told.count("# Its texts:") == 2
+    assert "pmw looked at the table" in told
+    assert 'Its bytes were compared with those of "census.csv", and differ.' in told
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("39,farm\n40,farm\n", "got what may be a record"),
+        ("age,age\n1,2\n", "columns 1 and 2 have the same name"),
+        ("age;work\n1;2\n", "give --delimiter ';'"),
+        ("age,work\n1\n2\n", "expected lines of as many fields"),
+        ("\x00\x01binary", "expected a table with a column to ask about"),
+        ("", "expected column names in the first line, got none"),
+    ],
+)
+def test_what_is_no_table_is_one_line(run: Run, tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "people.csv").write_text(content)
+    result = run(*LOOK)
+    assert (result.exit_code, result.stdout) == (1, "")
+    *_, line = result.stderr.splitlines()
+    assert line.startswith("Error: people.csv: ")
+    assert told in line
+    assert len(result.stderr.splitlines()) <= 2
+    assert "farm" not in result.stderr
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("terminal")
+def test_domains_are_asked_for_column_by_column(run: Run, workers: Path) -> None:
+    age = "\n99\n0\nn\nn\n" + "integer\n0\n99\ny\nn\n"  # the ends are wrong at first
+    work = "\nw0, w1, 7\nn\ny\n"
+    born = "\n1990-01-01\n1999-12-31\nyear\n\nn\nn\n"
+    result = run(*LOOK, "--interactive", stdin=age + work + born)
+    assert result.exit_code == 0, result.output
+    assert "Its texts: whole numbers." in result.stderr
+    assert "min must not exceed max, got min=99, max=0" in result.stderr
+    for cells in (
+        "101 cells, and 101 of",
+        "4 cells, and 404 of",
+        "10 cells, and 4,040 of all attributes so far.",
+    ):
+        assert cells in result.stderr
+    assert (
+        result.stdout
+        == """\
+name = "records"
+
+[[attributes]]
+name = "age"
+kind = "integer"
+min = 0
+max = 99
+resolution = 1
+missing = true
+
+[[attributes]]
+name = "work"
+kind = "categorical"
+values = ["w0", "w1", 7]
+other = true
+
+[[attributes]]
+name = "born"
+kind = "date"
+min = 1990-01-01
+max = 1999-12-31
+width = "year"
+format = "%d.%m.%Y"
+"""
+    )
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_column_may_be_left_out_or_declared_otherwise(run: Run, workers: Path) -> None:
+    typed = "numeric\n0, 20.5, 99\nn\nn\n" + "none\n" + "none\n"
+    told = run.told("draft", "--data", "people.csv", "--interactive", stdin=typed)
+    assert 'kind = "numeric"\nedges = [0.0, 20.5, 99.0]' in told
+    assert told.count("[[attributes]]") == 1
+    refused = run("draft", "--data", "people.csv", "--interactive", stdin="none\n" * 3)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "expected a kind for at least one column, got none" in refused.stderr

