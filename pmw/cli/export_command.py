@@ -80,11 +80,11 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.cli.texts import json_line
+    from pmw.cli.texts import json_line, pairs_lines
     from pmw.disk import write_json
     from pmw.display.progress import Progress
     from pmw.loop import MOST_STEPS, refined, residual
-    from pmw.public.export import ExportFormat, croissant_form, export
+    from pmw.public.export import ExportFormat, croissant_form, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
     from pmw.session.model_file import copy_model, read_model
     from pmw.session.store import is_model_file
@@ -96,7 +96,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     plan, refine = _row_plan(chosen, given), given["refine"]
     if chosen is ExportFormat.MODEL:
         save = copy_model if is_model else save_model
-        _say_model(save(session, output, force=given["force"]), output, as_json=as_json)
+        about = save(session, output, force=given["force"])
+        echo(json_line(about) if as_json else _model_text(about, output))
         return
     state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
@@ -109,9 +110,15 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if as_json:
         echo(json_line(manifest))
         return
-    if refine:
-        echo(_refinement(before, residual(state)))
-    _say_written(manifest, output, beside)
+    named = " and ".join(path.name for path in beside)
+    told = [
+        _refinement(before, residual(state)) if refine else "",
+        f"Wrote {_count(manifest)} to {output}, and {named} beside it.",
+        *pairs_lines(state, None if is_model else session),
+        reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
+        f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.",
+    ]
+    echo("\n".join(filter(None, told)))
 
 
 def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
@@ -157,29 +164,21 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
         return RowPlan(rows, method == "independent", seed) if typed_rows else None
 
 
-def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
-    from pmw.cli.texts import json_line
+def _model_text(about: dict[str, Any], output: Path) -> str:
+    from pmw.display.texts import counted
+    from pmw.public.pairs import pairs_sentence
+
+    measured, pairs = counted(about["measurements"], "measurement"), pairs_sentence(about["pairs"])
+    wrote = f"Wrote the model, with {measured}, to {output}; pmw ask answers from it."
+    return "\n".join([wrote, *([pairs] if pairs else []), "It is public, and holds the guarantee in full."])
+
+
+def _count(manifest: dict[str, Any]) -> str:
     from pmw.display.texts import counted
 
-    if as_json:
-        echo(json_line(about))
-        return
-    measured = counted(about["measurements"], "measurement")
-    echo(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
-    echo("It is public, and holds the guarantee in full.")
-
-
-def _say_written(manifest: dict[str, Any], output: Path, beside: list[Path]) -> None:
-    from pmw.display.texts import counted
-    from pmw.public.export import reproduction_sentence
-
-    has_rows = "rows" in manifest
-    what = ("synthetic row", "rows") if has_rows else ("measurement", "measurements")
-    named = " and ".join(path.name for path in beside)
-    echo(f"Wrote {counted(manifest[what[1]], what[0])} to {output}, and {named} beside it.")
-    if has_rows and (missed := reproduction_sentence(manifest["marginals"])):
-        echo(missed)
-    echo(f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.")
+    if manifest["format"] == "measurements":
+        return counted(manifest["measurements"], "measurement")
+    return counted(manifest["rows"], "synthetic row")
 
 
 def _refinement(before: float | None, after: float | None) -> str:

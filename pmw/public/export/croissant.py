@@ -13,6 +13,7 @@ from typing import Any
 
 from pmw.public.export.reproduction import reproduction_sentence
 from pmw.public.export.rows import column_type
+from pmw.public.pairs import pairs_sentence
 from queries.categories import CategoricalAttribute
 from queries.cells import number_text
 from queries.domain import Attribute, OrderedAttribute
@@ -65,7 +66,7 @@ def croissant_form(table: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     Privacy: a function of the exported file and its manifest, which are public; free.
     """
     guarantee = f"{manifest['guarantee'][:1].upper()}{manifest['guarantee'][1:]}."
-    limits = reproduction_sentence(manifest["marginals"])
+    limits = [pairs_sentence(manifest["pairs"]), reproduction_sentence(manifest["marginals"])]
     with table.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
@@ -77,7 +78,7 @@ def croissant_form(table: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "isLiveDataset": False,
         "rai:dataCollection": "Drawn from a model that was fitted to counts of the table under noise.",
         "rai:personalSensitiveInformation": guarantee,
-        **({"rai:dataLimitations": limits} if limits else {}),
+        "rai:dataLimitations": " ".join(filter(None, limits)),
         "distribution": [
             {
                 "@type": "cr:FileObject",

@@ -12,7 +12,7 @@ from typing import Any
 
 from pmw.errors import ReleaseError
 from pmw.privacy.budget import Composition
-from pmw.public.contract import Contract, guarantee, neighbours
+from pmw.public.contract import Contract, guarantee, replacement
 from pmw.public.export.manifest import program_version
 from pmw.public.ledger import Ledger
 from pmw.public.report.page import unprotected
@@ -84,7 +84,7 @@ def _promise(contract: Contract) -> dict[str, Any]:
         },
         "privacy_loss": {
             "privacy_unit": "Person",
-            "privacy_unit_details": f"Neighbouring tables differ by {neighbours(contract)}",
+            "privacy_unit_details": f"Neighbouring tables differ by {replacement(contract)}",
             "number_of_privacy_units": 1,
             "privacy_parameters": {
                 "epsilon": float(whole.epsilon),

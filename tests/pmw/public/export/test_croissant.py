@@ -89,6 +89,7 @@ def test_the_guarantee_stands_where_readers_of_the_format_look(session: pmw.Sess
     promised = session.guarantee[1:]
     assert promised in form["rai:personalSensitiveInformation"]
     assert promised in form["description"]
+    assert "6 pairs of attributes" in form["rai:dataLimitations"]
     assert not {"license", "creator", "url", "citeAs", "datePublished"} & form.keys()
 
 
