@@ -227,13 +227,13 @@ def report(session: Path, output: Path | None, registry: Path | None, force: boo
     Pictures show the model against the measurements, errors against questions, and the budget. Its headings
     use the terms of NIST SP 800-226.
 
-    With --registry FILE has what the contract and the ledger say: variant, unit of privacy, epsilon, delta,
+    The file of --registry has what the contract and the ledger say: variant, unit of privacy, epsilon, delta,
     deployment model, mechanisms and composition. What is empty in it is for whoever registers it to fill in.
 
     It reads public state only, needs no table, and works while the session is in use. Both files are public,
     and cost nothing.
     """
-    from pmw.disk import require_file, write_json
+    from pmw.disk import require_file, write_whole
     from pmw.session.maintenance import read_ledger, read_session, save_report
 
     if output is None and registry is None:
@@ -245,9 +245,10 @@ def report(session: Path, output: Path | None, registry: Path | None, force: boo
                 refuse_table(target, session, what)
             require_file(target, force=force)
     if registry is not None:
-        from pmw.public.report import registry_form
+        from pmw.public.report import registry_text
 
-        write_json(registry, registry_form(read_session(session)[0], read_ledger(session)))
+        text = registry_text(read_session(session)[0], read_ledger(session))
+        write_whole(registry, lambda target: target.write_text(text, encoding="utf-8", newline=""))
         echo(f"Wrote an entry of the registry of deployments to {registry}; fill in what is empty there.")
     if output is not None:
         save_report(session, output, force=force)

@@ -8,6 +8,8 @@ Source: opendp/deployments-registry-data, template.yaml; JSON is YAML too.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from pmw.errors import ReleaseError
@@ -19,6 +21,7 @@ from pmw.public.report.page import unprotected
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 
+_WITHOUT_POINT = re.compile(r'("(?:epsilon|delta)": [0-9]+)e')
 _LEFT = (
     *("name", "data_curators", "description", "intended_use", "data_product_type", "data_product_region"),
     *("data_product_sector", "publication_date"),
@@ -28,6 +31,16 @@ _SUMS = {
     Composition.ZCDP: "zero-concentrated DP: rhos are added up, and the sum pays delta once",
     Composition.GDP: "Gaussian DP: squares of mu are added up, and the sum pays delta once",
 }
+
+
+def registry_text(state: PublicState, ledger: Ledger) -> str:
+    """Return a session's entry as JSON that is YAML 1.1 too, where 1e-09 is a text and 1.0e-09 a number.
+
+    Raises:
+        ReleaseError: as ``registry_form``.
+    """
+    text = json.dumps(registry_form(state, ledger), indent=2, ensure_ascii=False)
+    return _WITHOUT_POINT.sub(r"\1.0e", text) + "\n"
 
 
 def registry_form(state: PublicState, ledger: Ledger) -> dict[str, Any]:

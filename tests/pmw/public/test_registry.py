@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import pmw
 from pmw.errors import ReleaseError
 from pmw.privacy.budget import NeighboringRelation
-from pmw.public.report import registry_form
+from pmw.public.report.registry import registry_form, registry_text
 from queries import Domain
 
 
@@ -60,3 +62,16 @@ def test_what_no_contract_says_is_left_empty(shared_frame: pd.DataFrame, domain:
 def test_a_session_that_promises_nothing_has_no_entry(shared_frame: pd.DataFrame, domain: Domain) -> None:
     with pytest.raises(ReleaseError, match="promises nothing that could be registered"):
         entry(shared_frame, domain, 1e-9, seed=1)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 2.5e-7, 0.001])
+def test_numbers_of_an_entry_are_numbers_in_json_and_in_yaml(
+    shared_frame: pd.DataFrame, domain: Domain, delta: float
+) -> None:
+    """In YAML 1.1, which most readers take, a number with an exponent has a point and a sign."""
+    with pmw.open_session(shared_frame, domain, epsilon=1, delta=delta) as session:
+        text = registry_text(session.state, session.ledger())
+        assert json.loads(text) == registry_form(session.state, session.ledger())
+    (written,) = re.findall(r'"delta": (.*)', text)
+    assert re.fullmatch(r"[0-9]+\.[0-9]*(e[-+][0-9]+)?", written)
+    assert float(written) == delta
