@@ -155,7 +155,7 @@ def add_handlers(app: FastAPI, log: Log) -> None:
     """Have an application tell of every error in this form."""
 
     def refused(request: Request, error: Exception) -> JSONResponse:
-        status, code, message = _told(error)
+        status, code, message = told_of(error)
         if message == _ODD or (status == 503 and not isinstance(error, EndingError)):
             log.failure(error, request_id=request.state.request_id, session=_session(request))
         more: dict[str, Any] = {"position": error.position} if isinstance(error, QueryError) else {}
@@ -190,7 +190,7 @@ def add_handlers(app: FastAPI, log: Log) -> None:
     app.add_exception_handler(HTTPException, spoken)
 
 
-def _told(error: Exception) -> tuple[int, str | None, str]:
+def told_of(error: Exception) -> tuple[int, str | None, str]:
     """Return the status, the code and the text of an error of our packages."""
     if isinstance(error, PriceError):
         return 403, error.code, error.message

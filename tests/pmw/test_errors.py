@@ -11,7 +11,7 @@ import pmw
 import queries
 from pmw import errors
 from pmw.cli.usage import refusal
-from pmw.service.guard import _told
+from pmw.service.guard import told_of
 
 OWN = [kind for kind in vars(errors).values() if getattr(kind, "__module__", "") == errors.__name__]
 ASKED = [queries.DomainError, queries.SchemaError, queries.RecordsError, queries.ScopeError]
@@ -59,13 +59,13 @@ def test_a_price_comes_back_from_another_process() -> None:
 
 
 def test_a_service_tells_a_refused_question_before_any_other_error() -> None:
-    assert _told(query_error()) == (400, "syntax", "expected a value")
-    assert _told(errors.PriceError("why", price=0.1)) == (403, "not_paid", "why")
-    assert _told(errors.BudgetExhaustedError("why"))[:2] == (403, "budget_exhausted")
+    assert told_of(query_error()) == (400, "syntax", "expected a value")
+    assert told_of(errors.PriceError("why", price=0.1)) == (403, "not_paid", "why")
+    assert told_of(errors.BudgetExhaustedError("why"))[:2] == (403, "budget_exhausted")
 
 
 @pytest.mark.parametrize("leaf", ASKED)
 def test_a_service_does_not_tell_the_text_of_what_is_no_question(leaf: type[Exception]) -> None:
-    status, code, message = _told(leaf("a text of the schema"))
+    status, code, message = told_of(leaf("a text of the schema"))
     assert (status, code) == (400, "bad_request")
     assert "schema" not in message

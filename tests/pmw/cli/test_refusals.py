@@ -472,7 +472,7 @@ WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run",
     "shell": "wait no-history", "finish": "wait dry-run", "draft": "from-public bounds keys dry-run draft",
     "open": "data-is-public draft", "demo": "force", "export": "force", "report": "force",
-    "serve": "users host port rate",
+    "serve": "users host port rate postgres behind-tls",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 
