@@ -491,7 +491,7 @@ WITH_EFFECT = {
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force registry",
-    "serve": "users host port rate",
+    "serve": "users host port rate postgres behind-tls",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 
