@@ -11,7 +11,7 @@ from typing import Any
 from pmw.disk import require_file, write_whole
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
-from pmw.public.export.reproduction import reproduction
+from pmw.public.export.reproduction import Reproduction, reproduction
 from pmw.public.export.rows import RowPlan, draw_rows, write_parquet
 from pmw.public.state import PublicState
 
@@ -84,7 +84,7 @@ def export(
     if chosen is ExportFormat.MODEL:
         raise ReleaseError("a model is written by the export of a session")
     if chosen is ExportFormat.MEASUREMENTS and plan is not None:
-        raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
+        raise ReleaseError("measurements have no rows to draw; leave out rows, method, seed and where")
     if chosen is ExportFormat.MEASUREMENTS:
         form = measurements_manifest(state, chosen.value)
         _write_json(path, measurements_form(state))
@@ -120,7 +120,8 @@ def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFor
         write_whole(path, lambda target: write_parquet(frame, state.domain, target))
     else:
         write_whole(path, lambda target: _write_parts(drawn.csv_parts(), target))
-    return table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
+    found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
+    return table_manifest(state, chosen.value, plan, len(drawn.records), found)
 
 
 def _write_parts(parts: Iterable[bytes], target: Path) -> None:
