@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from pmw.session.priors import public_prior
     from pmw.session.public_model import PublicModel, load_model
     from pmw.session.session import Session
+    from pmw.session.synthesis import Synthesis as Synthesis
+    from pmw.session.synthesis import synthesize
     from pmw.session.table import move_session
     from pmw.session.verification import Check as Check
     from pmw.session.verification import Verification as Verification
@@ -97,6 +99,7 @@ __all__ = [
     "Session",
     "SessionError",
     "Status",
+    "synthesize",
     "TableFile",
     "verify_session",
 ]
@@ -143,6 +146,7 @@ _HOMES = {
     "pmw.session.priors": ("public_prior",),
     "pmw.session.public_model": ("PublicModel", "load_model"),
     "pmw.session.session": ("Session",),
+    "pmw.session.synthesis": ("Synthesis", "synthesize"),
     "pmw.session.table": ("move_session",),
     "pmw.session.verification": ("Check", "Verification"),
     "pmw.sparse_vector": ("Sides", "SparseVectorKind"),

@@ -122,7 +122,7 @@ session_options = together(  # the budget and all choices of a session
         default=10_000,
         show_default=True,
         metavar="N",
-        help="About how many questions will come; sets thresholds, is no limit.",
+        help="About how many questions will come; sets thresholds, is no limit. 0 keeps nothing for them.",
     ),
     click.option(
         "--sparse-vector",

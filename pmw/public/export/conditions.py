@@ -66,7 +66,9 @@ class ConditionedModel:
         query = read_condition(where, state.domain)
         records = state.model.answer(query)
         if not records > 0:
-            raise ReleaseError(f"the model has no records where {where}; expected a condition that some satisfy")
+            raise ReleaseError(
+                f"the model has no records where {where}; expected a condition that some satisfy"
+            )
         model, coarsening, held = coarse_model(state), state.coarsening, list[Factor]()
         most = state.contract.options.max_cells or DEFAULT_MAX_CELLS
         for factor in query.factors:

@@ -12,7 +12,7 @@ from pmw.disk import require_file, write_whole
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
 from pmw.public.export.reproduction import Reproduction, reproduction
-from pmw.public.export.rows import RowPlan, draw_rows, write_parquet
+from pmw.public.export.rows import DrawnRows, RowPlan, draw_rows, write_parquet
 from pmw.public.state import PublicState
 
 _BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
@@ -113,15 +113,27 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
     return chosen, beside
 
 
-def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
+def drawn_table(state: PublicState, plan: RowPlan, form: str) -> tuple[DrawnRows, dict[str, Any]]:
+    """Return synthetic rows, and the manifest of a table of them.
+
+    Args:
+        state: the session.
+        plan: how they are drawn.
+        form: what the manifest says of how they are kept.
+    """
     drawn = draw_rows(state, plan)
+    found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
+    return drawn, table_manifest(state, form, plan, len(drawn.records), found)
+
+
+def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
+    drawn, manifest = drawn_table(state, plan, chosen.value)
     if chosen is ExportFormat.PARQUET:
         frame = drawn.frame()
         write_whole(path, lambda target: write_parquet(frame, state.domain, target))
     else:
         write_whole(path, lambda target: _write_parts(drawn.csv_parts(), target))
-    found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
-    return table_manifest(state, chosen.value, plan, len(drawn.records), found)
+    return manifest
 
 
 def _write_parts(parts: Iterable[bytes], target: Path) -> None:
