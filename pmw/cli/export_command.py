@@ -70,8 +70,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
     Systematic rows are fitted to every marginal that was measured, also to those that the model cannot hold.
-    Which of these they miss all the same stands in the manifest, and the worst are named here. Rows of --where
-    are not: the marginals are of all records.
+    Which of these they miss all the same stands in the manifest, and the worst are named here. Rows of
+    --where are not fitted: the marginals are of all records.
 
     With --format measurements the file holds no rows but every number that was released, with the
     distribution of its noise, so that others can fit a model of their own.

@@ -50,7 +50,8 @@ Examples:
     default="0",
     show_default=True,
     metavar="D",
-    help="Privacy budget: 0 <= delta < 1. With a small one, such as 1e-9, all pairs of attributes are measured.",
+    help="Privacy budget: 0 <= delta < 1. With a small one, such as 1e-9, all pairs of attributes are "
+    "measured.",
 )
 @click.option(
     "--output",
@@ -114,8 +115,8 @@ Examples:
 def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given: Any) -> None:
     """Write a synthetic table of TABLE, a manifest beside it, and a page of how near it is.
 
-    A session opens over the table, and all of the budget goes to what the rows are drawn from: nothing is kept
-    for questions. Without a delta as many pairs of attributes are measured as the budget is enough for.
+    A session opens over the table, and all of the budget goes to what the rows are drawn from: nothing is
+    kept for questions. Without a delta as many pairs of attributes are measured as it is enough for.
 
     What is written is public, but for the session of --session. A run is a release of its own: the costs of
     several runs, and of sessions over the same table, add up.
@@ -241,8 +242,8 @@ def _tell_noise(domain: Domain, budget: Any, options: Options, records: int | No
     if plans is not None:
         delta = f"{float(plans[1].contract.budget.delta):g}"
         echo(
-            f"Note: no --delta was given, so it is 0: opening measures no pair of attributes, and what it leaves "
-            f"goes to as many as it is enough for. With --delta {delta} all {plans[1].held.number:,} are "
+            "Note: no --delta was given, so it is 0: opening measures no pair of attributes, and what it "
+            f"leaves goes to as many as it is enough for. With --delta {delta} {plans[1].held.number:,} are "
             "measured. --delta 0 says that none is meant.",
             err=True,
         )

@@ -113,8 +113,8 @@ def fewest_records(
         options: further choices.
 
     Returns:
-        The half-width of the widest error bar of one cell of an attribute, in records, and the number of records
-        at which the mean cell has as many; None where opening promises nothing of attributes.
+        The half-width of the widest error bar of one cell of an attribute, in records, and the number of
+        records at which the mean cell has as many; None where opening promises nothing of attributes.
 
     Raises:
         BudgetError: a parameter is out of range.

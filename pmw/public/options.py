@@ -95,8 +95,8 @@ class Options:
             add.
         sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
         composition: how charges add up.
-        expected_queries: about how many different questions will come; it sets thresholds, not a limit. With 0
-            opening keeps nothing for questions, unless tests are all that pairs are measured by.
+        expected_queries: about how many different questions will come; it sets thresholds, not a limit. With
+            0 opening keeps nothing for questions, unless tests are all that pairs are measured by.
         confidence: of the intervals.
         test: what is tested.
         model: how the synthetic distribution is held.

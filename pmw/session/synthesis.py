@@ -67,7 +67,8 @@ class Synthesis:
 
         Raises:
             QueryError: the condition is refused.
-            ReleaseError: the number of rows is out of range, or no record of the model satisfies the condition.
+            ReleaseError: the number of rows is out of range, or no record of the model satisfies the
+                condition.
         """
         return synthetic_frame(self.state, RowPlan(rows, seed=seed, where=where))
 
@@ -95,8 +96,8 @@ def synthesize(
         data: a table, as ``open_session`` takes it.
         domain: the declared attributes.
         epsilon: of the guarantee; positive.
-        delta: of the guarantee; 0 <= delta < 1. With a small positive one, such as 1e-9, all pairs of attributes
-            are measured; with 0 as many as the budget is enough for.
+        delta: of the guarantee; 0 <= delta < 1. With a small positive one, such as 1e-9, all pairs of
+            attributes are measured; with 0 as many as the budget is enough for.
         target: an attribute that a model will predict: its pairs with all others are measured more precisely.
         options: further choices; ``expected`` questions are measured more precisely, too.
 
@@ -104,8 +105,8 @@ def synthesize(
         BudgetError: a choice is out of range, the target is not declared, or a reserve is asked for.
         DataError: the table cannot be read or lacks a declared column.
 
-    Privacy: everything in the result is together (epsilon, delta)-differentially private for the neighbours that
-        ``options`` declare: it is one session, which is closed. Drawing further rows is free.
+    Privacy: everything in the result is together (epsilon, delta)-differentially private for the neighbours
+        that ``options`` declare: it is one session, which is closed. Drawing further rows is free.
     """
     chosen = synthesis_options(domain, Budget.of(epsilon, delta), target, options)
     with open_session(data, domain, epsilon=epsilon, delta=delta, options=chosen) as session:
@@ -119,8 +120,8 @@ def synthesis_options(
 ) -> Options:
     """Return the options of a session that is opened for its rows alone.
 
-    Half of what opening spends goes by the expected questions, those about the target among them; where opening
-    measures the whole table, it has all pairs with the target as it is.
+    Half of what opening spends goes by the expected questions, those about the target among them. Where
+    opening measures the whole table, it has all pairs with the target as it is.
 
     Raises:
         BudgetError: a choice is out of range, the target is not declared, or a reserve is asked for.
@@ -165,7 +166,7 @@ def _with(
 
 
 def finished(session: Session, target: str | None = None) -> Facts:
-    """Spend what opening left on pairs that it did not measure, close the session, and return what it released.
+    """Spend what opening left on pairs that it did not measure, close the session, and return its facts.
 
     Args:
         session: opened with ``synthesis_options``.

@@ -67,7 +67,7 @@ class ConditionedModel:
         records = state.model.answer(query)
         if not records > 0:
             raise ReleaseError(
-                f"the model has no records where {where}; expected a condition that some satisfy"
+                f"the model has no records where {where}; ask for rows that some satisfy"
             )
         model, coarsening, held = coarse_model(state), state.coarsening, list[Factor]()
         most = state.contract.options.max_cells or DEFAULT_MAX_CELLS

@@ -84,11 +84,14 @@ def _lacks(state: PublicState, pairs: HeldPairs, widths: dict[tuple[str, ...], f
     order = max(orders, default=1)
     if order < len(state.domain):
         known = "counts of single attributes" if order == 1 else f"counts of {order} attributes together"
-        yield f"It finds nothing that takes more attributes together than {known} tell: that was not measured."
+        yield f"It finds nothing of more attributes together than {known} tell: that was not measured."
     if noisy := [scope for scope, width in widths.items() if not width < _mean_count(state, scope)]:
         names = listed([_named(scope) for scope in noisy[:_MOST_NAMES]])
         more = f" and {len(noisy) - _MOST_NAMES:,} more" if noisy[_MOST_NAMES:] else ""
-        yield f"Most of what it learns of small groups is noise, where a bar is as wide as a mean count: {names}{more}."
+        yield (
+            "Most of what it learns of small groups is noise, where an error is as large as a mean count: "
+            f"{names}{more}."
+        )
     elif widths:
         yield f"Groups of fewer than {number(max(widths.values()))} records are noise: it learns chance there."
     pooled = zip(state.domain, state.coarsening.bins, strict=True)
