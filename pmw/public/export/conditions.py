@@ -66,9 +66,7 @@ class ConditionedModel:
         query = read_condition(where, state.domain)
         records = state.model.answer(query)
         if not records > 0:
-            raise ReleaseError(
-                f"the model has no records where {where}; ask for rows that some satisfy"
-            )
+            raise ReleaseError(f"the model has no records where {where}; ask for rows that some satisfy")
         model, coarsening, held = coarse_model(state), state.coarsening, list[Factor]()
         most = state.contract.options.max_cells or DEFAULT_MAX_CELLS
         for factor in query.factors:
@@ -85,7 +83,7 @@ class ConditionedModel:
         return cls(model, coarsening, records, chosen, min(1.0, records / around))
 
     def draw(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
-        """Return ``count`` rows over the declared cells.
+        """Return rows over the declared cells, at least one.
 
         Raises:
             ReleaseError: so few rows of the model satisfy the condition that too many would be drawn.
@@ -94,10 +92,10 @@ class ConditionedModel:
             names = ", ".join(dict.fromkeys(name for factor in self.chosen for name in factor.scope))
             raise ReleaseError(
                 f"{count:,} rows are chosen by a condition on {names} together, which one in "
-                f"{1 / self.part:,.0f} satisfies; ask for at most {math.floor(_MOST_DRAWN * self.part):,} rows"
+                f"{1 / self.part:,.0f} satisfies; ask for fewer rows, or for a wider condition"
             )
         kept, left = list[Sequence[NDArray[np.integer]]](), count
-        while left > 0 or not kept:
+        while left > 0:
             tries = math.ceil(left / self.part) + _SPARE if self.chosen else left
             rows = self.model.sample(tries, generator, independent=independent)
             columns = self.coarsening.drawn(rows, generator, independent=independent).columns

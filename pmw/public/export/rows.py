@@ -78,7 +78,7 @@ class RowPlan:
         found = round(records) if self.rows is None else self.rows
         if self.where is not None and not found:
             raise ReleaseError(
-                f"the model has {records:.2g} records where {self.where}, which are rounded to none; give rows"
+                f"the model has {records:.2g} records where {self.where}, which rounds to no row; give rows"
             )
         return found
 

@@ -77,7 +77,7 @@ def _lacks(state: PublicState, pairs: HeldPairs, widths: dict[tuple[str, ...], f
         names = listed([_named(pair) for pair in missing[:_MOST_NAMES]])
         more = f" and {len(missing) - _MOST_NAMES:,} more pairs" if missing[_MOST_NAMES:] else ""
         yield (
-            f"It does not learn how the attributes of {counted(len(missing), 'pair')} go together, which were "
+            f"It does not learn how attributes of {counted(len(missing), 'pair')} go together, which were "
             f"not measured: {names}{more}."
         )
     orders = (len(one.scope) for one in state.measurements if isinstance(one, MarginalMeasurement))
@@ -93,7 +93,7 @@ def _lacks(state: PublicState, pairs: HeldPairs, widths: dict[tuple[str, ...], f
             f"{names}{more}."
         )
     elif widths:
-        yield f"Groups of fewer than {number(max(widths.values()))} records are noise: it learns chance there."
+        yield f"Groups of fewer than {number(max(widths.values()))} records are noise: it learns chance."
     pooled = zip(state.domain, state.coarsening.bins, strict=True)
     if binned := [one.name for one, bin_ in pooled if bin_ is not None]:
         yield (
