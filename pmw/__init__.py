@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pmw.public.options import UpdateRule as UpdateRule
     from pmw.public.prior import Prior as Prior
     from pmw.public.quotes import Quote as Quote
-    from pmw.public.status import Status
+    from pmw.public.status import Status as Status
     from pmw.research.offline import OfflineOptions as OfflineOptions
     from pmw.research.offline import OfflineRelease as OfflineRelease
     from pmw.research.offline import fit_workload
@@ -98,7 +98,6 @@ __all__ = [
     "ServiceError",
     "Session",
     "SessionError",
-    "Status",
     "synthesize",
     "TableFile",
     "verify_session",

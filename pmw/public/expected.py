@@ -6,8 +6,6 @@ many of them are about each set of attributes: all that opening needs.
 
 from __future__ import annotations
 
-import hashlib
-
 from pmw.errors import BudgetError
 from queries.domain import Domain
 from queries.frozen import dataclass
@@ -48,14 +46,6 @@ class ExpectedQuestions:
         places = {name: place for place, name in enumerate(domain.names)}
         found = [[places.get(name, -1) for name in scope] for scope in self.scopes]
         return all(one == sorted(set(one)) and min(one, default=0) >= 0 for one in found)
-
-    def joined(self, other: ExpectedQuestions) -> ExpectedQuestions:
-        """Return these questions and others, each of both kinds with half of the weight."""
-        scopes = tuple(sorted({*self.scopes, *other.scopes}))
-        parts = [(self.by_scope, len(other)), (other.by_scope, len(self))]
-        counts = (sum(times * one.get(scope, 0) for one, times in parts) for scope in scopes)
-        digest = hashlib.sha256(f"{self.digest}{other.digest}".encode()).hexdigest()
-        return ExpectedQuestions(scopes, tuple(counts), digest)
 
     def describe(self) -> str:
         """Return in words how many they are."""

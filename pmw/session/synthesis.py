@@ -22,7 +22,7 @@ from pmw.public.options import Options
 from pmw.public.pairs import held_pairs
 from pmw.public.report import Facts, write_report
 from pmw.public.state import PublicState
-from pmw.session.expected import expected_questions
+from pmw.session.expected import expected_questions, joined_questions
 from pmw.session.opening import open_session
 from queries.cells import nearest
 from queries.domain import Domain, require_domain
@@ -162,7 +162,7 @@ def _with(
     if not more:
         return expected
     found = expected_questions(more, domain)
-    return found if expected is None else expected.joined(found)
+    return found if expected is None else joined_questions(expected, found)
 
 
 def finished(session: Session, target: str | None = None) -> Facts:

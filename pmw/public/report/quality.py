@@ -32,9 +32,13 @@ def quality(state: PublicState) -> dict[str, Any]:
     Privacy: post-processing of released numbers; free.
     """
     pairs, bars = held_pairs(state), Bars(state)
-    alone = {(name,): _half_width(state, bars, (name,)) for name in state.domain.names}
+    alone: dict[tuple[str, ...], float] = {
+        (name,): _half_width(state, bars, (name,)) for name in state.domain.names
+    }
     held = sorted(pairs.held)
-    together = {pair: _half_width(state, bars, pair) for pair in held[:_MOST_PAIRS]}
+    together: dict[tuple[str, ...], float] = {
+        pair: _half_width(state, bars, pair) for pair in held[:_MOST_PAIRS]
+    }
     partners = {name: sum(name in pair for pair in held) for name in state.domain.names}
     others = {name: len(pairs.names) - 1 if name in pairs.names else 0 for name in state.domain.names}
     more = len(held) - _MOST_PAIRS

@@ -55,7 +55,9 @@ WHERES = (
 )
 
 
-def _model(kind: type[DenseDistribution] | type[GraphicalDistribution], seed: int, *, binned: bool) -> object:
+def _model(
+    kind: type[DenseDistribution] | type[GraphicalDistribution], seed: int, *, binned: bool
+) -> SyntheticDistribution:
     domain, generator = (COARSE if binned else DOMAIN), np.random.default_rng(seed)
     scopes = (("a", "b"), ("b", "c"))
     terms = [MarginalTerm(one, 2 * generator.standard_normal(domain.scope_shape(one))) for one in scopes]
@@ -63,7 +65,7 @@ def _model(kind: type[DenseDistribution] | type[GraphicalDistribution], seed: in
     return CoarsenedDistribution(COARSENING, model) if binned else model
 
 
-def _state(model: object, *, binned: bool, **options: object) -> PublicState:
+def _state(model: SyntheticDistribution, *, binned: bool, **options: object) -> PublicState:
     """Return a state with a model of a test's own."""
     state = WIDE.state(seed=1)
     contract = replace(state.contract, domain=DOMAIN, options=replace(state.contract.options, **options))  # type: ignore[arg-type]
@@ -76,7 +78,9 @@ def _given(model: SyntheticDistribution, where: str) -> NDArray[np.float64]:
     query = parse_where(where, DOMAIN)
     inside = np.ones(DOMAIN.shape)
     for factor in query.factors:
-        sides = [size if name in factor.scope else 1 for name, size in zip(DOMAIN.names, DOMAIN.shape, strict=True)]
+        sides = [
+            size if name in factor.scope else 1 for name, size in zip(DOMAIN.names, DOMAIN.shape, strict=True)
+        ]
         inside = inside * (factor.weights > 0).reshape(sides)
     found = model.marginal(DOMAIN.names) * inside
     return np.asarray(found / found.sum())
@@ -112,7 +116,9 @@ def test_a_conditioned_model_is_the_model_times_the_condition(
     assert found.records == pytest.approx(state.model.answer(parse_where(where, DOMAIN)))
     cells = found.coarsening.expand(DOMAIN.names, found.model.marginal(DOMAIN.names)) / found.model.total
     for factor in found.chosen:
-        sides = [size if name in factor.scope else 1 for name, size in zip(DOMAIN.names, DOMAIN.shape, strict=True)]
+        sides = [
+            size if name in factor.scope else 1 for name, size in zip(DOMAIN.names, DOMAIN.shape, strict=True)
+        ]
         cells = cells * (factor.weights > 0).reshape(sides)
     assert cells.sum() == pytest.approx(found.part)
     assert cells / cells.sum() == pytest.approx(_given(state.model, where), abs=1e-12)
@@ -130,7 +136,9 @@ def test_a_tree_without_room_has_rows_chosen_instead() -> None:
 def test_a_condition_that_too_few_rows_are_chosen_by_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     state = _state(_model(GraphicalDistribution, 3, binned=False), binned=False, max_cells=30)
     monkeypatch.setattr(conditions, "_MOST_DRAWN", 100)
-    with pytest.raises(ReleaseError, match="500 rows are chosen by a condition on a, c together, which one in"):
+    with pytest.raises(
+        ReleaseError, match="500 rows are chosen by a condition on a, c together, which one in"
+    ):
         draw_rows(state, RowPlan(500, seed=1, where="a = 1 OR c = 2"))
 
 
@@ -178,7 +186,9 @@ def test_a_count_that_rounds_to_no_row_asks_for_a_number_of_rows() -> None:
     rare = np.zeros(DOMAIN.scope_shape(("b",)))
     rare[2] = -9.0
     state = _state(DenseDistribution.of_terms(DOMAIN, 1000.0, [MarginalTerm(("b",), rare)]), binned=False)
-    with pytest.raises(ReleaseError, match=r"the model has 0\.062 records where b = 'z', which rounds to no row"):
+    with pytest.raises(
+        ReleaseError, match=r"the model has 0\.062 records where b = 'z', which rounds to no row"
+    ):
         draw_rows(state, RowPlan(where="b = 'z'"))
     assert set(draw_rows(state, RowPlan(7, where="b = 'z'")).frame()["b"]) == {"z"}
 
