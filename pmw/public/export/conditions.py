@@ -31,7 +31,9 @@ from queries.parsing import parse_where, require_aligned
 from queries.places import as_index
 from queries.records import CodedRecords
 
-_MOST_DRAWN = 10**7  # rows that some are chosen of
+_MOST_DRAWN, _TIMES = 2 * 10**6, 8  # rows that some are chosen of: so many, or so many times as many
+_BATCH = 2**20  # of these rows, which are looked at together
+_LEAST = 1e-300  # part of the rows, so that its inverse is a number
 _SPARE = 64  # rows that are drawn beside those that are expected to be needed
 
 
@@ -80,7 +82,8 @@ class ConditionedModel:
             held.append(factor)
         chosen = tuple(factor for factor in query.factors if factor not in held)
         around = state.model.answer(LinearQuery(state.domain, tuple(held))) if chosen else records
-        return cls(model, coarsening, records, chosen, min(1.0, records / around))
+        part = min(1.0, max(records / around, _LEAST))
+        return cls(model, coarsening, records, chosen, part)
 
     def draw(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return rows over the declared cells, at least one.
@@ -88,7 +91,7 @@ class ConditionedModel:
         Raises:
             ReleaseError: so few rows of the model satisfy the condition that too many would be drawn.
         """
-        if count > _MOST_DRAWN * self.part and self.chosen:
+        if count / self.part > max(_MOST_DRAWN, _TIMES * count):
             names = ", ".join(dict.fromkeys(name for factor in self.chosen for name in factor.scope))
             raise ReleaseError(
                 f"{count:,} rows are chosen by a condition on {names} together, which one in "
@@ -96,7 +99,7 @@ class ConditionedModel:
             )
         kept, left = list[Sequence[NDArray[np.integer]]](), count
         while left > 0:
-            tries = math.ceil(left / self.part) + _SPARE if self.chosen else left
+            tries = min(math.ceil(left / self.part) + _SPARE, _BATCH) if self.chosen else left
             rows = self.model.sample(tries, generator, independent=independent)
             columns = self.coarsening.drawn(rows, generator, independent=independent).columns
             places = np.flatnonzero(self._satisfied(columns))[:left]

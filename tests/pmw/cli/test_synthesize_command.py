@@ -69,6 +69,7 @@ def test_a_session_stays_only_where_it_is_named_and_is_closed(wide: Path, run: R
     rows = pd.read_csv("more.csv", dtype=str)
     assert set(rows["a"]) == {"1"}
     assert ((rows["b"] == "2") | (rows["c"] == "0")).all()
+    run.told("verify", "kept.pmw")
     state, _ = read_session(Path("kept.pmw"))
     assert 0.97 < state.ledger.share <= 1
 
@@ -92,6 +93,8 @@ def test_without_a_delta_it_says_what_one_gains_and_measures_what_it_can(wide: P
     assert noise.startswith(BUDGET)
     assert "With --delta 1e-09 15 are measured. --delta 0 says that none is meant." in note
     assert "of 15 pairs of attributes are held" in result.stdout
+    run.told(*SYNTHESIZE, "--delta", "0", "--force", "--session", "pure.pmw")
+    run.told("verify", "pure.pmw")
     assert "Note" not in run(*SYNTHESIZE, "--delta", "0", "--force").stderr
 
 

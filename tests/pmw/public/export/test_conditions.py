@@ -136,6 +136,7 @@ def test_a_tree_without_room_has_rows_chosen_instead() -> None:
 def test_a_condition_that_too_few_rows_are_chosen_by_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     state = _state(_model(GraphicalDistribution, 3, binned=False), binned=False, max_cells=30)
     monkeypatch.setattr(conditions, "_MOST_DRAWN", 100)
+    monkeypatch.setattr(conditions, "_TIMES", 1)
     with pytest.raises(
         ReleaseError, match="500 rows are chosen by a condition on a, c together, which one in"
     ):
