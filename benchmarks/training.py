@@ -4,11 +4,11 @@
 
 prints JSON lines per delta and seed. Adult is split at random, 80 to 20. A session opens over the larger
 part, with epsilon 1 and nothing else chosen, and exports as many rows. With ``--synthesize``
-``pmw.synthesize`` makes them instead, once as it is and once with the income as its target. A logistic and a boosted model are
-trained on these rows and on the larger part itself, and predict the income of the smaller part. ``auc`` is
-that of the rows, ``auc_real`` that of the table, ``part`` the first over the second. ``pairs_held`` is what a
-plan tells of the budget before anything is read. ``cpu_seconds`` is of opening and exporting. It needs
-scikit-learn, and is skipped without it.
+``pmw.synthesize`` makes them instead, once as it is and once with the income as its target. A logistic and a
+boosted model are trained on these rows and on the larger part itself, and predict the income of the smaller
+part. ``auc`` is that of the rows, ``auc_real`` that of the table, ``part`` the first over the second.
+``pairs_held`` is what a plan tells of the budget of a session before anything is read. ``cpu_seconds`` is of
+opening and exporting. It needs scikit-learn, and is skipped without it.
 """
 
 from __future__ import annotations
