@@ -185,6 +185,19 @@ session_options = together(  # the budget and all choices of a session
         "several times wider. Fixed at opening.",
     ),
 )
+release_options = together(  # the budget of a release of its own
+    click.option("--epsilon", required=True, metavar="E", help="Privacy budget: epsilon > 0."),
+    click.option(
+        "--delta", default="0", show_default=True, metavar="D", help="Privacy budget: 0 <= delta < 1."
+    ),
+    click.option(
+        "--neighbors",
+        type=click.Choice(["add-remove", "replace-one"]),
+        default="add-remove",
+        show_default=True,
+        help="What is hidden: whether one person's records are there, or what they say.",
+    ),
+)
 _TEXTBOOK = {  # as in Options.textbook
     "test": "query",
     "opening": "none",

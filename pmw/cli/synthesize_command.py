@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.open_commands import draft_option, drafts_given
-from pmw.cli.session_options import SectionedCommand, expected_given
+from pmw.cli.session_options import SectionedCommand, expected_given, release_options
 from pmw.cli.table_options import (
     TableName,
     database_option,
@@ -26,6 +26,8 @@ from pmw.cli.table_options import (
 from pmw.cli.usage import echo, read_budget, typed, wrong_values
 
 if TYPE_CHECKING:
+    from pmw.privacy.budget import Budget
+    from pmw.public.export import RowPlan
     from pmw.public.options import Options
     from pmw.public.report import Facts
     from queries.domain import Domain
@@ -44,15 +46,7 @@ Examples:
 @click.argument("data", metavar="TABLE", type=TableName(path_type=Path))
 @database_option
 @schema_option
-@click.option("--epsilon", required=True, metavar="E", help="Privacy budget: epsilon > 0.")
-@click.option(
-    "--delta",
-    default="0",
-    show_default=True,
-    metavar="D",
-    help="Privacy budget: 0 <= delta < 1. With a small one, such as 1e-9, all pairs of attributes are "
-    "measured.",
-)
+@release_options
 @click.option(
     "--output",
     "-o",
@@ -97,13 +91,6 @@ Examples:
     help="The page of how near the rows are. [default: the output's name with .report.html]",
 )
 @click.option("--no-report", is_flag=True, help="Write no such page.")
-@click.option(
-    "--neighbors",
-    type=click.Choice(["add-remove", "replace-one"]),
-    default="add-remove",
-    show_default=True,
-    help="What is hidden: whether one person's records are there, or what they say.",
-)
 @person_options
 @dialect_options
 @memory_options
@@ -129,7 +116,7 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     from pmw.session.opening import open_session
     from pmw.session.synthesis import finished, synthesis_options
 
-    target, plan = _target(given), _row_plan(given, output)
+    plan, target = _row_plan(given, output), next(iter(given["target"]), None)
     report = _files(output, [data, schema, given["expect"]], given)
     place, domain = place_given(given, data), load_domain(schema, given)
     refuse_drafted(schema, place, given)
@@ -151,28 +138,25 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     echo(json_line(manifest) if as_json else _text(facts, manifest, output, report))
 
 
-def _target(given: dict[str, Any]) -> str | None:
-    if len(given["target"]) > 1:
-        raise click.UsageError("--target: expected one attribute, got several; --expect weighs more of them")
-    return given["target"][0] if given["target"] else None
-
-
-def _row_plan(given: dict[str, Any], output: Path) -> Any:
-    """Return how rows are drawn.
+def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
+    """Return how rows are drawn, once what was typed can be.
 
     Raises:
-        UsageError: they cannot be, or not to a file of this name.
+        UsageError: it cannot.
     """
     from pmw.planning.session_plan import check_records
     from pmw.public.export import RowPlan
 
+    if len(given["target"]) > 1:
+        raise click.UsageError("--target: expected one attribute, got several; --expect weighs more of them")
+    if given["no_report"] and given["report"] is not None:
+        raise click.UsageError("--report names the page that --no-report leaves out; give one of the two")
+    if output.suffix.lower() not in (".csv", ".parquet", ".pq"):
+        raise click.UsageError(f"--output: expected a name that ends in .csv or .parquet, got {output.name}")
     with wrong_values():
         if given["records"] is not None:
             check_records(given["records"])
-        plan = RowPlan(given["rows"], seed=given["seed"])
-    if output.suffix.lower() not in (".csv", ".parquet", ".pq"):
-        raise click.UsageError(f"--output: expected a name that ends in .csv or .parquet, got {output.name}")
-    return plan
+        return RowPlan(given["rows"], seed=given["seed"])
 
 
 def _files(output: Path, read: list[Path | str | None], given: dict[str, Any]) -> Path | None:
@@ -186,21 +170,18 @@ def _files(output: Path, read: list[Path | str | None], given: dict[str, Any]) -
     from pmw.disk import require_file
     from pmw.errors import SessionExistsError
 
-    if given["no_report"] and given["report"] is not None:
-        raise click.UsageError("--report names the page that --no-report leaves out; give one of the two")
     report = None if given["no_report"] else given["report"] or output.with_name(f"{output.name}.report.html")
-    written = [output, output.with_name(f"{output.name}.manifest.json"), report, given["session"]]
-    files = [one for one in written if one is not None]
+    session, written = given["session"], [output, output.with_name(f"{output.name}.manifest.json"), report]
     known = [os.path.realpath(one) for one in read if one is not None]
-    for one in files:
+    for one in filter(None, [*written, session]):
         if os.path.realpath(one) in known:
             raise click.UsageError(f"{one} is read or written already; name another file")
         if not one.parent.is_dir():
             raise click.UsageError(f"expected a folder that is there, got {one.parent}")
         known.append(os.path.realpath(one))
-    if given["session"] is not None and given["session"].exists():
-        raise SessionExistsError(f"{given['session']} exists already; name a new file")
-    for one in files[: 3 if report is not None else 2]:
+    if session is not None and session.exists():
+        raise SessionExistsError(f"{session} exists already; name a new file")
+    for one in filter(None, written):
         require_file(one, force=given["force"])
     return report
 
@@ -218,7 +199,7 @@ def _options(given: dict[str, Any], domain: Domain) -> Options:
         )
 
 
-def _tell_noise(domain: Domain, budget: Any, options: Options, records: int | None) -> None:
+def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> None:
     """Say of how few records the rows would be noise, and what a delta gains, before anything is drawn.
 
     Raises:

@@ -106,18 +106,9 @@ def fewest_records(
 ) -> tuple[float, float] | None:
     """Return how near a count by one attribute is, and of how few records such counts would be noise.
 
-    Args:
-        domain: the declared attributes.
-        epsilon: of the guarantee; positive.
-        delta: of the guarantee; 0 <= delta < 1.
-        options: further choices.
-
     Returns:
-        The half-width of the widest error bar of one cell of an attribute, in records, and the number of
-        records at which the mean cell has as many; None where opening promises nothing of attributes.
-
-    Raises:
-        BudgetError: a parameter is out of range.
+        The half-width of a cell's error bar, in records, and the number of records at which the mean cell has
+        as many; None where opening promises nothing of attributes.
 
     Privacy: no table is read; nothing is spent.
     """

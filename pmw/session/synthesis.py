@@ -7,7 +7,6 @@ The session keeps no reserve. Where it opens without pairs of attributes, what o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Number
 from pmw.public.contract import agreed
-from pmw.public.expected import ExpectedQuestions
 from pmw.public.export import RowPlan, drawn_table, synthetic_frame
 from pmw.public.options import Options
 from pmw.public.pairs import held_pairs
@@ -143,9 +141,12 @@ def synthesis_options(
     chosen = replace(options, reserve=Fraction(0), expected_queries=0)
     fixed, asked = agreed(domain, replace(chosen, expected=None))
     _, plan = open_contract(fixed, budget, asked)
-    if target is None or plan.order == 1:  # else pairs are measured when the session is finished, or whole
+    more = [] if target is None or plan.order == 1 else _pairs(domain, target)
+    if not more:  # pairs are measured when the session is finished, or with the whole table
         return chosen
-    return replace(chosen, expected=_with(options.expected, _pairs(domain, target), domain))
+    found = expected_questions(more, domain)
+    both = found if options.expected is None else joined_questions(options.expected, found)
+    return replace(chosen, expected=both)
 
 
 def _pairs(domain: Domain, target: str | None) -> list[LinearQuery]:
@@ -153,16 +154,6 @@ def _pairs(domain: Domain, target: str | None) -> list[LinearQuery]:
     wide = [name for name in domain.names if domain[name].size > 1]
     pairs = (pair for pair in itertools.combinations(wide, 2) if target in (None, *pair))
     return [LinearQuery.cells(domain, dict.fromkeys(pair, (0, 0))) for pair in pairs]
-
-
-def _with(
-    expected: ExpectedQuestions | None, more: Sequence[LinearQuery], domain: Domain
-) -> ExpectedQuestions | None:
-    """Return expected questions and those about a target, each half of the weight where there are both."""
-    if not more:
-        return expected
-    found = expected_questions(more, domain)
-    return found if expected is None else joined_questions(expected, found)
 
 
 def finished(session: Session, target: str | None = None) -> Facts:

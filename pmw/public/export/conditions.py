@@ -23,7 +23,6 @@ from pmw.model import (
     SyntheticDistribution,
 )
 from pmw.public.state import PublicState, coarse_model
-from queries.domain import Domain
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -65,16 +64,18 @@ class ConditionedModel:
 
         Privacy: post-processing of released numbers; free.
         """
-        query = read_condition(where, state.domain)
+        query = parse_where(where, state.domain)
+        require_aligned(query)
         records = state.model.answer(query)
         if not records > 0:
             raise ReleaseError(f"the model has no records where {where}; ask for rows that some satisfy")
         model, coarsening, held = coarse_model(state), state.coarsening, list[Factor]()
         most = state.contract.options.max_cells or DEFAULT_MAX_CELLS
         for factor in query.factors:
+            has_room = not isinstance(model, GraphicalDistribution) or model.holds(factor.scope, most)
             if len(factor.scope) == 1:
                 coarsening = _within(coarsening, factor)
-            elif not (state.coarsening.keeps(factor.scope) and _has_room(model, factor.scope, most)):
+            elif not (has_room and coarsening.keeps(factor.scope)):
                 continue
             inside = state.coarsening.averaged(factor.scope, factor.weights / UNITS)
             with np.errstate(divide="ignore"):  # minus infinity forbids a cell
@@ -115,21 +116,6 @@ class ConditionedModel:
             cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
             found &= factor.weights[cells] > 0
         return found
-
-
-def read_condition(where: str, domain: Domain) -> LinearQuery:
-    """Return the question that counts where a condition on whole cells holds.
-
-    Raises:
-        QueryError: it cannot be read, or cuts cells.
-    """
-    query = parse_where(where, domain)
-    require_aligned(query)
-    return query
-
-
-def _has_room(model: SyntheticDistribution, scope: tuple[str, ...], most: int) -> bool:
-    return not isinstance(model, GraphicalDistribution) or model.holds(scope, most)
 
 
 def _within(coarsening: Coarsening, factor: Factor) -> Coarsening:
