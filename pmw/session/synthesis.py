@@ -122,7 +122,8 @@ def synthesis_options(
     opening measures the whole table, it has all pairs with the target as it is.
 
     Raises:
-        BudgetError: a choice is out of range, the target is not declared, or a reserve is asked for.
+        BudgetError: a choice is out of range or about error bars, the target is not declared, or a reserve is
+            asked for.
 
     Privacy: no table is read; nothing is spent.
     """
@@ -133,6 +134,10 @@ def synthesis_options(
     if options.reserved:
         raise BudgetError(
             "a synthetic table keeps no part of the budget for questions; leave the reserve out"
+        )
+    if not options.measures_apart:
+        raise BudgetError(
+            "rows have no error bars: leave test = query, simultaneous and accuracy out for a synthetic table"
         )
     if target is not None and target not in domain.names:
         raise BudgetError(

@@ -115,7 +115,9 @@ def test_the_page_is_written_once(tmp_path: Path) -> None:
     [
         ({"target": "cc"}, "expected a declared attribute as target, got 'cc'"),
         ({"options": {"reserve": 0.1}}, "leave the reserve out"),
-        ({"options": {"test": "query"}}, "expected_queries has to be above 0"),
+        ({"options": {"test": "query"}}, "rows have no error bars: leave test = query"),
+        ({"options": {"simultaneous": True}}, "rows have no error bars"),
+        ({"options": {"accuracy": 0.5, "records": 20_000}}, "rows have no error bars"),
     ],
 )
 def test_choices_that_cannot_be_are_refused_before_the_table_is_read(
@@ -127,6 +129,23 @@ def test_choices_that_cannot_be_are_refused_before_the_table_is_read(
     assert "\n" not in str(refused.value)
     with pytest.raises(DataError):
         synthesized(unread)
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize(("attributes", "size"), [(1, 4), (2, 4), (5, 3), (34, 2)])
+@pytest.mark.parametrize("delta", [0, "1e-9"])
+def test_tables_of_every_shape_spend_their_budget(
+    neighbors: str, attributes: int, size: int, delta: float | str
+) -> None:
+    domain = Domain(
+        tuple(IntegerAttribute(f"x{n}", 1, size, missing=True, other=True) for n in range(attributes))
+    )
+    cells = np.random.default_rng(attributes).integers(1, size + 1, (5000, attributes))
+    world = World(domain, pd.DataFrame(cells, columns=list(domain.names)))
+    found = synthesized(world, delta, target="x0", options={"neighboring_relation": neighbors})
+    assert 0.97 < found.state.ledger.share <= 1
+    assert found.state.closed
+    assert held_pairs(found.state).held or attributes == 1
 
 
 @pytest.mark.parametrize("delta", [0, "1e-9"])
