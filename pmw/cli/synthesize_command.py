@@ -70,9 +70,6 @@ Examples:
     "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
 )
 @click.option(
-    "--seed", type=int, metavar="S", help="Repeat a drawing of rows; the model does not depend on it."
-)
-@click.option(
     "--records",
     type=int,
     metavar="N",
@@ -156,7 +153,7 @@ def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
     with wrong_values():
         if given["records"] is not None:
             check_records(given["records"])
-        return RowPlan(given["rows"], seed=given["seed"])
+        return RowPlan(given["rows"])
 
 
 def _files(output: Path, read: list[Path | str | None], given: dict[str, Any]) -> Path | None:

@@ -494,7 +494,7 @@ WITH_EFFECT = {
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force",
     "serve": "users host port rate",
-    "synthesize": "data-is-public draft rows seed session expect target force inside memory "
+    "synthesize": "data-is-public draft rows session expect target force inside memory "
     "temporary-folder report no-report table delimiter quote missing-text trim encoding decimal escape",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
