@@ -155,8 +155,10 @@ class Session(Dialogue):
     def report(self, path: str | Path, *, force: bool = False) -> None:
         from pmw.public.report import write_report  # late: its charts take a while to load
 
-        require_file(Path(path), force=force)
-        write_report(self.facts(), Path(path), force=force)
+        with self._turn:
+            store = self._open_store()
+            require_file(Path(path), force=force)
+            write_report(loading.load_facts(store, self.state), Path(path), force=force)
 
     def facts(self) -> Facts:
         """Return what a report is made of: what was released, and how the budget was spent; free."""
