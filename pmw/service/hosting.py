@@ -50,15 +50,18 @@ class Hosted:
     large: LargeRequests = field(default_factory=LargeRequests)
     working: Working = field(default_factory=Working)
 
-    def asking(self, user: User, request: Request | None = None) -> Analyst:
+    def asking(
+        self, user: User, request: Request | None = None, *, gone: threading.Event | None = None
+    ) -> Analyst:
         """Return the session as a user asks it: charges are booked to the name, up to the share,
         and for one question up to the user's ceiling.
 
         Args:
             user: who asks.
             request: that ends with its client, and by whose address commands name the session.
+            gone: set where nobody waits any more, of what came by no request.
         """
-        gone = threading.Event() if request is None else request.state.gone
+        gone = gone or (threading.Event() if request is None else request.state.gone)
         analyst = self.session.analyst(
             user.name, user.share, at_most=user.at_most, stop=partial(self.working.look, gone)
         )

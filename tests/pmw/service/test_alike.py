@@ -51,7 +51,7 @@ ROLES = (pmw.Session, pmw.Analyst, pmw.RemoteSession, pmw.PublicModel)
 SURFACE = [name for name in dir(Asking) if not name.startswith("_")]
 SERVICE = {"asked_texts", "look", "place", "require_keys", "stored"}  # what the service uses besides
 BESIDES: dict[type, set[str]] = {
-    pmw.Session: SERVICE | {"csv_parts", "state"},
+    pmw.Session: SERVICE | {"csv_parts", "facts", "finish_for", "state"},  # two of them for synthetic tables
     pmw.Analyst: SERVICE | {"csv_parts", "most", "name", "share", "state"},
     pmw.RemoteSession: {"name"},
     pmw.PublicModel: {"csv_parts", "place", "state"},
