@@ -493,13 +493,9 @@ WITH_EFFECT = {
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force",
-<<<<<<< HEAD
-    "serve": "users host port rate",
+    "serve": "users host port rate postgres behind-tls",
     "synthesize": "data-is-public draft rows session expect target force inside memory "
     "temporary-folder report no-report table delimiter quote missing-text trim encoding decimal escape",
-=======
-    "serve": "users host port rate postgres behind-tls",
->>>>>>> main
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 
