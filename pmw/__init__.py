@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pmw.public.options import UpdateRule as UpdateRule
     from pmw.public.prior import Prior as Prior
     from pmw.public.quotes import Quote as Quote
-    from pmw.public.status import Status
+    from pmw.public.status import Status as Status
     from pmw.research.offline import OfflineOptions as OfflineOptions
     from pmw.research.offline import OfflineRelease as OfflineRelease
     from pmw.research.offline import fit_workload
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from pmw.session.priors import public_prior
     from pmw.session.public_model import PublicModel, load_model
     from pmw.session.session import Session
+    from pmw.session.synthesis import Synthesis as Synthesis
+    from pmw.session.synthesis import synthesize
     from pmw.session.table import move_session
     from pmw.session.verification import Check as Check
     from pmw.session.verification import Verification as Verification
@@ -96,7 +98,7 @@ __all__ = [
     "ServiceError",
     "Session",
     "SessionError",
-    "Status",
+    "synthesize",
     "TableFile",
     "verify_session",
 ]
@@ -143,6 +145,7 @@ _HOMES = {
     "pmw.session.priors": ("public_prior",),
     "pmw.session.public_model": ("PublicModel", "load_model"),
     "pmw.session.session": ("Session",),
+    "pmw.session.synthesis": ("Synthesis", "synthesize"),
     "pmw.session.table": ("move_session",),
     "pmw.session.verification": ("Check", "Verification"),
     "pmw.sparse_vector": ("Sides", "SparseVectorKind"),

@@ -20,7 +20,7 @@ PMW = """
 Analyst Answer Answers backup_session BudgetExhaustedError connect CsvDialect DatabaseTable DataError
 Domain finalize_session fit_workload load_model load_schema move_session open_session Options
 plan_session PMWError public_prior PublicModel RemoteSession resume_session RowPlan ServiceError Session
-SessionError Status TableFile verify_session
+SessionError synthesize TableFile verify_session
 """
 UNLISTED = """
 Activity Booked Budget BudgetError Check Composition expected_questions ExpectedQuestions Ledger LedgerLine
@@ -28,7 +28,7 @@ LinearQuery MemoryLimit
 ModelFileError ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease Opening PriceError Prior
 Quote
 ReleaseError SessionCorruptError SessionExistsError SessionLockedError SessionPlan Sides Source
-SparseVectorKind Spent StoreError TestKind UpdateRule Verification
+SparseVectorKind Spent Status StoreError Synthesis TestKind UpdateRule Verification
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute

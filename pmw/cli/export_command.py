@@ -22,6 +22,7 @@ Examples:
   pmw export study.pmw --output small.csv --rows 1000 --seed 7
   pmw export study.pmw --output synthetic.parquet --refine
   pmw export study.pmw --output synthetic.csv --croissant
+  pmw export study.pmw --output old.csv --where "age >= 65 AND sex = 'Female'"
   pmw export study.pmw --output released.json --format measurements
   pmw export study.pmw --output study.model
 """,
@@ -35,7 +36,17 @@ Examples:
     help="Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. "
     "[default: by the file's name: .csv or no ending is csv, .parquet and .pq are parquet, .model is model]",
 )
-@click.option("--rows", type=int, metavar="N", help="Number of rows. [default: the session's total]")
+@click.option(
+    "--rows",
+    type=int,
+    metavar="N",
+    help="Number of rows. [default: the session's total, or the model's count of --where]",
+)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Only rows that satisfy a condition, as pmw ask takes it: rows of the model given it.",
+)
 @click.option(
     "--method",
     type=click.Choice(["systematic", "independent"]),
@@ -66,7 +77,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
     Systematic rows are fitted to every marginal that was measured, also to those that the model cannot hold.
-    Which of these they miss all the same stands in the manifest, and the worst are named here.
+    Which of these they miss all the same stands in the manifest, and the worst are named here. Rows of
+    --where are not fitted: the marginals are of all records.
 
     With --format measurements the file holds no rows but every number that was released, with the
     distribution of its noise, so that others can fit a model of their own.
@@ -154,14 +166,14 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
     """
     from pmw.public.export import RowPlan
 
-    rows, method, seed = given["rows"], given["method"], given["seed"]
-    typed_rows = (rows, method, seed) != (None, None, None)
+    rows, method, seed, where = (given[name] for name in ("rows", "method", "seed", "where"))
+    typed_rows = (rows, method, seed, where) != (None,) * 4
     named = "--refine" if given["refine"] else "--croissant" if given["croissant"] else ""
-    named = named or ("--rows, --method and --seed" if typed_rows else "")
+    named = named or ("--rows, --where, --method and --seed" if typed_rows else "")
     if not chosen.has_rows and named:
         raise click.UsageError(f"--format {chosen.value} has no rows: leave out {named}")
     with wrong_values():
-        return RowPlan(rows, method == "independent", seed) if typed_rows else None
+        return RowPlan(rows, method == "independent", seed, where) if typed_rows else None
 
 
 def _model_text(about: dict[str, Any], output: Path) -> str:

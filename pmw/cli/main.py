@@ -33,6 +33,7 @@ _COMMANDS = {  # each by its module and its name there
     "serve": "serve_commands:serve",
     "shell": "shell:command",
     "status": "status_commands:status",
+    "synthesize": "synthesize_command:command",
     "user": "serve_commands:user",
     "verify": "status_commands:verify",
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.session_options import release_options
 from pmw.cli.table_options import (
     dialect_of,
     dialect_options,
@@ -51,15 +52,7 @@ Examples:
     type=click.Path(path_type=Path),
     help="The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
 )
-@click.option("--epsilon", required=True, metavar="E", help="Privacy budget: epsilon > 0.")
-@click.option("--delta", default="0", show_default=True, metavar="D", help="Privacy budget: 0 <= delta < 1.")
-@click.option(
-    "--neighbors",
-    type=click.Choice(["add-remove", "replace-one"]),
-    default="add-remove",
-    show_default=True,
-    help="What is hidden: whether one person's records are there, or what they say.",
-)
+@release_options
 @click.option(
     "--records-per-person",
     type=int,

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from queries.domain import Domain
 
 
+draft_option = click.option(
+    "--draft",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The file of the drafts by privacy of the schema, as pmw draft named it: their charges are part of "
+    "the contract.",
+)
 _MOST_BUDGETS = 6  # that one screen has room for
 
 
@@ -73,13 +80,7 @@ Examples:
     help="Declare that the table in --prior is public: nobody in it is protected. It must not hold the "
     "records of --data.",
 )
-@click.option(
-    "--draft",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The file of the drafts by privacy of the schema, as pmw draft named it: their charges are part of "
-    "the contract.",
-)
+@draft_option
 @click.option("--verbose", is_flag=True, help="Tell what was measured, and what tests look for, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def open_(
@@ -109,7 +110,7 @@ def open_(
     options = replace(
         options,
         prior=_prior_given(given, domain),
-        drafts=_drafts_given(given),
+        drafts=drafts_given(given),
         expected=expected_given(given, domain),
     )
     delta = given["delta"] if session.exists() else _chosen_delta(domain, options, given)
@@ -131,7 +132,7 @@ def open_(
             echo(opening_text(state, session, verbose=verbose))
 
 
-def _drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
+def drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
     """Return what the drafts of --draft were charged; none where it is not given."""
     from pmw.session.store import read_charges
 

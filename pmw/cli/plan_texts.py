@@ -164,7 +164,7 @@ def _beside_counts(plan: SessionPlan) -> Iterator[str]:
     """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
 
     def kept(share: Fraction, what: str) -> str:
-        is_kept = plan.pairs and not plan.contract.options.reserved
+        is_kept = plan.pairs and plan.contract.options.tests_questions
         return f"; {float(share):.0%} of the budget is kept for {what}" if is_kept else ""
 
     if plan.sums:

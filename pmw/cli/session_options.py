@@ -122,7 +122,7 @@ session_options = together(  # the budget and all choices of a session
         default=10_000,
         show_default=True,
         metavar="N",
-        help="About how many questions will come; sets thresholds, is no limit.",
+        help="About how many questions will come; sets thresholds, is no limit. 0 keeps nothing for them.",
     ),
     click.option(
         "--sparse-vector",
@@ -183,6 +183,19 @@ session_options = together(  # the budget and all choices of a session
         is_flag=True,
         help="Error bars that hold for all questions at once, even those chosen after seeing answers; "
         "several times wider. Fixed at opening.",
+    ),
+)
+release_options = together(  # the budget of a release of its own
+    click.option("--epsilon", required=True, metavar="E", help="Privacy budget: epsilon > 0."),
+    click.option(
+        "--delta", default="0", show_default=True, metavar="D", help="Privacy budget: 0 <= delta < 1."
+    ),
+    click.option(
+        "--neighbors",
+        type=click.Choice(["add-remove", "replace-one"]),
+        default="add-remove",
+        show_default=True,
+        help="What is hidden: whether one person's records are there, or what they say.",
     ),
 )
 _TEXTBOOK = {  # as in Options.textbook

@@ -143,7 +143,7 @@ def memory_given(given: dict[str, Any]) -> MemoryLimit | None:
         return MemoryLimit(size, folder)
 
 
-class _TableName(click.Path):
+class TableName(click.Path):
     """A file, or the address of a database, which is kept as it was typed."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
@@ -154,17 +154,18 @@ class _TableName(click.Path):
         return super().convert(value, parameter, context)
 
 
+database_option = click.option(
+    "--table", metavar="NAME", help="Of a database: the table or view; of Spark also parquet.PATH."
+)
 table_options = together(
     click.option(
         "--data",
         required=True,
-        type=_TableName(path_type=Path),
+        type=TableName(path_type=Path),
         help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, "
         "postgresql://HOST/DATABASE, spark://HOST:PORT or spark:local[2].",
     ),
-    click.option(
-        "--table", metavar="NAME", help="Of a database: the table or view; of Spark also parquet.PATH."
-    ),
+    database_option,
 )
 
 
@@ -218,7 +219,8 @@ def _typed_again(context: click.Context) -> Iterator[str]:
         if name in ("data", "table", *DIALECT) and context.get_parameter_source(name) is given:
             value = context.params[name]
             for one in value if isinstance(value, tuple) else (value,):
-                yield parameter.opts[0] if one is True else f"{parameter.opts[0]} {shlex.quote(str(one))}"
+                option = "--data" if name == "data" else parameter.opts[0]  # an argument of some commands
+                yield option if one is True else f"{option} {shlex.quote(str(one))}"
 
 
 def place_given(given: dict[str, Any], data: Path | str) -> Place:

@@ -341,7 +341,7 @@ class DenseDistribution:
         with self._lock:
             sums = np.cumsum(self._held().values)
         found = np.searchsorted(sums, places * sums[-1], side="right")
-        return np.asarray(np.minimum(found, self.domain.size - 1))  # rounding may leave a place beyond
+        return np.asarray(np.minimum(found, np.searchsorted(sums, sums[-1])))  # rounding may leave one beyond
 
 
 class DenseWorkspace:

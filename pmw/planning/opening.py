@@ -192,7 +192,7 @@ def _of_residuals(
     questions are expected, half of it by what these need.
     """
     schedule, share = DEFAULT_SCHEDULE.under(composition), EXPECTED_SHARE
-    tests = Release(Part.TESTS, Fraction(0) if options.reserved else schedule.queries)
+    tests = Release(Part.TESTS, schedule.queries if options.tests_questions else Fraction(0))
     quantiles = Release(Part.QUANTILES, error_quantiles.SHARE)
     beside = (tests, quantiles, *_of_values(domain, options), *_kept(domain, options))
     left = 1 - _weight(beside)
@@ -233,6 +233,8 @@ def _kept(domain: Domain, options: Options) -> list[Release]:
     """Return what is kept for what is asked: a reserve, or for sums and persons that opening measures."""
     if options.reserved:
         return [Release(Part.RESERVE, options.reserved)]
+    if not options.expected_queries:
+        return []
     found = [Release(Part.MORE_SUMS, KEPT_FOR_SUMS)] if planned_sums(domain, options) else []
     more = [Release(Part.MORE_PERSONS, KEPT_FOR_PERSONS)] if opens_persons(domain, options) else []
     return found + more

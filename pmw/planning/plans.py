@@ -101,6 +101,21 @@ def delta_for_pairs(
     return (without, given) if len(given.held.held) > len(without.held.held) else None
 
 
+def fewest_records(
+    domain: Domain, *, epsilon: Number, delta: Number, options: Options
+) -> tuple[float, float] | None:
+    """Return how near a count by one attribute is, and of how few records such counts would be noise.
+
+    Returns:
+        The half-width of a cell's error bar, in records, and the number of records at which the mean cell has
+        as many; None where opening promises nothing of attributes.
+
+    Privacy: no table is read; nothing is spent.
+    """
+    one = _forecast(_contract_of(domain, Budget.of(epsilon, delta), options), _MANY_RECORDS).orders[1]
+    return None if one.bound is None else (one.bound, one.bound * one.cells / one.marginals)
+
+
 def _expected(contract: Contract, records: int) -> ExpectedForecast | None:
     """Return what the expected questions gain; None where none are."""
     expected = contract.options.expected

@@ -542,7 +542,7 @@ def plan_test(
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None
     schedule = CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE.under(ledger.composition)
-    if options.reserved:  # a number costs less than a test that promises as much
+    if not options.tests_questions:
         schedule = replace(schedule, queries=Fraction(0), wider=0.0)
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)

@@ -95,7 +95,8 @@ class Options:
             add.
         sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
         composition: how charges add up.
-        expected_queries: about how many different questions will come; it sets thresholds, not a limit.
+        expected_queries: about how many different questions will come; it sets thresholds, not a limit. With
+            0 opening keeps nothing for questions, unless tests are all that pairs are measured by.
         confidence: of the intervals.
         test: what is tested.
         model: how the synthetic distribution is held.
@@ -211,7 +212,7 @@ class Options:
         for name, low, high in (
             ("records_per_person", 1, 10**6),
             ("update_limit", 1, 10**6),
-            ("expected_queries", 1, 10**12),
+            ("expected_queries", 0, 10**12),
             ("max_cells", 1, 10**8),
             ("records", 1, 10**12),
         ):
@@ -225,9 +226,18 @@ class Options:
         return self.reserve or Fraction(0)
 
     @property
+    def tests_questions(self) -> bool:
+        """Whether single questions are tested beside marginals.
+
+        With a reserve they are not: a number costs less than a test that promises as much.
+        """
+        return not self.reserved and self.expected_queries > 0
+
+    @property
     def without_reserve(self) -> str:
         """The choice that a reserve does not go with; empty where there is none."""
         found = (
+            ("expected_queries = 0", not self.expected_queries),
             ("test = query", not self.tests_marginals),
             ("opening = none or one-way", self.opening in (Opening.NONE, Opening.ONE_WAY)),
             ("simultaneous", self.simultaneous),
@@ -333,6 +343,10 @@ class Options:
             raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
 
     def _check_questions(self) -> None:
+        if not self.expected_queries:
+            raise BudgetError(
+                "test = query tests the questions that come: expected_queries has to be above 0"
+            )
         if self.learning_rate is not None and self.update is UpdateRule.REFIT:
             raise BudgetError(
                 "learning_rate is the length of a single step: choose update = step, or leave it out"

@@ -437,9 +437,10 @@ def row_plan(
     rows: Annotated[int | None, Query(ge=1, le=MOST_ROWS)] = None,
     seed: int | None = None,
     independent: bool = False,
+    where: str | None = None,
 ) -> RowPlan:
     """Return how the rows of an export are drawn."""
-    return RowPlan(rows, independent, seed)
+    return RowPlan(rows, independent, seed, where)
 
 
 @router.get("/sessions/{name}/export", response_class=Response, responses=_EXPORTS, dependencies=[InQueue])

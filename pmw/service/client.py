@@ -270,6 +270,7 @@ class RemoteSession(Asking):
         asked |= {} if plan.rows is None else {"rows": plan.rows}
         asked |= {} if plan.seed is None else {"seed": plan.seed}
         asked |= {"independent": "true"} if plan.independent else {}
+        asked |= {} if plan.where is None else {"where": plan.where}
         return self._connection.sent("GET", f"/export?{urlencode(asked)}").content
 
     def close(self) -> None:

@@ -59,6 +59,15 @@ def expected_questions(source: str | PathLike[str] | Iterable[Asked], domain: Do
     return ExpectedQuestions(scopes, tuple(counts[scope] for scope in scopes), digest)
 
 
+def joined_questions(first: ExpectedQuestions, second: ExpectedQuestions) -> ExpectedQuestions:
+    """Return questions of two kinds as expected ones, each kind with half of the weight."""
+    scopes = tuple(sorted({*first.scopes, *second.scopes}))
+    parts = [(first.by_scope, len(second)), (second.by_scope, len(first))]
+    counts = (sum(times * one.get(scope, 0) for one, times in parts) for scope in scopes)
+    digest = hashlib.sha256(f"{first.digest}{second.digest}".encode()).hexdigest()
+    return ExpectedQuestions(scopes, tuple(counts), digest)
+
+
 def _counted(question: Asked, reader: QuestionReader) -> Iterable[LinearQuery]:
     """Yield the question, or those of the records of a statement's groups.
 

@@ -103,22 +103,26 @@ class Publishing(ABC):
         seed: int | None = None,
         independent: bool = False,
         refine: bool = False,
+        where: str | None = None,
     ) -> pd.DataFrame:
         """Return a synthetic table drawn from the model; free.
 
         Args:
-            rows: number of rows; None for the session's total, rounded.
+            rows: number of rows; None for the session's total, or the model's count of ``where``, rounded.
             seed: repeats a drawing; None draws again.
             independent: independent draws instead of systematic rounding.
             refine: first fit the model to everything released more closely, where noise allows; not kept.
+            where: a condition on whole cells that every row satisfies: rows of the model given it.
 
         Raises:
-            ReleaseError: the number of rows is out of range.
+            QueryError: the condition is refused.
+            ReleaseError: the number of rows is out of range, or the model has no records that satisfy the
+                condition.
             SessionError: a service refines no model.
         """
         from pmw.public.export import RowPlan
 
-        return self._drawn(RowPlan(rows, independent, seed), refine=refine)
+        return self._drawn(RowPlan(rows, independent, seed, where), refine=refine)
 
     @abstractmethod
     def _drawn(self, plan: RowPlan, *, refine: bool) -> pd.DataFrame:

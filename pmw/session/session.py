@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pmw.data import Table
     from pmw.public.quotes import Quote
+    from pmw.public.report import Facts
     from pmw.session.verification import Verification
     from queries.linear import LinearQuery
 
@@ -100,12 +101,23 @@ class Session(Dialogue):
             self._engine.finalize()
 
     def finish(self, *, dry_run: bool = False) -> tuple[Quote, ...]:
+        return self.finish_for(None, dry_run=dry_run)
+
+    def finish_for(
+        self, questions: Sequence[LinearQuery] | None, *, dry_run: bool = False
+    ) -> tuple[Quote, ...]:
+        """Finish the session as ``finish`` does, for other questions than those that were asked.
+
+        Args:
+            questions: public ones; None for those that were asked.
+            dry_run: tell what would be measured, and at which price; free, and nothing is closed.
+        """
         from pmw.loop import finishing
 
         with self._turn:
             self._open_store()
             self._engine.finish_interrupted()
-            quotes = finishing.plan_finish(self.state, self._paid_for())
+            quotes = finishing.plan_finish(self.state, self._paid_for() if questions is None else questions)
             if not dry_run:
                 if self.state.contract.options.reserved:
                     part = [(one.scope, one.noise) for one in quotes if one.noise and not one.of_questions]
@@ -147,6 +159,11 @@ class Session(Dialogue):
             store = self._open_store()
             require_file(Path(path), force=force)
             write_report(loading.load_facts(store, self.state), Path(path), force=force)
+
+    def facts(self) -> Facts:
+        """Return what a report is made of: what was released, and how the budget was spent; free."""
+        with self._turn:
+            return loading.load_facts(self._open_store(), self.state)
 
     def close(self) -> None:
         """Let go of the session file; ``resume_session`` goes on with it."""

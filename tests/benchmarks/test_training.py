@@ -18,9 +18,20 @@ def test_a_line_has_what_was_told_before(monkeypatch: pytest.MonkeyPatch, delta:
     monkeypatch.setattr(
         training, "_scores", lambda _domain, rows, _tested: {"boosted": 0.5 * (len(rows) > 0)}
     )
-    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, delta))
+    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, delta, "session"))
     assert (line["pairs_held"], line["delta"]) == (held, float(delta))
     assert line["part"] == {"boosted": 0.625}
+
+
+@pytest.mark.parametrize("way", ["synthesize", "target"])
+def test_a_table_of_all_of_the_budget_is_compared_alike(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 3) for name in WIDE.domain.names))
+    monkeypatch.setattr(training, "_TARGET", "c")
+    monkeypatch.setattr(
+        training, "_scores", lambda _domain, rows, _tested: {"boosted": 0.5 * (len(rows) == len(WIDE.frame))}
+    )
+    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, "1e-9", way))
+    assert (line["way"], line["part"]) == (way, {"boosted": 0.625})
 
 
 @pytest.mark.parametrize("library", [None, "spec"])

@@ -118,7 +118,7 @@ CLASSES: dict[
             "early_stop": True,
         },
     ),
-    "rows": (pmw.RowPlan, {"rows": 50, "independent": True, "seed": 8}),
+    "rows": (pmw.RowPlan, {"rows": 50, "independent": True, "seed": 8, "where": "age >= 6"}),
     "dialect": (
         pmw.CsvDialect,
         {

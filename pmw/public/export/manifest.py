@@ -77,7 +77,7 @@ def _expected_facts(state: PublicState) -> dict[str, Any]:
 
 
 def table_manifest(
-    state: PublicState, file_format: str, plan: RowPlan, marginals: Reproduction
+    state: PublicState, file_format: str, plan: RowPlan, rows: int, marginals: Reproduction
 ) -> dict[str, Any]:
     """Return what goes beside a synthetic table.
 
@@ -85,10 +85,13 @@ def table_manifest(
         state: the session.
         file_format: of the file.
         plan: how the rows were drawn.
-        marginals: what the rows reproduce of the measured marginals.
+        rows: how many there are.
+        marginals: what the rows reproduce of the measured marginals; of none where they satisfy a condition.
     """
     method = "independent draws" if plan.independent else "systematic rounding"
-    drawn = {"rows": plan.count(state), "method": method, "row_seed": plan.seed}
+    drawn: dict[str, Any] = {"rows": rows, "method": method, "row_seed": plan.seed}
+    if plan.where is not None:
+        drawn["where"] = plan.where
     return _manifest(
         state, file_format, "online-pmw synthetic table", {**drawn, "marginals": marginals.to_dict()}
     )

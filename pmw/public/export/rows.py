@@ -14,6 +14,7 @@ from numpy.random import default_rng
 
 from pmw.errors import ReleaseError
 from pmw.model import QueryMeasurement, RowsMeasurement, coarse_target, fit_rows
+from pmw.public.export.conditions import ConditionedModel
 from pmw.public.state import PublicState, coarse_model
 from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute
@@ -22,6 +23,7 @@ from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.plain_values import type_name
 from queries.records import CodedRecords, decode_batches, decode_records, time_texts
 from queries.values import Lean
 
@@ -45,27 +47,41 @@ class RowPlan:
     """How synthetic rows are drawn. Nothing private is drawn here: the model is public.
 
     Args:
-        rows: number of rows, at least 1; None for the session's total, rounded.
+        rows: number of rows, at least 1; None for the session's total, or for the model's count of ``where``,
+            rounded.
         independent: independent draws instead of systematic rounding.
         seed: repeats a drawing; None draws again.
+        where: a condition that every row satisfies, on whole cells, such as ``age >= 65 AND sex = 'F'``.
 
     Raises:
-        ReleaseError: the number of rows is out of range.
+        ReleaseError: the number of rows is out of range, or the condition is no text.
     """
 
     rows: int | None = None
     independent: bool = False
     seed: int | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         if self.rows is not None and not 1 <= self.rows <= _MOST_ROWS:
             raise ReleaseError(f"expected rows from 1 to {_MOST_ROWS:,}, got rows={self.rows}")
         if self.seed is not None and self.seed < 0:
             raise ReleaseError(f"expected a seed of at least 0, got seed={self.seed}")
+        if self.where is not None and not isinstance(self.where, str):
+            raise ReleaseError(f"expected a condition as a text, got a {type_name(self.where)}")
 
-    def count(self, state: PublicState) -> int:
-        """Return the number of rows that are drawn."""
-        return round(state.total.records) if self.rows is None else self.rows
+    def count(self, records: float) -> int:
+        """Return the number of rows that are drawn of a model of some records.
+
+        Raises:
+            ReleaseError: these are rounded to none, of a condition.
+        """
+        found = round(records) if self.rows is None else self.rows
+        if self.where is not None and not found:
+            raise ReleaseError(
+                f"the model has {records:.2g} records where {self.where}, which rounds to no row; give rows"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,10 +118,22 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     bins come last. Independent draws stay independent: none is changed. Inside cells numbers lean so that
     sums are about those that were measured.
 
+    Rows that satisfy a condition are drawn from the model given it (``ConditionedModel``), and are not fitted
+    to marginals, which are of all records.
+
+    Raises:
+        QueryError: the condition is refused.
+        ReleaseError: the model has no records that satisfy it, or too few to choose rows of.
+
     Privacy: post-processing of released numbers; free.
     """
     generator = default_rng(plan.seed)
-    records = coarse_model(state).sample(plan.count(state), generator, independent=plan.independent)
+    if plan.where is not None:
+        given = ConditionedModel.of(state, plan.where)
+        chosen = given.draw(plan.count(given.records), generator, independent=plan.independent)
+        return DrawnRows(chosen, generator, ValueSums(state).leans(chosen))
+    count = plan.count(state.total.records)
+    records = coarse_model(state).sample(count, generator, independent=plan.independent)
     if state.contract.options.tests_marginals and not plan.independent:
         targets = [
             coarse_target(state.coarsening, one, state.total.value)

@@ -11,8 +11,8 @@ from typing import Any
 from pmw.disk import require_file, write_json, write_whole
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
-from pmw.public.export.reproduction import reproduction
-from pmw.public.export.rows import RowPlan, draw_rows, write_parquet
+from pmw.public.export.reproduction import Reproduction, reproduction
+from pmw.public.export.rows import DrawnRows, RowPlan, draw_rows, write_parquet
 from pmw.public.state import PublicState
 
 _BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
@@ -86,7 +86,7 @@ def export(
     if chosen is ExportFormat.MODEL:
         raise ReleaseError("a model is written by the export of a session")
     if chosen is ExportFormat.MEASUREMENTS and plan is not None:
-        raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
+        raise ReleaseError("measurements have no rows to draw; leave out rows, method, seed and where")
     if chosen is ExportFormat.MEASUREMENTS:
         form = measurements_manifest(state, chosen.value)
         write_json(path, measurements_form(state))
@@ -115,11 +115,23 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
     return chosen, beside
 
 
+def drawn_table(state: PublicState, plan: RowPlan, form: str) -> tuple[DrawnRows, dict[str, Any]]:
+    """Return synthetic rows, and the manifest of a table of them.
+
+    Args:
+        state: the session.
+        plan: how they are drawn.
+        form: what the manifest says of how they are kept.
+    """
+    drawn = draw_rows(state, plan)
+    found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
+    return drawn, table_manifest(state, form, plan, len(drawn.records), found)
+
+
 def _write_rows(
     state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat, *, refined: bool
 ) -> dict[str, Any]:
-    drawn = draw_rows(state, plan)
-    manifest = table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
+    drawn, manifest = drawn_table(state, plan, chosen.value)
     form = {**manifest, "refined": refined}
     if chosen is ExportFormat.PARQUET:
         frame, text = drawn.frame(), json.dumps(form, ensure_ascii=False)

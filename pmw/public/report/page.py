@@ -43,6 +43,7 @@ from pmw.public.report.facts import (
     single_half_width,
     total_widths,
 )
+from pmw.public.report.quality import quality
 from queries.cells import cell_count
 
 _MOST_TABLES, _MOST_ASKED, _MOST_CHARGES = 200, 15, 300  # lines of the tables of a report
@@ -260,6 +261,7 @@ def _drawn(facts: Facts) -> dict[str, Any]:
     state = facts.state
     return {
         "attributes": len(state.domain),
+        **quality(state),
         "marginals": [marginal_panel(state, one) for one in compare_marginals(state, MOST_MARGINALS)],
         "errors": error_panel(state, [one.reach for one in facts.questions]),
         "budget": budget_panel(state, facts.history),

@@ -114,14 +114,14 @@ def test_every_command_that_takes_a_session_completes_its_file_and_few_take_a_ta
         if arguments[:1] in (["session"], ["sessions"]):
             sessions.add(name)
             assert [kind for kind, _ in offered_to_bash(f"pmw {name} stu", 2)] == ["file"], name
-        if any("--data" in one.opts for one in parameters_of(name)):
+        if any(one.name == "data" for one in parameters_of(name)):
             tables.add(name)
     assert sessions == {
         "ask", "backup", "close", "export", "finish", "ledger", "mcp", "measure", "move", "open", "report",
         "serve", "shell", "status", "verify",
     }  # fmt: skip
-    # The custodian's. A draft and a check are of a table alone; an offline release has a budget of its own.
-    assert tables == {"check", "demo", "draft", "move", "offline", "open"}
+    # The custodian's. A draft and a check are of a table alone; others have a budget of their own.
+    assert tables == {"check", "demo", "draft", "move", "offline", "open", "synthesize"}
 
 
 @pytest.mark.parametrize(

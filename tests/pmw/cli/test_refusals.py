@@ -107,7 +107,9 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--epsilon", "much"), "expected a finite number for epsilon, got 'much'"),
         (("--epsilon", "1", "--delta", "1"), "expected 0 <= delta < 1, got delta=1"),
         (("--epsilon", "1", "--records", "-3"), "records from 1 to 1,000,000,000,000, got records=-3"),
-        (("--epsilon", "1", "--queries", "0"), "expected_queries from 1 to 1,000,000,000,000, got 0"),
+        (("--epsilon", "1", "--queries", "0", "--test", "query"), "expected_queries has to be above 0"),
+        (("--epsilon", "1", "--delta", "1e-9", "--queries", "0", "--reserve", "9%"), "expected_queries = 0"),
+        (("--epsilon", "1", "--queries", "-1"), "expected_queries from 0 to 1,000,000,000,000, got -1"),
         (("--epsilon", "1e-12"), "the budget is too small to measure anything; choose a larger epsilon", 1),
         ((), "give --epsilon or --accuracy, or both"),
         (("--test", "query", *BUDGET, "--accuracy", "0.1"), "give --epsilon or --accuracy, one of the two"),
@@ -286,9 +288,10 @@ REFUSED: list[tuple[Any, ...]] = [
     # --- files that are written ---
     *each(
         (("export", "study.pmw", "--output", "x.json", "--format", "measurements"),),
-        (("--rows", "3"), "has no rows: leave out --rows, --method and --seed"),
-        (("--seed", "3"), "has no rows: leave out --rows, --method and --seed"),
-        (("--method", "systematic"), "has no rows: leave out --rows, --method and --seed"),
+        (("--rows", "3"), "has no rows: leave out --rows, --where, --method and --seed"),
+        (("--seed", "3"), "has no rows: leave out --rows, --where, --method and --seed"),
+        (("--where", "age = 30"), "has no rows: leave out --rows, --where, --method and --seed"),
+        (("--method", "systematic"), "has no rows: leave out --rows, --where, --method and --seed"),
         (("--refine",), "has no rows: leave out --refine"),
         (("--croissant",), "has no rows: leave out --croissant"),
     ),
@@ -492,6 +495,8 @@ WITH_EFFECT = {
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force registry",
     "serve": "users host port rate postgres behind-tls",
+    "synthesize": "data-is-public draft rows session expect target force inside memory "
+    "temporary-folder report no-report table delimiter quote missing-text trim encoding decimal escape",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 

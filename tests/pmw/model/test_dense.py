@@ -218,3 +218,10 @@ def test_a_table_is_spread_over_the_array_and_written_out_over_short_last_axes(d
                 np.broadcast_to(found, domain.shape), np.broadcast_to(table.reshape(shape), domain.shape)
             )
             assert domain is DOMAIN or found.shape == written_out.get(scope, found.shape)
+
+
+def test_no_row_falls_into_a_cell_without_mass_however_near_its_place_is_to_the_end() -> None:
+    duals = np.array([0.0, 0.3, -np.inf, 0.1, -np.inf])
+    distribution = DenseDistribution.of_terms(DOMAIN, 100.0, [MarginalTerm(("a",), duals)])
+    last = distribution._cells_at(np.array([0.0, 1.0 - 2**-53, 1.0]))
+    assert (distribution.values.reshape(-1)[last] > 0).all()

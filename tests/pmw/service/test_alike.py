@@ -51,7 +51,7 @@ ROLES = (pmw.Session, pmw.Analyst, pmw.RemoteSession, pmw.PublicModel)
 SURFACE = [name for name in dir(Asking) if not name.startswith("_")]
 SERVICE = {"asked_texts", "look", "place", "require_keys", "stored"}  # what the service uses besides
 BESIDES: dict[type, set[str]] = {
-    pmw.Session: SERVICE | {"csv_parts", "state"},
+    pmw.Session: SERVICE | {"csv_parts", "facts", "finish_for", "state"},  # two of them for synthetic tables
     pmw.Analyst: SERVICE | {"csv_parts", "most", "name", "share", "state"},
     pmw.RemoteSession: {"name"},
     pmw.PublicModel: {"csv_parts", "place", "state"},
@@ -537,6 +537,8 @@ def test_synthetic_records_and_exports(session: Any_, tmp_path: Path) -> None:
     assert list(rows.columns) == ["age", "sex", "region", "member"]
     assert len(rows) == 200
     assert rows.equals(session.synthetic_records(200, seed=1))
+    old = session.synthetic_records(90, seed=1, where="age >= 40 AND sex = 'Male'")
+    assert (len(old), old["age"].min() >= 40, set(old["sex"])) == (90, True, {"Male"})
     form = session.export(tmp_path / "rows.csv", pmw.RowPlan(50, independent=True, seed=2))
     assert form["format"] == "csv"
     assert len(pd.read_csv(tmp_path / "rows.csv")) == 50

@@ -18,7 +18,7 @@ from tests.worlds import JOINED
 
 
 def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session) -> None:
-    form = table_manifest(session.state, "parquet", RowPlan(rows=10, seed=4), Reproduction(3, ()))
+    form = table_manifest(session.state, "parquet", RowPlan(seed=4), 10, Reproduction(3, ()))
     assert list(form) == [
         "format", "content", "format_version", "program_version", "table", "rows", "method", "row_seed",
         "marginals", "pairs",

@@ -53,9 +53,9 @@ def narrow_state() -> PublicState:
 
 def test_rows_reproduce_what_lies_beside_the_tree() -> None:
     state, plan = narrow_state(), RowPlan(seed=4)
-    plain = state.model.sample(plan.count(state), np.random.default_rng(4), independent=False)
+    plain = state.model.sample(plan.count(state.total.records), np.random.default_rng(4), independent=False)
     fitted = draw_rows(state, plan).records
-    assert len(fitted) == plan.count(state)
+    assert len(fitted) == plan.count(state.total.records)
     missed, left = reproduction(state, plain), reproduction(state, fitted)
     beside = {state.marginals[place].scope for place in state.beside}
     assert len({one.scope for one in missed.missed} & beside) > 3

@@ -1,0 +1,243 @@
+"""``pmw synthesize``: a synthetic table of a sensitive one with all of a budget, in one command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pmw.cli.open_commands import draft_option, drafts_given
+from pmw.cli.session_options import SectionedCommand, expected_given, release_options
+from pmw.cli.table_options import (
+    TableName,
+    database_option,
+    dialect_options,
+    inside_option,
+    load_domain,
+    memory_options,
+    person_options,
+    place_given,
+    public_option,
+    refuse_drafted,
+    schema_option,
+)
+from pmw.cli.usage import echo, read_budget, typed, wrong_values
+
+if TYPE_CHECKING:
+    from pmw.privacy.budget import Budget
+    from pmw.public.export import RowPlan
+    from pmw.public.options import Options
+    from pmw.public.report import Facts
+    from queries.domain import Domain
+
+
+@click.command(
+    "synthesize",
+    cls=SectionedCommand,
+    short_help="Write a synthetic table with all of a budget.",
+    epilog="""\b
+Examples:
+  pmw synthesize people.csv --schema people.toml --epsilon 1 --delta 1e-9 -o synthetic.parquet
+  pmw synthesize people.csv --schema people.toml --epsilon 1 --delta 1e-9 -o synthetic.csv --target smoker
+""",
+)
+@click.argument("data", metavar="TABLE", type=TableName(path_type=Path))
+@database_option
+@schema_option
+@release_options
+@click.option(
+    "--output",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file to write: .csv or .parquet.",
+)
+@click.option(
+    "--target",
+    multiple=True,
+    metavar="COLUMN",
+    help="An attribute that a model will predict: its pairs with all others are measured more precisely.",
+)
+@click.option(
+    "--expect",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Public questions that the rows should answer well, as for pmw open. With --delta.",
+)
+@click.option(
+    "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
+)
+@click.option(
+    "--records",
+    type=int,
+    metavar="N",
+    help="About how many records the table has, a public number: a budget that leaves them noise is refused.",
+)
+@click.option(
+    "--session",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep the session in a new file, closed, to ask and export later; secret as the table is.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The page of how near the rows are. [default: the output's name with .report.html]",
+)
+@click.option("--no-report", is_flag=True, help="Write no such page.")
+@person_options
+@dialect_options
+@memory_options
+@inside_option
+@public_option
+@draft_option
+@click.option("--force", is_flag=True, help="Overwrite existing files; never a session.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given: Any) -> None:
+    """Write a synthetic table of TABLE, a manifest beside it, and a page of how near it is.
+
+    A session opens over the table, and all of the budget goes to what the rows are drawn from: nothing is
+    kept for questions. Without a delta as many pairs of attributes are measured as it is enough for.
+
+    What is written is public, but for the session of --session. A run is a release of its own: the costs of
+    several runs, and of sessions over the same table, add up.
+    """
+    read_budget(given)
+    from pmw.cli.texts import json_line
+    from pmw.privacy.budget import Budget
+    from pmw.public.export import export
+    from pmw.public.report import write_report
+    from pmw.session.opening import open_session
+    from pmw.session.synthesis import finished, synthesis_options
+
+    plan, target = _row_plan(given, output), next(iter(given["target"]), None)
+    report = _files(output, [data, schema, given["expect"]], given)
+    place, domain = place_given(given, data), load_domain(schema, given)
+    refuse_drafted(schema, place, given)
+    budget = Budget.of(given["epsilon"], given["delta"])
+    options = synthesis_options(domain, budget, target, _options(given, domain))
+    _tell_noise(domain, budget, options, given["records"])
+    with open_session(
+        place,
+        domain,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        path=given["session"],
+        options=options,
+    ) as session:
+        facts = finished(session, target)
+    manifest = export(facts.state, output, plan, force=given["force"])
+    if report is not None:
+        write_report(facts, report, force=given["force"])
+    echo(json_line(manifest) if as_json else _text(facts, manifest, output, report))
+
+
+def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
+    """Return how rows are drawn, once what was typed can be.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    from pmw.planning.session_plan import check_records
+    from pmw.public.export import RowPlan
+
+    if len(given["target"]) > 1:
+        raise click.UsageError("--target: expected one attribute, got several; --expect weighs more of them")
+    if given["no_report"] and given["report"] is not None:
+        raise click.UsageError("--report names the page that --no-report leaves out; give one of the two")
+    if output.suffix.lower() not in (".csv", ".parquet", ".pq"):
+        raise click.UsageError(f"--output: expected a name that ends in .csv or .parquet, got {output.name}")
+    with wrong_values():
+        if given["records"] is not None:
+            check_records(given["records"])
+        return RowPlan(given["rows"])
+
+
+def _files(output: Path, read: list[Path | str | None], given: dict[str, Any]) -> Path | None:
+    """Return the file of the page, None for none, once all files are found to be such that can be written.
+
+    Raises:
+        UsageError: two are the same, one is read, a folder is not there, or options contradict each other.
+        ReleaseError: one exists and is not to be overwritten.
+        SessionExistsError: the session does.
+    """
+    from pmw.disk import require_file
+    from pmw.errors import SessionExistsError
+
+    report = None if given["no_report"] else given["report"] or output.with_name(f"{output.name}.report.html")
+    session, written = given["session"], [output, output.with_name(f"{output.name}.manifest.json"), report]
+    known = [os.path.realpath(one) for one in read if one is not None]
+    for one in filter(None, [*written, session]):
+        if os.path.realpath(one) in known:
+            raise click.UsageError(f"{one} is read or written already; name another file")
+        if not one.parent.is_dir():
+            raise click.UsageError(f"expected a folder that is there, got {one.parent}")
+        known.append(os.path.realpath(one))
+    if session is not None and session.exists():
+        raise SessionExistsError(f"{session} exists already; name a new file")
+    for one in filter(None, written):
+        require_file(one, force=given["force"])
+    return report
+
+
+def _options(given: dict[str, Any], domain: Domain) -> Options:
+    from pmw.public.options import Options
+
+    with wrong_values():
+        return Options(
+            neighboring_relation=given["neighbors"],
+            records_per_person=given["records_per_person"],
+            person_column=given["person_column"],
+            expected=expected_given(given, domain),
+            drafts=drafts_given(given),
+        )
+
+
+def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> None:
+    """Say of how few records the rows would be noise, and what a delta gains, before anything is drawn.
+
+    Raises:
+        BudgetError: a stated number of records is such.
+    """
+    from pmw.display.texts import number
+    from pmw.errors import BudgetError
+    from pmw.planning.plans import delta_for_pairs, fewest_records
+
+    found = fewest_records(domain, epsilon=budget.epsilon, delta=budget.delta, options=options)
+    if found is not None:
+        width, fewest = found
+        words = f"a count by one attribute is within ± {number(width)} records, which is noise in a table of "
+        if records is not None and records < fewest:
+            raise BudgetError(
+                f"{words}fewer than {number(fewest)} records, and --records says {records:,}; give a larger "
+                "--epsilon, or declare fewer or wider cells"
+            )
+        echo(f"At this budget {words}fewer than {number(fewest)} records.", err=True)
+    plans = None if typed("delta") else delta_for_pairs(domain, epsilon=budget.epsilon, options=options)
+    if plans is not None:
+        delta = f"{float(plans[1].contract.budget.delta):g}"
+        echo(
+            "Note: no --delta was given, so it is 0: opening measures no pair of attributes, and what it "
+            f"leaves goes to as many as it is enough for. With --delta {delta} {plans[1].held.number:,} are "
+            "measured. --delta 0 says that none is meant.",
+            err=True,
+        )
+
+
+def _text(facts: Facts, manifest: dict[str, Any], output: Path, report: Path | None) -> str:
+    from pmw.cli.texts import pairs_lines
+    from pmw.display.texts import counted
+    from pmw.public.export import reproduction_sentence
+
+    beside = f"{output.name}.manifest.json beside it"
+    told = [
+        f"Wrote {counted(manifest['rows'], 'synthetic row')} to {output}, and {beside}.",
+        *pairs_lines(facts.state, None),
+        reproduction_sentence(manifest["marginals"]),
+        "" if report is None else f"How near they are stands in {report}.",
+        f"All of this is public. Guarantee: {manifest['guarantee']}.",
+    ]
+    return "\n".join(filter(None, told))

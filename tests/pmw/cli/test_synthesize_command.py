@@ -1,0 +1,181 @@
+"""``pmw synthesize``: what it writes and prints, and that bad input leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pmw.session.maintenance import is_closed, read_session
+from queries import save_schema
+from tests.pmw.cli.commands import Run
+from tests.worlds import WIDE
+
+SYNTHESIZE = ("synthesize", "wide.csv", "--schema", "wide.toml", "--epsilon", "1", "--output", "made.csv")
+DELTA = ("--delta", "1e-9")
+BUDGET = "At this budget a count by one attribute is within ± "
+
+
+@pytest.fixture(scope="session")
+def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wide")
+    WIDE.frame.to_csv(folder / "wide.csv", index=False)
+    save_schema(WIDE.domain, folder / "wide.toml")
+    return folder
+
+
+@pytest.fixture
+def wide(wide_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("wide.csv", "wide.toml"):
+        (tmp_path / name).symlink_to(wide_folder / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(folder: Path) -> set[str]:
+    """Return the files beside the table and its schema."""
+    return {one.name for one in folder.iterdir()} - {"wide.csv", "wide.toml"}
+
+
+def test_one_command_writes_rows_a_manifest_and_a_page(wide: Path, run: Run) -> None:
+    result = run(*SYNTHESIZE, *DELTA)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(BUDGET)
+    assert len(result.stderr.splitlines()) == 1
+    wrote, held, page, public = result.stdout.splitlines()
+    rows = len(pd.read_csv("made.csv"))
+    assert wrote == f"Wrote {rows:,} synthetic rows to made.csv, and made.csv.manifest.json beside it."
+    assert held.startswith("15 of 15 pairs of attributes are held")
+    assert page == "How near they are stands in made.csv.report.html."
+    assert public.startswith(
+        "All of this is public. Guarantee: differential privacy with epsilon = 1, delta = 1e-09"
+    )
+    assert written(wide) == {"made.csv", "made.csv.manifest.json", "made.csv.report.html"}
+    assert "Expected errors, by attribute" in Path("made.csv.report.html").read_text()
+
+
+def test_a_session_stays_only_where_it_is_named_and_is_closed(wide: Path, run: Run) -> None:
+    form = run.form(
+        *SYNTHESIZE, *DELTA, "--session", "kept.pmw", "--no-report", "--target", "c", "--rows", "50"
+    )
+    assert (form["rows"], form["epsilon_cap"]) == (50, 1)
+    assert form["expected"]["questions"] == 5
+    assert is_closed(Path("kept.pmw"))
+    assert "made.csv.report.html" not in written(wide)
+    run.told("export", "kept.pmw", "--output", "more.csv", "--where", "a = 1 AND (b = 2 OR c = 0)")
+    rows = pd.read_csv("more.csv", dtype=str)
+    assert set(rows["a"]) == {"1"}
+    assert ((rows["b"] == "2") | (rows["c"] == "0")).all()
+    run.told("verify", "kept.pmw")
+    state, _ = read_session(Path("kept.pmw"))
+    assert 0.97 < state.ledger.share <= 1
+
+
+def test_a_second_run_draws_other_noise(wide: Path, run: Run) -> None:
+    one, two = (run.form(*SYNTHESIZE, *DELTA, "--force")["total"] for _ in range(2))
+    assert one != two
+
+
+def test_expected_questions_are_weighed(wide: Path, run: Run) -> None:
+    Path("asked.txt").write_text("a = 1 AND b = 2\n")
+    form = run.form(*SYNTHESIZE, *DELTA, "--expect", "asked.txt", "--target", "c")
+    assert form["expected"]["sets"] == 6
+
+
+def test_without_a_delta_it_says_what_one_gains_and_measures_what_it_can(wide: Path, run: Run) -> None:
+    result = run(*SYNTHESIZE)
+    assert result.exit_code == 0
+    noise, note = result.stderr.splitlines()
+    assert noise.startswith(BUDGET)
+    assert "With --delta 1e-09 15 are measured. --delta 0 says that none is meant." in note
+    assert "of 15 pairs of attributes are held" in result.stdout
+    run.told(*SYNTHESIZE, "--delta", "0", "--force", "--session", "pure.pmw")
+    run.told("verify", "pure.pmw")
+    assert "Note" not in run(*SYNTHESIZE, "--delta", "0", "--force").stderr
+
+
+@pytest.fixture
+def refused(wide: Path, run: Run) -> Callable[..., str]:
+    """Run a command that is refused, and return the last line; nothing was written before or is after."""
+
+    def found(*arguments: str, code: int) -> str:
+        before = written(wide)
+        last = run.refused(*SYNTHESIZE, *DELTA, *arguments, code=code).splitlines()[-1]
+        assert written(wide) == before
+        return last
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--target", "h"), 1, "expected a declared attribute as target, got 'h'"),
+        (("--target", "a", "--target", "b"), 2, "--target: expected one attribute, got several"),
+        (("--output", "made.xyz"), 2, "expected a name that ends in .csv or .parquet, got made.xyz"),
+        (("--output", "made.model"), 2, "expected a name that ends in .csv or .parquet, got made.model"),
+        (("--output", "no/made.csv"), 2, "expected a folder that is there, got no"),
+        (("--output", "wide.csv", "--force"), 2, "wide.csv is read or written already; name another file"),
+        (("--report", "wide.toml", "--force"), 2, "wide.toml is read or written already"),
+        (("--report", "made.csv"), 2, "made.csv is read or written already"),
+        (("--report", "p.html", "--no-report"), 2, "--report names the page that --no-report leaves out"),
+        (("--epsilon", "0"), 2, "epsilon"),
+        (("--delta", "2"), 2, "delta"),
+        (("--rows", "0"), 2, "expected rows from 1"),
+        (("--records", "0"), 2, "records"),
+        (("--records", "200", "--epsilon", "0.1"), 1, "which is noise in a table of fewer than"),
+        (("--table", "people"), 2, "--table names a table of a database"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_in_one_line_before_anything_is_spent(
+    refused: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
+) -> None:
+    def spent(*_: object, **__: object) -> None:
+        raise AssertionError("a session was opened")
+
+    monkeypatch.setattr("pmw.session.opening.open_session", spent)
+    assert words in refused(*arguments, code=code)
+
+
+@pytest.mark.parametrize("file", ["made.csv", "made.csv.manifest.json", "made.csv.report.html", "kept.pmw"])
+def test_what_exists_is_not_written_over(refused: Callable[..., str], file: str) -> None:
+    Path(file).write_text("mine")
+    assert f"{file} exists" in refused("--session", "kept.pmw", code=1)
+    assert Path(file).read_text() == "mine"
+
+
+def test_a_session_is_never_written_over(wide: Path, run: Run) -> None:
+    run.told(*SYNTHESIZE, *DELTA, "--session", "kept.pmw")
+    before = read_session(Path("kept.pmw"))[0].total
+    assert "kept.pmw exists" in run.refused(*SYNTHESIZE, *DELTA, "--session", "kept.pmw", "--force")
+    assert read_session(Path("kept.pmw"))[0].total == before
+
+
+def test_a_missing_schema_says_how_to_draft_one(wide: Path, run: Run) -> None:
+    words = run.refused("synthesize", "wide.csv", "--epsilon", "1", "--output", "made.csv", code=2)
+    assert "give --schema wide.toml" in words
+    Path("wide.toml").unlink()
+    words = run.refused("synthesize", "wide.csv", "--epsilon", "1", "--output", "made.csv", code=2)
+    assert "pmw draft --data wide.csv > wide.toml" in words
+
+
+def test_rows_of_a_condition_are_exported(wide: Path, run: Run) -> None:
+    run.told(*SYNTHESIZE, *DELTA, "--session", "kept.pmw")
+    export = ("export", "kept.pmw", "--output", "some.csv")
+    form = json.loads(run.told(*export, "--where", "a >= 2", "--json"))
+    assert form["where"] == "a >= 2"
+    assert len(pd.read_csv("some.csv")) == form["rows"]
+    refused = run.refused(*export, "--force", "--where", "a = 1 AND a = 2")
+    assert (
+        refused == "Error: the model has no records where a = 1 AND a = 2; ask for rows that some satisfy\n"
+    )
+    assert "unknown attribute 'z'" in run.refused(*export, "--force", "--where", "z = 1", code=4)
+    kind = run.refused(*export[:3], "some.json", "--format", "measurements", "--where", "a = 1", code=2)
+    assert "has no rows: leave out --rows, --where, --method and --seed" in kind

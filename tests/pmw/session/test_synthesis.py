@@ -1,0 +1,168 @@
+"""Synthesis: one session with all of a budget, closed, and rows of what it released."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.errors import BudgetError, DataError, ReleaseError
+from pmw.planning.opening import open_contract
+from pmw.planning.plans import fewest_records
+from pmw.privacy.budget import Budget
+from pmw.public.charges import Event
+from pmw.public.pairs import held_pairs
+from pmw.session.synthesis import synthesis_options
+from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, NumericAttribute
+from tests.worlds import PEOPLE, WIDE, World
+
+
+def synthesized(world: World = WIDE, delta: float | str = "1e-9", **choices: Any) -> pmw.Synthesis:
+    options = pmw.Options(seed=choices.pop("seed", 1), **choices.pop("options", {}))
+    return pmw.synthesize(world.frame, world.domain, epsilon=1, delta=delta, options=options, **choices)
+
+
+def test_what_is_charged_is_one_opening_under_the_contract() -> None:
+    found = synthesized()
+    state, ledger = found.state, found.facts.ledger
+    assert state.contract.budget == Budget.of(1, "1e-9")
+    assert {line.event for line in ledger.lines} <= {Event.TOTAL, Event.MARGINAL, Event.OPENING}
+    assert 0.97 < state.ledger.share <= 1
+    before = state.ledger.spent
+    found.sample(100, where="a = 1")
+    assert (found.state.ledger.spent, found.state.closed) == (before, True)
+
+
+def test_nothing_is_kept_for_sums_and_questions() -> None:
+    wide = NumericAttribute("income", (0, 10, 20, 50, 100), resolution=1)
+    kept = World(Domain((*WIDE.domain.attributes, wide)), _with_incomes())
+    usual = pmw.open_session(
+        kept.frame, kept.domain, epsilon=1, delta="1e-9", options=pmw.Options(seed=1, reserve=Fraction(0))
+    )
+    with usual:
+        assert usual.state.ledger.share < 0.9
+    assert synthesized(kept).state.ledger.share > 0.97
+
+
+def _with_incomes() -> pd.DataFrame:
+    return WIDE.frame.assign(income=np.random.default_rng(3).exponential(20, len(WIDE.frame)).clip(0, 100))
+
+
+def test_without_a_delta_what_opening_leaves_goes_to_pairs() -> None:
+    found = synthesized(delta=0)
+    pairs = held_pairs(found.state)
+    assert pairs.held
+    assert 0.99 < found.state.ledger.share <= 1
+    assert found.state.closed
+
+
+@pytest.mark.parametrize("delta", [0, "1e-9"])
+def test_the_pairs_of_a_target_are_measured_more_precisely(delta: float | str) -> None:
+    usual, aimed = synthesized(delta=delta), synthesized(delta=delta, target="c")
+    mine = {pair for pair in itertools.combinations(WIDE.domain.names, 2) if "c" in pair}
+    assert mine <= held_pairs(aimed.state).held
+
+    def deviation(found: pmw.Synthesis, pair: tuple[str, str]) -> float:
+        own = [float(one.cell_variances.mean()) for one in found.state.marginals if one.scope == pair]
+        return math.sqrt(min(own, default=math.inf))
+
+    for pair in mine:
+        assert deviation(aimed, pair) < 0.95 * deviation(usual, pair)
+
+
+def test_expected_questions_and_a_target_go_together() -> None:
+    asked = pmw.expected_questions([LinearQuery.cells(WIDE.domain, {"a": (0, 0), "b": (0, 0)})], WIDE.domain)
+    options = synthesis_options(WIDE.domain, Budget.of(1, "1e-9"), "c", pmw.Options(expected=asked))
+    assert options.expected is not None
+    by_scope = options.expected.by_scope
+    assert sum(by_scope.values()) == 2 * by_scope["a", "b"]
+    assert len({count for scope, count in by_scope.items() if "c" in scope}) == 1
+    assert options.expected.digest != asked.digest
+
+
+def test_a_table_that_is_measured_whole_needs_no_target() -> None:
+    options = synthesis_options(PEOPLE.domain, Budget.of(1, "1e-9"), "sex")
+    contract, plan = open_contract(PEOPLE.domain, Budget.of(1, "1e-9"), options)
+    assert (plan.order == 1) == (contract.options.expected is None)
+
+
+def test_rows_come_again_by_their_seed_and_the_frame_is_what_the_manifest_tells() -> None:
+    found = synthesized()
+    assert found.sample(200, seed=4).equals(found.sample(200, seed=4))
+    assert len(found.frame) == found.manifest["rows"] == round(found.state.total.records)
+    assert found.manifest["pairs"] == {"number": 15, "held": 15, "not_held": []}
+    assert found.manifest["epsilon_cap"] == 1
+    assert set(found.sample(30, where="b = 2")["b"].astype(int)) == {2}
+
+
+def test_the_page_is_written_once(tmp_path: Path) -> None:
+    found = synthesized()
+    found.report(tmp_path / "page.html")
+    assert "What a model that is trained on it lacks" in (tmp_path / "page.html").read_text()
+    with pytest.raises(ReleaseError, match="exists"):
+        found.report(tmp_path / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"target": "cc"}, "expected a declared attribute as target, got 'cc'"),
+        ({"options": {"reserve": 0.1}}, "leave the reserve out"),
+        ({"options": {"test": "query"}}, "rows have no error bars: leave test = query"),
+        ({"options": {"simultaneous": True}}, "rows have no error bars"),
+        ({"options": {"accuracy": 0.5, "records": 20_000}}, "rows have no error bars"),
+    ],
+)
+def test_choices_that_cannot_be_are_refused_before_the_table_is_read(
+    choices: dict[str, Any], words: str
+) -> None:
+    unread = World(WIDE.domain, pd.DataFrame({"nothing": [1]}))
+    with pytest.raises(BudgetError, match=words) as refused:
+        synthesized(unread, **choices)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(DataError):
+        synthesized(unread)
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize(("attributes", "size"), [(1, 4), (2, 4), (5, 3), (34, 2)])
+@pytest.mark.parametrize("delta", [0, "1e-9"])
+def test_tables_of_every_shape_spend_their_budget(
+    neighbors: str, attributes: int, size: int, delta: float | str
+) -> None:
+    domain = Domain(
+        tuple(IntegerAttribute(f"x{n}", 1, size, missing=True, other=True) for n in range(attributes))
+    )
+    cells = np.random.default_rng(attributes).integers(1, size + 1, (5000, attributes))
+    world = World(domain, pd.DataFrame(cells, columns=list(domain.names)))
+    found = synthesized(world, delta, target="x0", options={"neighboring_relation": neighbors})
+    assert 0.97 < found.state.ledger.share <= 1
+    assert found.state.closed
+    assert held_pairs(found.state).held or attributes == 1
+
+
+@pytest.mark.parametrize("delta", [0, "1e-9"])
+def test_of_fewer_records_than_a_plan_tells_counts_are_noise(delta: float | str) -> None:
+    domain = Domain((IntegerAttribute("age", 0, 19), CategoricalAttribute("sex", ("F", "M"))))
+    found = [
+        fewest_records(domain, epsilon=epsilon, delta=delta, options=pmw.Options()) for epsilon in (0.1, 1)
+    ]
+    (wide, many), (near, few) = (one for one in found if one is not None)
+    assert 7 < wide / near < 13
+    assert many / wide == few / near == 11  # cells of the mean attribute
+
+
+def test_a_session_for_no_question_is_opened_like_others() -> None:
+    with WIDE.opened(opening="pairs", expected_queries=0, seed=1) as session:
+        assert session.state.contract.options.reserved == 0
+        assert not session.state.query_plan
+        assert session.ask("a = 1").interval is not None
+    with pytest.raises(BudgetError, match="a reserve does not go with expected_queries = 0"):
+        pmw.Options(expected_queries=0, reserve=Fraction(1, 5))
