@@ -68,8 +68,9 @@ def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: f
     """
     from pmw.display.texts import installed_by
 
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise click.ClickException(f"pmw serve needs fastapi and uvicorn: {installed_by('service')}")
+    if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
+        needed = "pmw serve needs fastapi, prometheus-client and uvicorn"
+        raise click.ClickException(f"{needed}: {installed_by('service')}")
     from pmw.service import server
     from pmw.service.limits import Rate
     from pmw.service.users import UsersFile

@@ -33,9 +33,10 @@ from pmw.public.export import RowPlan, program_version
 from pmw.service import access, asking, forms
 from pmw.service.access import CurrentUser, InQueue, note, used
 from pmw.service.connection import EXACT
-from pmw.service.guard import Guard, Log, add_handlers
-from pmw.service.hosting import Hosted, Service
+from pmw.service.guard import Guard, Log, add_handlers, problem
+from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
+from pmw.service.metrics import MEDIA, Metrics
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
@@ -53,6 +54,7 @@ _MEDIA = {
 }
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _EXPORTS: forms.Responses = {200: {"content": dict.fromkeys(_MEDIA.values(), _FILE)}}
+_METRICS: forms.Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 _MOST_ASKED = 1000  # questions of one list
 _MOST_BYTES = 2**22  # of their texts
 _Value = TypeVar("_Value")
@@ -269,19 +271,41 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         lifespan=lifespan,
     )
     app.state.service, app.state.signed_in, app.state.log = service, access.SignedIn(), log
+    app.state.metrics = Metrics()
     app.get("/health")(health)
+    app.get("/ready", responses=forms.UNREADY)(ready_now)
     add_handlers(app, log)
     app.include_router(router)
     app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:
         app.include_router(importlib.import_module("pmw.service.pages").router)
-    app.add_middleware(Guard, log=log, is_known=access.is_known)
+    app.add_middleware(Guard, log=log, is_known=access.is_known, count=app.state.metrics.count)
     return app
 
 
 async def health() -> dict[str, str]:
     """Tell that the service runs. It waits for no thread."""
     return {"status": "ok"}
+
+
+def ready_now(request: Request) -> Any:
+    """Tell whether requests can be answered now: users and sessions can be read, and files written."""
+    code = access.service_of(request).unready()
+    if code is not None:
+        return problem(request, 503, "the service cannot answer now; the custodian is needed", code=code)
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response, responses=_METRICS)
+def metrics(request: Request, user: CurrentUser) -> Response:
+    """Give a custodian what Prometheus reads: requests, refusals, who waits, and spent parts of budgets.
+
+    It tells no user's name and no question, and of sessions those that the custodian may use.
+    """
+    if user.role is not Role.CUSTODIAN:
+        raise ForbiddenError("the metrics are for custodians")
+    counted: Metrics = request.app.state.metrics
+    return Response(counted.text(access.service_of(request).visible(user)), media_type=MEDIA)
 
 
 @router.get("/sessions", response_model=forms.Sessions)

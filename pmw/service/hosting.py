@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PER_SECOND = 100.0  # requests of one user
 _AT_ONCE = 200.0
+_LEAST_ROOM = 2**24  # bytes that are free for files
 
 
 class ForbiddenError(ServiceError):
@@ -39,6 +41,7 @@ class Hosted:
     Args:
         name: in addresses: the stem of its file.
         session: the session, held open.
+        path: its file.
         queue: where requests wait for it.
         large: where those of much work wait for each other.
         working: the threads that work for requests.
@@ -46,9 +49,15 @@ class Hosted:
 
     name: str
     session: Session
+    path: Path
     queue: Queue = field(default_factory=Queue)
     large: LargeRequests = field(default_factory=LargeRequests)
     working: Working = field(default_factory=Working)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its file is there and can be written."""
+        return os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def asking(self, user: User, request: Request | None = None) -> Analyst:
         """Return the session as a user asks it: charges are booked to the name, up to the share,
@@ -103,6 +112,21 @@ class Service:
             )
         return found
 
+    def unready(self) -> str | None:
+        """Return the code of what keeps the service from its work; None where nothing does.
+
+        The first that fits: ``users_unavailable``, ``session_unavailable`` or ``disk_full``. It depends on
+        files alone, and waits for no session.
+        """
+        try:
+            self.users.listed()
+        except ServiceError:
+            return "users_unavailable"
+        if not all(one.is_usable for one in self._hosted.values()):
+            return "session_unavailable"
+        folders = {self.users.path.parent, *(one.path.parent for one in self._hosted.values())}
+        return "disk_full" if any(map(_is_full, folders)) else None
+
     def end(self) -> None:
         """Tell all work to stop at its next turn."""
         for hosted in self._hosted.values():
@@ -111,6 +135,11 @@ class Service:
     def visible(self, user: User) -> list[Hosted]:
         """Return a user's sessions, by name."""
         return [one for name, one in sorted(self._hosted.items()) if user.may_use(name)]
+
+
+def _is_full(folder: Path) -> bool:
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize < _LEAST_ROOM
 
 
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
@@ -141,7 +170,8 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
     importlib.import_module("queries.sql")  # now, for it takes longer than an answer
     with ExitStack() as held:
         hosted = [
-            Hosted(name, held.enter_context(resume_session(path))) for name, path in names_of(paths).items()
+            Hosted(name, held.enter_context(resume_session(path)), path)
+            for name, path in names_of(paths).items()
         ]
         for one in hosted:
             with suppress(DataError):  # what is free is answered all the same, and the first test says why
