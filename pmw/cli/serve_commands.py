@@ -55,7 +55,15 @@ Examples:
     metavar="N",
     help="Requests a second that each user may make; twice as many after a pause.",
 )
-def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: float) -> None:
+@click.option(
+    "--audit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
+)
+def serve(
+    sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: float, audit: Path | None
+) -> None:
     """Serve each SESSION to the users of a file, with a page and a JSON API.
 
     A session is named by its file: study.pmw is served as study. Whoever has a token of `pmw user add` asks
@@ -78,7 +86,8 @@ def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: f
     def ready(address: str) -> None:
         echo(f"Serving at {address}; Ctrl-C ends it.")
 
-    server.serve(sessions, UsersFile(users), host=host, port=port, rate=Rate(rate, 2 * rate), ready=ready)
+    address = server.Address(host, port)
+    server.serve(sessions, UsersFile(users), address, rate=Rate(rate, 2 * rate), audit=audit, ready=ready)
 
 
 @click.group(

@@ -31,7 +31,7 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, program_version
 from pmw.service import access, asking, forms
-from pmw.service.access import CurrentUser, InQueue, note, used
+from pmw.service.access import CurrentUser, InQueue, asks, came, note, used
 from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers, problem
 from pmw.service.hosting import ForbiddenError, Hosted, Service
@@ -397,10 +397,12 @@ def ask(
     with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
+        asks(request, *(("ask" if asked.kind is None else asked.kind.name, form, None) for form in forms))
         analyst = hosted.asking(user, request)
         kind = asked.kind
         if kind is not None:
             query = asking.query_of(analyst, forms[0], aligned=aligned)
+            asks(request, (kind.name, forms[0], query))
             how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
             found = asking.done(
                 analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
@@ -410,12 +412,17 @@ def ask(
             more = {"needed": found.needed} if kind is Kinds.QUOTE else {}
             return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
+        asks(
+            request,
+            *((kind, form, read) for form, (kind, read) in zip(forms, questions.kinds(), strict=True)),
+        )
         with hosted.large.place(questions.cells):
             how = {"fresh": asked.fresh, "at_most": asked.at_most}
             if asked.queries is None:
                 reply = _answer_told(request, analyst, asking.answered(analyst, questions, **how))
             else:
                 results = asking.answered_all(analyst, questions, **how)
+                came(request, *results)
                 # Made here: the event loop waits for nothing long.
                 reply = (
                     told(request, asking.together(analyst, results))
@@ -446,6 +453,10 @@ def measure(
         analyst, scope, share = hosted.asking(user), measured.scope, measured.share
         how: dict[str, Any] = {"dry_run": measured.dry_run, "at_most": measured.at_most}
         how["request_id"] = idempotency_key
+        asks(
+            request,
+            (Kinds.QUOTE.name if measured.dry_run else Kinds.MEASURE.name, measured.model_dump(), None),
+        )
         if measured.heads:
             return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.questions is not None:

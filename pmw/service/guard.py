@@ -247,6 +247,14 @@ def told_of(error: Exception) -> tuple[int, str | None, str]:
     return 400, "bad_request", _ODD
 
 
+def code_of(error: Exception) -> str:
+    """Return the code that an error is told by."""
+    if not isinstance(error, PMWError):
+        return _CODES[500]
+    status, code, _ = told_of(error)
+    return code or _CODES.get(status, "bad_request")
+
+
 def _session(request: Request) -> Any:
     return getattr(request.state, "session", None)
 

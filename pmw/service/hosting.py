@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pmw.errors import DataError, ServiceError
+from pmw.service.audit import Audit
 from pmw.service.history import History
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import User, UsersFile
@@ -87,12 +88,20 @@ class Service:
         hosted: the sessions.
         users: who may ask.
         rate: how many requests each user may make.
+        audit: where questions are written down; None for nowhere.
     """
 
-    def __init__(self, hosted: Sequence[Hosted], users: UsersFile, rate: Rate | None = None) -> None:
+    def __init__(
+        self,
+        hosted: Sequence[Hosted],
+        users: UsersFile,
+        rate: Rate | None = None,
+        audit: Audit | None = None,
+    ) -> None:
         self._hosted = {one.name: one for one in hosted}
         self.users = users
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
+        self.audit = audit
         self.exports = OneEach()
         self.history = History(users.path.with_name(f"{users.path.name}-asked"))
 
@@ -157,7 +166,9 @@ def names_of(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 @contextmanager
-def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -> Iterator[Service]:
+def hosting(
+    paths: Sequence[Path], users: UsersFile, rate: Rate | None = None, audit: Path | None = None
+) -> Iterator[Service]:
     """Hold sessions open while a service runs; they are closed at the end, and their locks are let go.
 
     Tables are read before anybody asks, so that nobody's answer waits for that.
@@ -176,7 +187,12 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
         for one in hosted:
             with suppress(DataError):  # what is free is answered all the same, and the first test says why
                 one.session.read_table()
-        service = Service(hosted, users, rate)
+        kept = None if audit is None else Audit(audit)
+        if kept is not None:
+            held.callback(kept.close)
+            for one in hosted:
+                kept.begin(one.name, one.session.bookings())
+        service = Service(hosted, users, rate, kept)
         held.callback(service.history.close)
         try:
             yield service

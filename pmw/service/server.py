@@ -21,6 +21,7 @@ from pmw.service.guard import Log
 from pmw.service.hosting import hosting
 from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Rate
 from pmw.service.users import UsersFile
+from queries.frozen import dataclass
 
 _HEADER_SECONDS = 10.0  # for the head of a request
 _IDLE_SECONDS = 5  # between two requests of a connection
@@ -116,13 +117,26 @@ class EndingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service listens.
+
+    Args:
+        host: an address of this machine.
+        port: of HTTP; 0 takes a free one.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+
 def serve(
     paths: Sequence[Path],
     users: UsersFile,
+    address: Address,
     *,
-    host: str,
-    port: int,
     rate: Rate | None = None,
+    audit: Path | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve sessions until the process is told to end; what is being answered then is finished first.
@@ -130,9 +144,9 @@ def serve(
     Args:
         paths: the session files.
         users: who may ask.
-        host: an address of this machine.
-        port: 0 takes a free one.
+        address: where it listens.
         rate: how many requests each user may make; None for the usual number.
+        audit: the file in which questions are written down; None for none.
         ready: is called with the address once it can be used.
 
     Raises:
@@ -142,18 +156,18 @@ def serve(
     """
     log = Log()
     with (
-        _listening(host, port) as listening,
+        _listening(address.host, address.port) as listening,
         ExitStack() as last,  # after the sessions are closed, and the last thread has ended
-        hosting(paths, users, rate) as service,
+        hosting(paths, users, rate, audit) as service,
     ):
         bound = listening.getsockname()
-        address = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+        reached = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
         if not ipaddress.ip_address(bound[0]).is_loopback:
             log.write(
                 "warning", message="tokens cross the network unencrypted; put a proxy with TLS before it"
             )
         config = uvicorn.Config(
-            create_app(service, log, ready=lambda: ready(address)),
+            create_app(service, log, ready=lambda: ready(reached)),
             http=PatientProtocol,
             ws="none",
             lifespan="on",
@@ -167,7 +181,7 @@ def serve(
         )
         before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
         last.callback(log.write, "end")
-        log.write("start", address=address, sessions=[path.stem for path in paths])
+        log.write("start", address=reached, sessions=[path.stem for path in paths])
         gc.freeze()  # what stays is not gone through again while large requests are carried out
         try:
             EndingServer(config, service.end).run(sockets=[listening])

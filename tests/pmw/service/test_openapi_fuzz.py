@@ -100,7 +100,8 @@ def described(service: Service) -> Any:
 
 MOST = {"export": 12, "ask": 150, "measure": 100}  # requests
 ADDRESSES = {
-    "GET /health", "GET /ready", "GET /metrics", "GET /sessions", "GET /activity", "GET /sessions/{name}", "GET /sessions/{name}/you",
+    "GET /health", "GET /ready", "GET /metrics", "GET /sessions", "GET /activity", "GET /sessions/{name}",
+    "GET /sessions/{name}/you",
     "GET /sessions/{name}/schema", "GET /sessions/{name}/asked", "GET /sessions/{name}/ledger",
     "GET /sessions/{name}/history", "GET /sessions/{name}/export", "POST /sessions/{name}/ask",
     "POST /sessions/{name}/measure",

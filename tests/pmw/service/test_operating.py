@@ -21,7 +21,7 @@ from pmw.service.hosting import Service
 from pmw.service.users import Role, UsersFile
 
 ASK = "/sessions/study/ask"
-SECRET = "age = 41 AND region = 'north'"
+PRIVATE = "age = 41 AND region = 'north'"
 
 
 def test_a_service_is_ready_without_a_token(client: TestClient) -> None:
@@ -94,11 +94,11 @@ def test_metrics_are_for_custodians_alone_and_tell_of_their_sessions(client: Tes
 
 def test_metrics_name_no_user_and_no_question_whatever_is_asked(client: TestClient, add: Any) -> None:
     ann, cat = add("ann-the-analyst"), add("cat-the-custodian", role=Role.CUSTODIAN)
-    client.post(ASK, json={"where": SECRET}, headers=ann)
-    client.get(f"/sessions/{SECRET}/you", headers=ann)
-    client.request("SECRETS", "/sessions", headers=ann)
+    client.post(ASK, json={"where": PRIVATE}, headers=ann)
+    client.get(f"/sessions/{PRIVATE}/you", headers=ann)
+    client.request("PRIVATES", "/sessions", headers=ann)
     told = client.get("/metrics", headers=cat).text
-    for text in ("ann-the-analyst", "cat-the-custodian", "age = 41", "north", "SECRETS"):
+    for text in ("ann-the-analyst", "cat-the-custodian", "age = 41", "north", "PRIVATES"):
         assert text not in told
     assert 'method="other"' in told
 
@@ -162,20 +162,20 @@ def full() -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("error", "cause", "word"),
     [
-        (DataError(SECRET), None, "table"),
-        (SessionCorruptError(SECRET), None, "damaged"),
-        (SessionLockedError(SECRET), None, "locked"),
-        (StoreError(SECRET), None, "file"),
-        (StoreError(SECRET), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "disk_full"),
-        (StoreError(SECRET), full(), "disk_full"),
-        (ServiceError(SECRET), OSError(errno.EACCES, os.strerror(errno.EACCES), "/secret"), "not_permitted"),
-        (ServiceError(SECRET), FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "not_there"),
+        (DataError(PRIVATE), None, "table"),
+        (SessionCorruptError(PRIVATE), None, "damaged"),
+        (SessionLockedError(PRIVATE), None, "locked"),
+        (StoreError(PRIVATE), None, "file"),
+        (StoreError(PRIVATE), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "disk_full"),
+        (StoreError(PRIVATE), full(), "disk_full"),
+        (ServiceError(PRIVATE), OSError(errno.EACCES, os.strerror(errno.EACCES), "/secret"), "not_permitted"),
+        (ServiceError(PRIVATE), FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "not_there"),
         (OSError(errno.EIO, os.strerror(errno.EIO)), None, "disk_fails"),
-        (OSError(errno.EPIPE, SECRET), None, "system"),
-        (MemoryError(SECRET), None, "memory"),
-        (PMWError(SECRET), None, "refused"),
-        (ValueError(SECRET), None, "unexpected"),
-        (KeyError(SECRET), ValueError(SECRET), "unexpected"),
+        (OSError(errno.EPIPE, PRIVATE), None, "system"),
+        (MemoryError(PRIVATE), None, "memory"),
+        (PMWError(PRIVATE), None, "refused"),
+        (ValueError(PRIVATE), None, "unexpected"),
+        (KeyError(PRIVATE), ValueError(PRIVATE), "unexpected"),
     ],
 )
 def test_a_failure_has_its_reason_as_a_word_of_a_list(
@@ -186,7 +186,7 @@ def test_a_failure_has_its_reason_as_a_word_of_a_list(
     line = json.loads(written.getvalue())
     assert (line["error"], line["reason"]) == (type(error).__name__, word)
     assert "41" not in json.dumps([line["error"], line["reason"]])
-    assert SECRET not in written.getvalue()
+    assert PRIVATE not in written.getvalue()
     assert "/secret" not in written.getvalue()
 
 
@@ -212,7 +212,7 @@ def test_a_session_that_cannot_be_used_is_told_in_the_log_by_its_reason(
     service: Service, log: StringIO, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise StoreError(SECRET) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise StoreError(PRIVATE) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     (hosted,) = service._hosted.values()
     monkeypatch.setattr(type(hosted.session), "_engaged", broken)
@@ -221,4 +221,4 @@ def test_a_session_that_cannot_be_used_is_told_in_the_log_by_its_reason(
     assert refused.status_code == 503
     failures = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == "failure"]
     assert [one["reason"] for one in failures] == ["disk_full"]
-    assert SECRET not in log.getvalue()
+    assert PRIVATE not in log.getvalue()
