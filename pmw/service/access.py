@@ -126,6 +126,7 @@ def _count(request: Request, user: User) -> None:
     """
     request.state.user = user.name
     service_of(request).rate.take(user.name)
+    note(request, lambda history: history.note_use(user.name))
 
 
 def is_known(request: Request) -> bool | None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from pmw.errors import DataError, ServiceError
 from pmw.service.audit import Audit
-from pmw.service.history import History
+from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import User, UsersFile
 from pmw.session.dialogue import Analyst
@@ -103,7 +103,7 @@ class Service:
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
         self.audit = audit
         self.exports = OneEach()
-        self.history = History(users.path.with_name(f"{users.path.name}-asked"))
+        self.history = History(history_of(users.path))
 
     def __len__(self) -> int:
         return len(self._hosted)
