@@ -69,6 +69,9 @@ def serve(
     in a browser, with `pmw ask http://…`, with pmw.connect in Python, or over HTTP. Every charge is booked to
     the user whose question made it.
 
+    A SESSION may be a folder: every file in it whose name ends in .pmw is served. SIGHUP has the service open
+    those that were put there since; nobody is signed out. Users are taken over at once.
+
     The process holds the sessions while it runs; a second service on one of them is refused. Ctrl-C, or
     SIGTERM, ends it once the requests that are being answered have their answers. Its log goes to standard
     error, a JSON object a line, without questions and tokens.

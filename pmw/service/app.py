@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import signal
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -26,7 +29,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from pmw.errors import ReleaseError
+from pmw.errors import PMWError, ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, program_version
@@ -257,8 +260,20 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # One crowded session leaves threads to the others, and to the page.
-        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS + PLACES * len(service)
+        threads, tasks = anyio.to_thread.current_default_thread_limiter(), set[asyncio.Task[None]]()
+
+        async def look(take_up: Callable[[], None]) -> None:
+            try:
+                await run_in_threadpool(take_up)
+            except PMWError as error:
+                log.failure(error)
+            threads.total_tokens = _THREADS + PLACES * len(service)  # a crowded session leaves some to others
+
+        await look(lambda: None)
+        if threading.current_thread() is threading.main_thread():  # no other one gets signals
+            again = partial(look, service.take_up)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(asyncio.create_task(again())))
         ready()
         yield
 

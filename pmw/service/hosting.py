@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pmw.errors import DataError, ServiceError
+from pmw.errors import DataError, PMWError, ServiceError
 from pmw.service.audit import Audit
 from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
@@ -91,6 +92,8 @@ class Service:
         audit: where questions are written down; None for nowhere.
     """
 
+    take_up: Callable[[], None]  # opens what lies in the served folders by now
+
     def __init__(
         self,
         hosted: Sequence[Hosted],
@@ -107,6 +110,17 @@ class Service:
 
     def __len__(self) -> int:
         return len(self._hosted)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._hosted
+
+    def add(self, hosted: Hosted) -> None:
+        """Serve one more session."""
+        with suppress(DataError):  # what is free is answered all the same, and the first test says why
+            hosted.session.read_table()
+        if self.audit is not None:
+            self.audit.begin(hosted.name, hosted.session.bookings())
+        self._hosted = {**self._hosted, hosted.name: hosted}  # those who go through it see the old ones
 
     def hosted(self, user: User, name: str) -> Hosted:
         """Return a session by its name.
@@ -141,6 +155,11 @@ class Service:
         for hosted in self._hosted.values():
             hosted.working.end()
 
+    def wait(self) -> None:
+        """Wait until nothing works on any session."""
+        for hosted in self._hosted.values():
+            hosted.working.wait()
+
     def visible(self, user: User) -> list[Hosted]:
         """Return a user's sessions, by name."""
         return [one for name, one in sorted(self._hosted.items()) if user.may_use(name)]
@@ -152,13 +171,14 @@ def _is_full(folder: Path) -> bool:
 
 
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return session files by their names, which are the files' stems.
+    """Return session files by their names, which are the files' stems; of a folder those that lie in it.
 
     Raises:
         ServiceError: two have the same one.
     """
     named: dict[str, Path] = {}
-    for path in paths:
+    files = [sorted(path.glob("[!.]*.pmw")) if path.is_dir() else [path] for path in paths]
+    for path in chain.from_iterable(files):
         if path.stem in named:
             raise ServiceError(f"{named[path.stem]} and {path} have the same name {path.stem!r}; rename one")
         named[path.stem] = path
@@ -180,24 +200,32 @@ def hosting(
     users.listed()
     importlib.import_module("queries.sql")  # now, for it takes longer than an answer
     with ExitStack() as held:
-        hosted = [
-            Hosted(name, held.enter_context(resume_session(path)), path)
-            for name, path in names_of(paths).items()
-        ]
-        for one in hosted:
-            with suppress(DataError):  # what is free is answered all the same, and the first test says why
-                one.session.read_table()
         kept = None if audit is None else Audit(audit)
-        if kept is not None:
-            held.callback(kept.close)
-            for one in hosted:
-                kept.begin(one.name, one.session.bookings())
-        service = Service(hosted, users, rate, kept)
+        service = Service([], users, rate, kept)
+        service.take_up = partial(_take_up, service, held, paths)
         held.callback(service.history.close)
         try:
+            service.take_up()
+            if kept is not None:
+                held.callback(kept.close)
             yield service
         finally:
-            for one in hosted:  # its lock is held until nothing works on it any more
-                one.working.end()
-            for one in hosted:
-                one.working.wait()
+            service.end()  # a session's lock is held until nothing works on it any more
+            service.wait()
+
+
+def _take_up(service: Service, held: ExitStack, paths: Sequence[Path]) -> None:
+    """Open the sessions of paths that are not served yet; one that cannot be opened leaves the others.
+
+    Raises:
+        PMWError: the first error.
+    """
+    errors = list[PMWError]()
+    for name, path in names_of(paths).items():
+        if name not in service:
+            try:
+                service.add(Hosted(name, held.enter_context(resume_session(path)), path))
+            except PMWError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
