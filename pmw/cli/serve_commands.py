@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -286,10 +287,12 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line
     from pmw.display.texts import text_table
-    from pmw.service.history import last_used
+    from pmw.service.history import History, history_of
     from pmw.service.users import UsersFile
 
-    listed, used = UsersFile(users).listed(), last_used(users)
+    listed = UsersFile(users).listed()
+    with closing(History(history_of(users))) as history:
+        used = history.used()
     if session is not None:
         from pmw.session.maintenance import read_shares
 

@@ -183,7 +183,7 @@ def _write_down(request: Request, user: User, hosted: Hosted, error: Exception |
     ]
     spent = None
     with suppress(PMWError):  # what cannot be read now is in the next line
-        spent = hosted.session.analyst(user.name, user.share).budget().spent
+        spent = hosted.session.analyst(user.name).charged()
     request.state.asked = ()
     audit.add(user.name, hosted.name, request.state.request_id, asked, spent)
 

@@ -36,13 +36,7 @@ CHARGES = "audit: what its users were charged is in the ledger"
 
 
 class Asked(NamedTuple):
-    """One question of a request.
-
-    Attributes:
-        kind: what was wanted: ``ask``, ``sql``, ``measure``, a price, or a ``look`` at a stored answer.
-        text: canonical, of the question; where it was not read, as it was sent.
-        code: why it was refused; None where it was answered.
-    """
+    """One question of a request: what was wanted, its canonical text, and the code where it was refused."""
 
     kind: str
     text: str
@@ -110,8 +104,8 @@ class Audit:
             session: of which.
             request: its id.
             asked: the questions.
-            spent: all that was charged for the user in the session by now, as a part of the cap; None where
-                that cannot be read: then the next line has it.
+            spent: all that was charged for the user so far, as a part of the cap; None where that cannot be
+                read: then the next line has it.
 
         Raises:
             StoreError: they cannot be written; no line of them stays.
@@ -119,9 +113,9 @@ class Audit:
         with self._lock:
             known = self._spent.get((session, user), Fraction(0))
             now = known if spent is None else spent
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
             lines, before, charge = [], self._before, now - known
             for one in asked:
-                time = datetime.now(UTC).isoformat(timespec="milliseconds")
                 digest = sha256(one.text.encode(errors="replace")).hexdigest()
                 values = (time, user, session, request, one.kind, digest, str(charge), one.code, before)
                 lines.append(json.dumps(dict(zip(_FIELDS, values, strict=True))).encode())

@@ -111,7 +111,9 @@ class History:
             self._used[user] = today
 
     def used(self) -> dict[str, str]:
-        """Return on which day each user's token was used last, in UTC."""
+        """Return on which day each user's token was used last, in UTC; nothing where there is no file."""
+        if not self._path.exists():
+            return {}
         with self._open() as file:
             return dict(file.execute("SELECT user, day FROM used"))
 
@@ -181,22 +183,6 @@ class History:
 def history_of(users: Path) -> Path:
     """Return the file of the history that belongs to a users file."""
     return users.with_name(f"{users.name}-asked")
-
-
-def last_used(users: Path) -> dict[str, str]:
-    """Return on which day each token of a users file was used last, in UTC.
-
-    Raises:
-        StoreError: the history cannot be read.
-    """
-    path = history_of(users)
-    if not path.exists():
-        return {}
-    history = History(path)
-    try:
-        return history.used()
-    finally:
-        history.close()
 
 
 def _connected(path: Path) -> sqlite3.Connection:
