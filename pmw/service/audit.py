@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ from pmw.session.verification import Check
 FIRST = "0" * 64  # in place of the hash before the first line
 _FIELDS = ("time", "user", "session", "request", "kind", "question", "charge", "code", "before")
 _LONGEST = 2**13  # bytes of a line
+_CHARGE = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,2000})?", re.ASCII)
 CHAIN = "audit: each line follows the one before"
 CHARGES = "audit: what its users were charged is in the ledger"
 
@@ -54,7 +56,7 @@ class Audit:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._lock = threading.Lock()
         self._spent: dict[tuple[str, str], Fraction] = {}
         try:
@@ -77,17 +79,13 @@ class Audit:
             whole = tail[: tail.rfind(b"\n") + 1]
             size -= len(tail) - len(whole)
             if tail and (not whole or _entry(whole.splitlines()[-1]) is None):
-                raise ServiceError(
-                    f"{self._path}: expected a file that pmw serve --audit wrote; name another"
-                )
+                raise ServiceError(f"{self.path}: expected a file that pmw serve --audit wrote; name another")
             os.ftruncate(self._file, size)
-            synchronise(self._path.parent)
+            synchronise(self.path.parent)
         except BlockingIOError:
-            raise ServiceError(
-                f"{self._path}: another service writes this audit; name another file"
-            ) from None
+            raise ServiceError(f"{self.path}: another service writes this audit; name another file") from None
         except OSError as error:
-            raise ServiceError(f"{self._path}: the audit cannot be written: {error.strerror}") from None
+            raise ServiceError(f"{self.path}: the audit cannot be written: {error.strerror}") from None
         return (_hash(whole.splitlines()[-1]) if whole else FIRST), size
 
     def begin(self, session: str, booked: Iterable[Booked]) -> None:
@@ -131,7 +129,7 @@ class Audit:
                 raise OSError(None, "a part was written")
             os.fsync(self._file)
         except OSError as error:
-            told = StoreError(f"{self._path}: the audit cannot be written; make room, then ask again")
+            told = StoreError(f"{self.path}: the audit cannot be written; make room, then ask again")
             told.strerror = error.strerror
             raise told from None
         self._size += len(content)
@@ -185,9 +183,12 @@ def _entry(line: bytes) -> Mapping[str, Any] | None:
     """Return a line of an audit; None for another one."""
     try:
         form = json.loads(line)
-        return form if tuple(form) == _FIELDS and Fraction(form["charge"]) >= 0 else None
-    except (ValueError, TypeError, ZeroDivisionError, RecursionError):
+    except (ValueError, RecursionError):
         return None
+    if not isinstance(form, dict) or tuple(form) != _FIELDS:
+        return None
+    texts = all(isinstance(value, str) for name, value in form.items() if name != "code")
+    return form if texts and _CHARGE.fullmatch(form["charge"]) else None
 
 
 def _hash(line: bytes) -> str:

@@ -147,8 +147,9 @@ class Service:
             return "users_unavailable"
         if not all(one.is_usable for one in self._hosted.values()):
             return "session_unavailable"
-        folders = {self.users.path.parent, *(one.path.parent for one in self._hosted.values())}
-        return "disk_full" if any(map(_is_full, folders)) else None
+        files = [self.users.path, *(one.path for one in self._hosted.values())]
+        files += [] if self.audit is None else [self.audit.path]
+        return "disk_full" if any(map(_is_full, {path.parent for path in files})) else None
 
     def end(self) -> None:
         """Tell all work to stop at its next turn."""

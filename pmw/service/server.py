@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from pmw.errors import ServiceError
 from pmw.service.app import create_app
 from pmw.service.guard import Log
-from pmw.service.hosting import hosting
+from pmw.service.hosting import hosting, names_of
 from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Rate
 from pmw.service.users import UsersFile
 from queries.frozen import dataclass
@@ -181,7 +181,7 @@ def serve(
         )
         before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
         last.callback(log.write, "end")
-        log.write("start", address=reached, sessions=[path.stem for path in paths])
+        log.write("start", address=reached, sessions=[*names_of(paths)])
         gc.freeze()  # what stays is not gone through again while large requests are carried out
         try:
             EndingServer(config, service.end).run(sockets=[listening])

@@ -202,6 +202,19 @@ def test_a_charge_that_the_ledger_has_not_is_found(path: Path, opened_ledger: An
     assert chain.detail == f"3 lines, the last with the hash {hashlib.sha256(whole[-1]).hexdigest()}"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"user": ["ann"]}, {"charge": "1e999999999"}, {"charge": "-1"}, {"charge": "1/0"}, {"charge": 1},
+        {"session": None}, {"before": 0}, {"answer": 5},
+    ],
+)  # fmt: skip
+def test_what_is_no_line_is_told_as_such(path: Path, opened_ledger: Any, changed: dict[str, Any]) -> None:
+    (line, *_) = written(path)
+    altered = json.dumps({**json.loads(line), **changed}).encode()
+    assert [check.holds for check in audit_checks([altered], "study", opened_ledger)] == [False, False]
+
+
 def test_a_charge_is_what_was_charged_since_the_line_before(path: Path) -> None:
     charges = [json.loads(line)["charge"] for line in written(path)]
     assert charges == ["1/100"] * 3
