@@ -115,24 +115,11 @@ def user() -> None:
     """
 
 
-def _last_day(_: click.Context, parameter: click.Parameter, value: str | None) -> date | str | None:
-    """Return the last day of a token, or ``never``, for click.
-
-    Raises:
-        BadParameter: it is none.
-    """
-    if value is None or value == "never":
-        return value
-    try:
-        last = date.fromisoformat(value)
-    except ValueError:
-        told = "expected a day such as 2027-12-31, or never"
-        raise click.BadParameter(told, param=parameter) from None
-    if last < datetime.now(UTC).date():
-        echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
-    return last
-
-
+_expires_option = click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help=f"The last day of the token, in UTC. [a new one: {_VALID} days from now, unless told]",
+)
 _beyond_option = click.option(
     "--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1."
 )
@@ -164,19 +151,14 @@ _beyond_option = click.option(
 )
 @click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
 @_beyond_option
-@click.option(
-    "--expires",
-    metavar="DATE",
-    callback=_last_day,
-    help=f"The last day, in UTC, or never. [default: in {_VALID} days]",
-)
+@_expires_option
 @_users_option
 def add(
     name: str,
     share: Fraction | None,
     role: str,
     sessions: str | None,
-    expires: str | date | None,
+    expires: datetime | None,
     users: Path,
     *,
     at_most: Fraction | None,
@@ -193,7 +175,7 @@ def add(
     listed = None if sessions is None else tuple(one.strip() for one in sessions.split(",") if one.strip())
     if listed == ():
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
-    last = datetime.now(UTC).date() + timedelta(_VALID) if expires is None else _day_of(expires)
+    last = _last_day(expires) or datetime.now(UTC).date() + timedelta(_VALID)
     user = User(name, chosen, _share_of(chosen, share), listed, last, at_most=at_most)
     token = UsersFile(users).add(user, beyond=beyond)
     if (script := script_of(user.name)) not in ("", "LATIN"):
@@ -202,8 +184,10 @@ def add(
     echo(token)
 
 
-def _day_of(expires: date | str) -> date | None:
-    return None if isinstance(expires, str) else expires
+def _last_day(expires: datetime | None) -> date | None:
+    if expires is not None and expires.date() < datetime.now(UTC).date():
+        echo(f"Warning: {expires.date()} is past, so the token is good for nothing.", err=True)
+    return None if expires is None else expires.date()
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
@@ -237,7 +221,7 @@ Examples:
 @click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
 @click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
 @click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
-@click.option("--expires", metavar="DATE", callback=_last_day, help="The last day, in UTC, or never.")
+@_expires_option
 @_beyond_option
 @_users_option
 def change(
@@ -248,7 +232,7 @@ def change(
     users: Path,
     *,
     no_ceiling: bool,
-    expires: date | str | None,
+    expires: datetime | None,
     beyond: bool,
 ) -> None:
     """Change what NAME may do; what is not told stays as it is, and so does the token.
@@ -262,13 +246,14 @@ def change(
     if ceilings > 1 or not (ceilings or any(one is not None for one in (share, role, expires))):
         raise click.UsageError("tell what changes: --share, --role, --expires, and --at-most or --no-ceiling")
 
+    last = _last_day(expires)
+
     def changed(user: User) -> User:
         chosen = user.role if role is None else Role(role)
         stays = share is None and chosen is user.role
         ceiling = None if no_ceiling else user.at_most if at_most is None else at_most
         own = user.share if stays else _share_of(chosen, share)
-        last = user.expires if expires is None else _day_of(expires)
-        return replace(user, role=chosen, share=own, at_most=ceiling, expires=last)
+        return replace(user, role=chosen, share=own, at_most=ceiling, expires=last or user.expires)
 
     UsersFile(users).change(name, changed, beyond=beyond)
     echo(f"Changed {name}.")

@@ -356,7 +356,7 @@ REFUSED: list[tuple[Any, ...]] = [
         ((), "an analyst needs --share"),
         (("--role", "reader", "--share", "0.2"), "leave --share out"),
         (("--share", "0.2", "--sessions", ","), "expected names of sessions"),
-        (("--share", "0.2", "--expires", "tomorrow"), "expected a day such as"),
+        (("--share", "0.2", "--expires", "tomorrow"), "does not match"),
         (("--share", "0.2", "--role", "king"), "is not one of"),
         *(
             (("--share", share), "expected a part of the budget from 0 to 100%")
