@@ -22,6 +22,7 @@ from pmw.service.app import create_app
 from pmw.service.guard import Log
 from pmw.service.hosting import hosting
 from pmw.service.users import Role, User, UsersFile
+from pmw.session.maintenance import backup_session
 from tests.pmw.service.studies import opened_study
 from tests.pmw.service.test_client import Running
 from tests.waiting import WAIT
@@ -137,3 +138,25 @@ def test_an_application_in_another_thread_takes_no_signal(folder: Path, users: U
     before = signal.getsignal(signal.SIGHUP)
     with hosting([folder], users) as service, TestClient(create_app(service, Log(StringIO()))):
         assert signal.getsignal(signal.SIGHUP) == before
+
+
+def test_backups_are_served_read_only_by_several_processes_at_once(
+    folder: Path, users: UsersFile, add: Any, tmp_path: Path
+) -> None:
+    ann, wide = add("ann"), "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
+    copies = [tmp_path / name / "study.pmw" for name in ("one", "two")]
+    for copy in copies:
+        copy.parent.mkdir()
+        backup_session(folder / "study.pmw", copy)
+    (folder / "people.csv").unlink()  # no table is needed
+    with hosting(copies[:1], users) as one, hosting(copies[1:], users) as two:
+        answers = []
+        for service in (one, two):
+            with TestClient(create_app(service)) as client:
+                asked = {"where": wide, "at_most": 1}
+                answer = client.post("/sessions/study/ask", json=asked, headers=ann)
+                assert answer.status_code == 200, answer.text
+                assert "charged" not in answer.json()["spent"]
+                answers.append((answer.json()["count"], answer.json()["source"]))
+        assert answers[0] == answers[1]
+        assert answers[0][1] == "exhausted"
