@@ -2,7 +2,8 @@
 
 It has no files, no network, no extensions, none of Python's names, one thread and little memory, and its
 settings cannot be changed. Whoever asks writes the text anew from a whitelist; what a user wrote comes here
-as the values of parameters alone. The table stands for as long as one text runs.
+as the values of parameters, and as names and constants of a text that was written anew. The table stands for
+as long as one text runs; ``LockedTables`` are a database of their own.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Table: TypeAlias = Mapping[str, NDArray[Any]]
 _TABLE = "r"
 _OPTIMIZERS = ("common_subexpressions",)  # the others take longer than they save
 MOST_SECONDS = 10.0  # of one text, then it is interrupted
+_MOST_BYTES, _CELL, _PART = 2**25, 64, 512  # of a result; of a value at least; rows that come together
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1, "memory_limit": "256MB", "max_temp_directory_size": "0B", "enable_external_access": "false",
     "allow_community_extensions": "false", "autoload_known_extensions": "false",
@@ -44,8 +46,7 @@ class _Connections(threading.local):
     def own(self) -> duckdb.DuckDBPyConnection:
         """Return the connection of this thread."""
         if self.connection is None or self.process != os.getpid():
-            duckdb = _library()
-            opened = duckdb.connect(":memory:", config=_SETTINGS)
+            opened = _library().connect(":memory:", config=_SETTINGS)
             names = [name for (name,) in opened.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
             left_out = ",".join(name for name in names if name not in _OPTIMIZERS)
             opened.execute(f"SET disabled_optimizers = '{left_out}'")
@@ -61,6 +62,54 @@ class _Connections(threading.local):
 
 
 _CONNECTIONS = _Connections()
+
+
+class LockedTables:
+    """Tables that stay, in a locked DuckDB of their own. Threads may ask it at the same time.
+
+    Args:
+        script: statements that make them, written here.
+        table: columns that the script reads from the table ``r``.
+    """
+
+    def __init__(self, script: str, table: Table) -> None:
+        self._database = _library().connect(":memory:", config=_SETTINGS)
+        self._database.register(_TABLE, dict(table))
+        self._database.execute(script)
+        self._database.unregister(_TABLE)
+        self._database.execute("SET lock_configuration = true")
+
+    def asked(self, text: str, *, seconds: float) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
+        """Return the columns of a statement, each with its type, and its rows.
+
+        Args:
+            text: a SELECT that was written here.
+            seconds: after which it is interrupted.
+
+        Raises:
+            QueryError: it cannot be run, or it takes too much time or memory, or gives too much.
+        """
+        cursor = self._database.cursor()
+        clock = threading.Timer(seconds, cursor.interrupt)
+        clock.daemon = True
+        clock.start()
+        try:
+            found = cursor.execute(text)
+            columns = [(str(name), str(kind)) for name, kind, *_ in found.description]
+            rows, size = list[tuple[Any, ...]](), 0
+            while more := found.fetchmany(_PART):
+                rows += more
+                size += sum(_CELL + (len(one) if type(one) is str else 0) for row in more for one in row)
+                if size > _MOST_BYTES:
+                    raise QueryError(
+                        "this result is too large; ask for fewer rows by LIMIT", code="too_large"
+                    )
+            return columns, rows
+        except _library().Error as error:
+            raise _refusal(error) from None
+        finally:
+            clock.cancel()
+            cursor.close()
 
 
 def evaluated(

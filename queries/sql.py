@@ -58,6 +58,7 @@ from queries.sql_tree import (
 )
 from queries.statement_grammar import (
     GRAMMAR,
+    LIST,
     REFUSED,
     check_nodes,
     check_statement,
@@ -508,7 +509,7 @@ class _Reader:
         return error_at(
             next(iter(self._tree.expressions), self._tree),  # of none, in SELECT FROM people
             "unsupported",
-            f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
+            f"{LIST} is not supported; {way} the statement on {SYNTHETIC}",
         )
 
     def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:

@@ -73,6 +73,7 @@ GRAMMAR = Grammar(
 _SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody writes
 _FRACTIONS = frozenset((exp.DType.DOUBLE, exp.DType.FLOAT))
 _WHOLE = exp.DataType.INTEGER_TYPES
+LIST = "a list of records"
 _LONGEST_TITLE = 60  # characters
 SCHEMAS = ("public", "main")  # that databases call the one of a table without any
 FUNCTIONS = tuple(
@@ -86,7 +87,7 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
     "an aggregate of DISTINCT values": lambda node, _: (
         isinstance(node, exp.Distinct) and bool(node.expressions)
     ),
-    "a list of records": lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
+    LIST: lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
 }
 
 

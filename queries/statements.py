@@ -191,6 +191,7 @@ class Statement:
         given: statements of one number each, that are asked first. Its condition has their answers, and is
             read again then (``parse_sql``); until then it has 0 for each.
         text: that was read; empty where it was made without one.
+        written: the places of ``columns`` as they were written; made of these where it is not given.
 
     Attributes:
         leaves: the aggregates, each once.
@@ -218,6 +219,7 @@ class Statement:
     arms: tuple[Statement, ...] = ()
     given: tuple[Statement, ...] = ()
     text: str = field(default="", compare=False)
+    written: tuple[int, ...] = ()
     leaves: tuple[AggregateNode, ...] = field(init=False, repr=False)
     counts_alone: bool = field(init=False, repr=False)
     choices: int = field(init=False, repr=False)
@@ -235,7 +237,9 @@ class Statement:
         if self.sets is None:
             object.__setattr__(self, "sets", (tuple(range(len(self.groupings))),))
         self.count_groups(self.groupings, self.sets or ())
-        columns = sorted(self.columns, key=lambda column: not column.is_key)
+        places = sorted(range(len(self.columns)), key=lambda place: not self.columns[place].is_key)
+        columns = [self.columns[place] for place in places]
+        written = self.written or tuple(map(places.index, range(len(places))))
         taken = [name for column in columns for name in column.names]
         for place, name in enumerate(taken):
             if name in taken[:place]:
@@ -243,6 +247,7 @@ class Statement:
                     f"two columns would be called {name!r}; give one another name with AS", code="bad_request"
                 )
         object.__setattr__(self, "columns", tuple(columns))
+        object.__setattr__(self, "written", written)
         leaves = {id(leaf): leaf for node in self._nodes() for leaf in node.leaves()}
         object.__setattr__(self, "leaves", tuple(leaves.values()))
         single = all(node.events() == node.leaves()[:1] for node in self._nodes())

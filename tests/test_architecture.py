@@ -291,7 +291,7 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.loop.tiers", "pmw.loop.purchases", "pmw.loop.priors",
+        "pmw.loop.tiers", "pmw.loop.untested", "pmw.loop.priors",
         "pmw.research.baselines.all_pairs", "pmw.research.offline.fitting", "pmw.research.online.loop",
         "pmw.session.drafts", "pmw.cli.demo",
     }  # fmt: skip

@@ -275,3 +275,12 @@ def test_every_exit_code_is_explained() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert f"| {code} | " in text
+
+
+CHOSEN = ("--delta", "--update-limit", "--preset")  # with the last two it would buy no pair
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_sessions_that_are_shown_have_a_delta_where_it_buys_pairs(path: Path) -> None:
+    shown = re.findall(r"pmw (?:open|plan) .*--schema .*--epsilon .*", path.read_text())
+    assert [line for line in shown if not any(choice in line for choice in CHOSEN)] == []

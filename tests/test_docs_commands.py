@@ -231,7 +231,7 @@ def test_the_guides_show_commands() -> None:
 def test_commands_without_output_are_those_that_install() -> None:
     # Those of the service, but for what is in the README too, are run by its own tests; those of the page in
     # the browser by the script of CI.
-    elsewhere = ("service.md", "other-languages.md", "browser.md")
+    elsewhere = ("service.md", "tools.md", "other-languages.md", "browser.md")
     for path in (path for path in DOCUMENTS if path.name not in elsewhere):
         for block in SHELL.findall(path.read_text()):
             for line in block.splitlines():

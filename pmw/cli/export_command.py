@@ -71,7 +71,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.cli.session_files import refuse_session_files, refuse_table
-    from pmw.cli.texts import json_line
+    from pmw.cli.texts import json_line, pairs_lines
     from pmw.display.progress import Progress
     from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, export, reproduction_sentence
@@ -89,7 +89,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     is_model = is_model_file(session)
     if chosen is ExportFormat.MODEL:
         save = copy_model if is_model else save_model
-        _say_model(save(session, output, force=given["force"]), output, as_json=as_json)
+        about = save(session, output, force=given["force"])
+        echo(json_line(about) if as_json else _model_text(about, output))
         return
     state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
@@ -100,13 +101,14 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if as_json:
         echo(json_line(manifest))
         return
-    count = _count(manifest)
-    if refine:
-        echo(_refinement(before, residual(state)))
-    echo(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
-    if chosen.has_rows and (missed := reproduction_sentence(manifest["marginals"])):
-        echo(missed)
-    echo("Both are public; the manifest has the guarantee in full.")
+    told = [
+        _refinement(before, residual(state)) if refine else "",
+        f"Wrote {_count(manifest)} to {output}, and {output.name}.manifest.json beside it.",
+        *pairs_lines(state, None if is_model else session),
+        reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
+        "Both are public; the manifest has the guarantee in full.",
+    ]
+    echo("\n".join(filter(None, told)))
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
@@ -126,16 +128,13 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
         return RowPlan(rows, method == "independent", seed) if typed_rows else None
 
 
-def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
-    from pmw.cli.texts import json_line
+def _model_text(about: dict[str, Any], output: Path) -> str:
     from pmw.display.texts import counted
+    from pmw.public.pairs import pairs_sentence
 
-    if as_json:
-        echo(json_line(about))
-        return
-    measured = counted(about["measurements"], "measurement")
-    echo(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
-    echo("It is public, and holds the guarantee in full.")
+    measured, pairs = counted(about["measurements"], "measurement"), pairs_sentence(about["pairs"])
+    wrote = f"Wrote the model, with {measured}, to {output}; pmw ask answers from it."
+    return "\n".join([wrote, *([pairs] if pairs else []), "It is public, and holds the guarantee in full."])
 
 
 def _count(manifest: dict[str, Any]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +23,19 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
-from pmw.cli.usage import echo, read_budget, wrong_values
+from pmw.cli.usage import echo, read_budget, typed, wrong_values
+from pmw.display.texts import counted
 
 if TYPE_CHECKING:
+    from pmw.planning.session_plan import SessionPlan
     from pmw.public.drafts import DraftCharge
     from pmw.public.options import Options
     from pmw.public.prior import Prior
     from pmw.public.state import PublicState
     from queries.domain import Domain
+
+
+_MOST_BUDGETS = 6  # that one screen has room for
 
 
 @click.command(
@@ -40,7 +47,7 @@ Examples:
   pmw open study.pmw --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
   pmw open study.pmw --data people.parquet --schema people.toml --epsilon 0.5 --update-limit 40
   pmw open study.pmw --data people.csv --schema people.toml --accuracy 0.05 --records 50000 --delta 1e-9
-  pmw open study.pmw --data duckdb:people.duckdb --table people --schema people.toml --epsilon 1
+  pmw open study.pmw --data duckdb:people.duckdb --table people --schema people.toml --epsilon 1 --delta 1e-9
   pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
@@ -105,11 +112,12 @@ def open_(
         drafts=_drafts_given(given),
         expected=expected_given(given, domain),
     )
+    delta = given["delta"] if session.exists() else _chosen_delta(domain, options, given)
     with open_session(
         place,
         domain,
         epsilon=given["epsilon"],
-        delta=given["delta"],
+        delta=delta,
         path=session,
         options=options,
     ) as opened:
@@ -174,9 +182,61 @@ def _refuse_missing(given: dict[str, Any]) -> None:
         raise click.UsageError("--accuracy belongs to --test marginal; choose that, or leave it out")
 
 
+def _chosen_delta(domain: Domain, options: Options, given: dict[str, Any]) -> str:
+    """Return the delta of a new session. Where none was typed and one buys pairs, say or ask so first.
+
+    Privacy: what is told follows from the schema and what was typed; no table is read.
+    """
+    plans = _differing(domain, options, given, [given["epsilon"]])
+    if plans is None or not sys.stdin.isatty():
+        _note(plans)
+        return str(given["delta"])
+    from pmw.cli.plan_texts import budget_table
+
+    without, usual = plans
+    titles = ("delta = 0", f"delta = {_delta(usual)}")
+    echo("No --delta was given. Whatever the table holds, the schema and the options give:", err=True)
+    echo(budget_table(plans, titles, sized=False), err=True)
+    echo(f"Delta is about the chance that more gets out than epsilon allows: 0 or {_delta(usual)}.", err=True)
+    taken = click.confirm(f"Open with --delta {_delta(usual)}?", default=None, err=True)
+    return _delta(usual if taken else without)
+
+
+def _differing(
+    domain: Domain, options: Options, given: dict[str, Any], epsilons: Sequence[str | None]
+) -> tuple[SessionPlan, SessionPlan] | None:
+    """Return the plans without and with a delta of the first epsilon for which it decides what is held."""
+    if typed("delta"):
+        return None
+    from pmw.planning.plans import delta_for_pairs
+
+    records = given["records"]
+    every = (
+        delta_for_pairs(domain, epsilon=one, options=options, records=records) for one in epsilons if one
+    )
+    return next(filter(None, every), None)
+
+
+def _note(plans: tuple[SessionPlan, SessionPlan] | None) -> None:
+    if plans is None:
+        return
+    usual, pairs = plans[1], counted(plans[1].held.number, "pair")
+    far, near = (f"± {plan.orders[1].bound or 0:,.0f}" for plan in plans)  # single attributes are measured
+    echo(
+        f"Note: no --delta was given, so it is 0. Opening measures none of the {pairs} of attributes, and an "
+        f"export does not have how two attributes go together. With --delta {_delta(usual)} it measures "
+        f"{len(usual.held.held):,}, and a count by one attribute is within {near} records instead of {far}. "
+        "--delta 0 says that none is meant.",
+        err=True,
+    )
+
+
+def _delta(plan: SessionPlan) -> str:
+    return f"{float(plan.contract.budget.delta):g}"
+
+
 def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
-    from pmw.display.texts import counted
     from pmw.planning.opening import open_contract
     from pmw.planning.tested_bounds import forecast_sparse_vectors
 
@@ -202,6 +262,7 @@ def _sech2_note(state: PublicState) -> str | None:
     epilog="""\b
 Examples:
   pmw plan --schema people.toml --records 50000 --epsilon 1 --delta 1e-9
+  pmw plan --schema people.toml --records 50000 --epsilon 0.5,1,2 --delta 1e-9
   pmw plan --schema people.toml --records 50000 --epsilon 0.5 --queries 1000 --update-limit 40 --json
   pmw plan --schema people.toml --records 50000 --delta 1e-9 --accuracy 0.01 --confidence 0.999
   pmw plan --schema people.toml --epsilon 1 --delta 1e-9 --accuracy 0.1 --preset textbook
@@ -215,7 +276,12 @@ For tested questions only the bound is known beforehand: their errors depend on 
 )
 @schema_option
 @session_options
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one line of JSON: of several epsilons, a list of their plans.",
+)
 def plan(schema: Path, as_json: bool, **given: Any) -> None:
     """Tell what a session would give over a table with the schema in --schema and N records.
 
@@ -223,13 +289,16 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
     textbook's theorems promise for the same budget, and what delta gains.
 
+    Several epsilons, with commas between, are planned beside each other: how near counts are, which pairs of
+    attributes an export has, and what somebody can learn about one person.
+
     With --accuracy it plans a session under that accuracy contract: without --epsilon, of the smallest one
     that keeps it.
 
     With --preset textbook it takes two of --epsilon, --accuracy and --records, and gives the third by Theorem
     5 of the lecture notes; then it plans a session with these.
     """
-    records = given["records"]
+    records, epsilons = given["records"], _epsilons(given)
     _refuse_wrong_count(records, given)
     from pmw.planning.plans import check_accuracy
     from pmw.planning.session_plan import check_records
@@ -240,11 +309,15 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
         if given["accuracy"] is not None:
             check_accuracy(given["accuracy"])
     options = read_options(given)
-    read_budget(given)
     domain = load_domain(schema, given)
     options = replace(options, expected=expected_given(given, domain))
+    _note(_differing(domain, options, given, epsilons))
     if given["preset"] is not None:
         _plan_textbook(domain, records, options, given, schema if not as_json else None)
+    elif records is not None and len(epsilons) > 1:
+        _plan_budgets(
+            domain, records, options, {**given, "epsilon": epsilons}, schema if not as_json else None
+        )
     elif records is not None:
         _plan_session(domain, records, options, given, schema if not as_json else None)
 
@@ -262,6 +335,51 @@ def _refuse_wrong_count(records: int | None, given: dict[str, Any]) -> None:
         raise click.UsageError("give --epsilon or --accuracy, or both")
     elif None not in (given["epsilon"], given["accuracy"]) and given["test"] == "query":
         raise click.UsageError("with --test query give --epsilon or --accuracy, one of the two")
+
+
+def _epsilons(given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the epsilons that were typed, each a budget with delta; none where --accuracy chooses one.
+
+    Raises:
+        UsageError: they are no budgets, too many for one screen, one is there twice, or several go with
+            another option.
+    """
+    from pmw.privacy.budget import Budget
+
+    found = () if given["epsilon"] is None else tuple(one.strip() for one in given["epsilon"].split(","))
+    if len(found) > _MOST_BUDGETS:
+        raise click.UsageError(f"--epsilon: expected at most {_MOST_BUDGETS} budgets, got {len(found):,}")
+    if "" in found:
+        raise click.UsageError(
+            "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"
+        )
+    for one in found or (None,):
+        read_budget({**given, "epsilon": one})
+    if len({Budget.of(one).epsilon for one in found}) < len(found):
+        raise click.UsageError(f"--epsilon: expected each budget once, got {given['epsilon']}")
+    other = typed("accuracy", "preset") if len(found) > 1 else []
+    if other:
+        raise click.UsageError(f"{other[0]} plans one budget; give one --epsilon, or leave {other[0]} out")
+    return found
+
+
+def _plan_budgets(
+    domain: Domain, records: int, options: Options, given: dict[str, Any], schema: Path | None
+) -> None:
+    """Print the plans of several epsilons, as JSON where there is no schema to name."""
+    from pmw.cli.plan_texts import budgets_text
+    from pmw.cli.texts import json_line
+    from pmw.errors import BudgetError
+    from pmw.planning.plans import plan_session
+
+    plans = []
+    for one in given["epsilon"]:
+        try:
+            plan = plan_session(domain, records=records, epsilon=one, delta=given["delta"], options=options)
+        except BudgetError as error:
+            raise BudgetError(f"epsilon {one}: {error}") from None
+        plans.append(plan)
+    echo(json_line([plan.to_dict() for plan in plans]) if schema is None else budgets_text(plans, schema))
 
 
 def _plan_session(

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pmw.display.texts import counted, listed, number, shown_name
+from pmw.display.texts import at_most_percent, counted, listed, number, shown_name, text_table
 from pmw.errors import BudgetError
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_persons
@@ -22,7 +22,7 @@ from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
 from pmw.planning.textbook_plan import TextbookPlan
 from pmw.public.clear import FULL
-from pmw.public.contract import contract_words, guarantee_terms
+from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
 from queries.cells import cell_count
 from queries.dates import Periods
 from queries.domain import Domain
@@ -51,13 +51,74 @@ def plan_text(plan: SessionPlan, schema: Path, people: Sequence[PeopleForecast] 
     )
 
 
-def _head(plan: SessionPlan) -> Iterator[str]:
+def budgets_text(plans: Sequence[SessionPlan], schema: Path) -> str:
+    """Return the plans of several epsilons beside each other: what they give, and what one person risks."""
+    contract = plans[0].contract
+    delta, options = float(contract.budget.delta), contract.options
+    titles = [f"epsilon = {float(plan.contract.budget.epsilon):g}" for plan in plans]
+    fact = "that a person's records say one thing" if options.replaces else "that somebody is in the table"
+    table = budget_table(plans, titles, sized=True)
+    held = f"bounds hold at {options.confidence * 100:.6g}% confidence"
+    tested = ", and while positives are left" if "if tested" in table else ""
+    lines = [
+        _subject(plans[0]),
+        f"Guarantee: epsilon{f' and delta = {delta:g}' if delta else ''}, for {replacement(contract)}.",
+        "",
+        table,
+        f"  In records, of the noisiest attribute or pair; {held}{tested}.",
+        "",
+        f"Risk: whoever thinks it 50% likely {fact} can come to think it as likely as",
+        "  the last line says, at most, from all that is released together.",
+    ]
+    if not options.replaces:
+        lines.append("  A guess about what somebody's records say can grow as at twice the epsilon.")
+    if delta:
+        lines.append(f"  Delta is apart: releases that tell clearly more have a chance of about {delta:g}.")
+    return "\n".join([*lines, _next(plans[0], schema, "E"), "  pmw plan with one epsilon tells more of it."])
+
+
+def budget_table(plans: Sequence[SessionPlan], titles: Sequence[str], *, sized: bool) -> str:
+    """Return what budgets give as a table, a column for each.
+
+    Args:
+        plans: of the same domain and options.
+        titles: of the columns.
+        sized: the number of records is known; else bounds that depend on it are left out.
+    """
+
+    def near(place: int) -> list[str]:
+        return [_near(plan.orders[place], plan, sized=sized) for plan in plans]
+
+    held, pairs = [len(plan.held.held) for plan in plans], plans[0].held.number
+    rows = [("a count by one attribute, within ±", *near(1))]
+    if pairs:
+        rows.append(("a count by two attributes, within ±", *near(2)))
+        rows.append(("pairs of attributes that an export has", *(f"{one:,} of {pairs:,}" for one in held)))
+    beliefs = (at_most_percent(largest_belief(plan.contract)) for plan in plans)
+    rows.append(("a 50% guess about one person can become", *beliefs))
+    return text_table(("", *titles), rows, left=1)
+
+
+def _near(order: OrderForecast, plan: SessionPlan, *, sized: bool) -> str:
+    """Return how near to the truth a count is."""
+    if order.bound is None:
+        return "no bound"
+    if order.promise == "tested":
+        return f"{_bound(order.bound, plan)} if tested" if sized else "only if tested"
+    return _bound(order.bound, plan) if sized else number(order.bound)
+
+
+def _subject(plan: SessionPlan) -> str:
     domain = plan.contract.domain
-    yield (
+    return (
         f"Plan for {domain.name!r}: {counted(len(domain), 'attribute')}, "
         f"{counted(cell_count(domain.size), 'cell')}, {counted(plan.records, 'record')}. "
         "No data is read, nothing is spent."
     )
+
+
+def _head(plan: SessionPlan) -> Iterator[str]:
+    yield _subject(plan)
     yield f"Guarantee: {guarantee_terms(plan.contract)}."
     promise = contract_words(plan.contract.options)
     if promise is not None:
@@ -354,10 +415,11 @@ def _theorem(plan: SessionPlan) -> str:
     return "4.15" if plan.contract.budget.delta else "4.14"
 
 
-def _next(plan: SessionPlan, schema: Path) -> str:
+def _next(plan: SessionPlan, schema: Path, epsilon: str = "") -> str:
     budget = plan.contract.budget
-    delta = f" --delta {float(budget.delta):g}" if budget.delta else ""
-    options = f"--schema {shlex.quote(str(schema))} --epsilon {float(budget.epsilon):g}{delta}"
+    epsilon, delta = epsilon or f"{float(budget.epsilon):g}", float(budget.delta)
+    budget_given = f"--epsilon {epsilon} --delta {delta:g}" if delta else f"--epsilon {epsilon}"
+    options = f"--schema {shlex.quote(str(schema))} {budget_given}"
     return f"Next: pmw open SESSION --data FILE {options}, with the same other options."
 
 

@@ -34,6 +34,7 @@ Examples:
   pmw user add ann --share 0.2 --users users.json
   pmw serve study.pmw --users users.json
   pmw serve study.pmw survey.pmw --users users.json --port 8080
+  pmw serve study.pmw --users users.json --postgres 5433
 """,
 )
 @click.argument("sessions", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SESSION…")
@@ -46,6 +47,16 @@ Examples:
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one."
+)
+@click.option(
+    "--postgres",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Also speak Postgres' protocol at this port, for psql, drivers and dashboards; 0 takes a free one. "
+    "The password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
+)
+@click.option(
+    "--behind-tls", is_flag=True, help="A proxy with TLS is before the service, at another address too."
 )
 @click.option(
     "--rate",
@@ -62,9 +73,17 @@ Examples:
     help="Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
 )
 def serve(
-    sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: float, audit: Path | None
+    sessions: tuple[Path, ...],
+    users: Path,
+    host: str,
+    port: int,
+    postgres: int | None,
+    *,
+    behind_tls: bool,
+    rate: float,
+    audit: Path | None,
 ) -> None:
-    """Serve each SESSION to the users of a file, with a page and a JSON API.
+    """Serve each SESSION to the users of a file, with a page and a JSON API, and to clients of Postgres.
 
     A session is named by its file: study.pmw is served as study. Whoever has a token of `pmw user add` asks
     in a browser, with `pmw ask http://…`, with pmw.connect in Python, or over HTTP. Every charge is booked to
@@ -86,10 +105,10 @@ def serve(
     from pmw.service.limits import Rate
     from pmw.service.users import UsersFile
 
-    def ready(address: str) -> None:
-        echo(f"Serving at {address}; Ctrl-C ends it.")
+    def ready(*addresses: str) -> None:
+        echo(f"Serving at {' and '.join(addresses)}; Ctrl-C ends it.")
 
-    address = server.Address(host, port)
+    address = server.Address(host, port, postgres, behind_tls)
     server.serve(sessions, UsersFile(users), address, rate=Rate(rate, 2 * rate), audit=audit, ready=ready)
 
 

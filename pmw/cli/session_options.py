@@ -38,7 +38,10 @@ _SECTIONS = {
 _REST = "Options"
 session_options = together(  # the budget and all choices of a session
     click.option(
-        "--epsilon", metavar="E", help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it."
+        "--epsilon",
+        metavar="E",
+        help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it. pmw plan compares "
+        "several, such as 0.5,1,2.",
     ),
     click.option(
         "--preset",
@@ -51,7 +54,8 @@ session_options = together(  # the budget and all choices of a session
         default="0",
         show_default=True,
         metavar="D",
-        help="Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, gains much accuracy.",
+        help="Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, gains much accuracy, and opening "
+        "then measures all pairs of attributes, which an export needs. --delta 0 says that none is meant.",
     ),
     click.option(
         "--neighbors",

@@ -5,6 +5,7 @@ What is piped has no screen and no limit.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -18,6 +19,7 @@ import click
 
 from pmw.cli.usage import echo
 from pmw.display.texts import counted, listed, number, terminal_text
+from pmw.errors import SessionError
 from pmw.model import noise_variance
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
@@ -28,6 +30,7 @@ from pmw.public.state import PublicState
 from queries.categories import CategoricalAttribute
 from queries.cells import CategoricalValue, cell_count, quoted_name
 from queries.domain import Attribute, Domain
+from queries.errors import QueryError
 from queries.factors import UNITS
 from queries.numbers import IntegerAttribute
 from queries.schema import format_schema
@@ -99,10 +102,32 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
         lines.append(f"Prior: {prior_words(prior.digest, used=state.elects_prior)}.")
     if state.contract.options.expected is not None:
         lines.append(f"Expected questions: {state.contract.options.expected.describe()}.")
+    lines += pairs_lines(state, path)
     if verbose:
         lines += _details(state)
     lines.append(f"Next: {asking(path, state.domain)}")
     return "\n".join(lines)
+
+
+def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:
+    """Yield how many pairs of attributes are held, and what measures one that is not.
+
+    Args:
+        state: of the session.
+        path: of its file; None where nothing can be measured.
+    """
+    from pmw.public.pairs import held_pairs, pairs_sentence
+    from pmw.public.quotes import measuring, quote_marginal
+
+    pairs = held_pairs(state)
+    if pairs.number:
+        yield pairs_sentence(pairs.to_dict())
+    for pair in pairs.missing[-1:] if path is not None and not state.closed else ():
+        with contextlib.suppress(QueryError, SessionError):  # of too many cells, or of single questions
+            quote = quote_marginal(state, pair)
+            if quote.affordable:
+                price = f"{quote.share:.2%} of the budget"
+                yield f"To hold one more, for {price}: {measuring(str(path), pair)}"
 
 
 def _details(state: PublicState) -> Iterator[str]:

@@ -77,6 +77,15 @@ def percent(fraction: float) -> str:
     return f"{share:.{min(digits, 6)}f}%"
 
 
+def at_most_percent(fraction: float) -> str:
+    """Return a fraction as a percentage, rounded up, with as many digits as tell it from certainty."""
+    missing = 100 * (1 - fraction)
+    if missing < 1e-6:
+        return "100%"
+    digits = 1 if missing >= 1 else 1 - math.floor(math.log10(missing))
+    return f"{100 - math.floor(missing * 10**digits) / 10**digits:.{digits}f}%"
+
+
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 0, width: int | None = None
 ) -> str:

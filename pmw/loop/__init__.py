@@ -25,7 +25,16 @@ from pmw.loop.loop import (
     settle,
 )
 from pmw.loop.priors import prior_of_model, prior_of_table
-from pmw.loop.purchases import (
+from pmw.loop.tiers import (
+    BatchDraws,
+    MarginalRequest,
+    Proposal,
+    QueryRequest,
+    Request,
+    l1_distance,
+    marginal_units,
+)
+from pmw.loop.untested import (
     FirstAnswer,
     OpeningDraws,
     Requested,
@@ -37,15 +46,6 @@ from pmw.loop.purchases import (
     ranked_errors,
     released_total,
     settle_opening,
-)
-from pmw.loop.tiers import (
-    BatchDraws,
-    MarginalRequest,
-    Proposal,
-    QueryRequest,
-    Request,
-    l1_distance,
-    marginal_units,
 )
 
 __all__ = [

@@ -546,7 +546,8 @@ def choose_filter(
     if not (selects or whole or kept):
         squares = filter_of_squares(budget, options, tests=share_of_tests(options))
     variance = events / float(squares.cap if squares.composition is Composition.GDP else 2 * squares.cap)
-    laplace = math.sqrt(2) * events / float(budget.epsilon)
+    epsilon = float(budget.epsilon)  # 0 below every float
+    laplace = math.sqrt(2) * events / epsilon if epsilon else math.inf
     quieter = laplace < math.sqrt(variance) and options.opening is not Opening.TRIPLES
     return pure if quieter and not kept else squares
 

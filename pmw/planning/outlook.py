@@ -226,7 +226,7 @@ class Outlook:
                 promise, bound = "tested", tested_bound
             elif math.isfinite(number_half_width(self.state)):
                 promise, bound = "paid", number_half_width(self.state)
-            mean = total.value * marginals / cells
+            mean = total.value * (marginals / cells)  # whole numbers beyond every float
             parts = self._by_parts(order) if promise != "covered" else None
             yield OrderForecast(order, marginals, cells, mean, promise, expected, bound, None, parts)
 

@@ -37,12 +37,14 @@ from pmw.public.charges import marginal_charge
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Options
+from pmw.public.pairs import held_pairs
 from pmw.public.plans import OpeningPlan, marginal_tier, question_tier
 from pmw.public.state import PublicState, planned_bins
 from queries.domain import Domain
 from queries.frozen import dataclass
 
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
+_MANY_RECORDS = 10**6  # where no number is public: bars of what opening measures hardly depend on it
 _USUAL_LIMITS = (1, 2, 4, 8, 16)  # records per person
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-6, 1e3
 
@@ -71,6 +73,32 @@ def plan_session(
     contract = _contract_of(domain, Budget.of(epsilon, delta), options or Options())
     plan = _forecast(contract, records, compared=True)
     return replace(plan, other_delta=_other_delta(contract, plan), expected=_expected(contract, records))
+
+
+def delta_for_pairs(
+    domain: Domain, *, epsilon: Number, options: Options, records: int | None = None
+) -> tuple[SessionPlan, SessionPlan] | None:
+    """Return a plan without a delta and one with a usual delta, where the second holds more pairs.
+
+    Args:
+        domain: the declared attributes.
+        epsilon: of the guarantee; positive.
+        options: further choices.
+        records: about how many records the table has, where that is public; else a million are assumed.
+
+    Returns:
+        None where delta makes no such difference, or one of the two cannot be planned.
+
+    Privacy: no table is read; nothing is spent.
+    """
+    try:
+        contracts = [_contract_of(domain, Budget.of(epsilon, delta), options) for delta in (0, _USUAL_DELTA)]
+        if open_contract(contracts[1].domain, contracts[1].budget, contracts[1].options)[1].order == 1:
+            return None  # soon known, and plans of hundreds of attributes take seconds
+        without, given = (_forecast(contract, records or _MANY_RECORDS) for contract in contracts)
+    except BudgetError:
+        return None
+    return (without, given) if len(given.held.held) > len(without.held.held) else None
 
 
 def _expected(contract: Contract, records: int) -> ExpectedForecast | None:
@@ -163,6 +191,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
         table_measured=outlook.table_measured,
         coarse=grids.assumed,
         orders=tuple(outlook.orders(None if single is None else single.bound)),
+        held=held_pairs(outlook.state),
         vector=single,
     )
     if tested is not None:

@@ -22,8 +22,9 @@ from pmw.planning.tested_bounds import (
 )
 from pmw.planning.textbook_plan import MOST_RECORDS, TextbookForecast
 from pmw.public.clear import FULL
-from pmw.public.contract import Contract, guarantee
+from pmw.public.contract import Contract, guarantee, largest_belief
 from pmw.public.options import is_dense
+from pmw.public.pairs import HeldPairs
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name
@@ -89,6 +90,7 @@ class SessionPlan:
         coarse: the domain that the tests are planned for (``assumed_domain``): a session's own bins may be
             fewer or more, its tests are those of the plan. The declared one where nothing is binned.
         orders: what questions get, by the number of attributes they name, from 0.
+        held: which pairs of attributes opening measures, alone or with others.
         vector: the sparse vector of single questions; None where nothing is left for one, and where marginals
             are tested.
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
@@ -117,6 +119,7 @@ class SessionPlan:
     table_measured: bool
     coarse: Domain
     orders: tuple[OrderForecast, ...]
+    held: HeldPairs
     vector: VectorForecast | None
     marginals: MarginalForecast | None = None
     pairs: int = 0
@@ -226,6 +229,7 @@ class SessionPlan:
             "epsilon": float(budget.epsilon),
             "delta": float(budget.delta),
             "guarantee": self.guarantee,
+            "largest_belief": largest_belief(self.contract),
             "composition": composition,
             "confidence": options.confidence,
             **({} if options.bar_limit is None else {"accuracy": options.accuracy, "bar": options.bar_limit}),
@@ -233,6 +237,7 @@ class SessionPlan:
             "bound": self.bound,
             "bound_fraction": None if self.bound is None else self.bound / self.records,
             "opening": self._opening,
+            "pairs": self.held.to_dict(),
             **({} if self.number_bound is None else {"reserve": self._reserve}),
             **({} if self.expected is None else {"expected": asdict(self.expected)}),
             "orders": [asdict(order) for order in self.orders],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from pmw.display.texts import budget_words, counted
@@ -161,10 +162,10 @@ def guarantee_terms(contract: Contract) -> str:
         more = budget_words(*drafted(drafts), " = ")
         parts = f"{terms} in the session and {more} in {counted(len(drafts), 'draft')} of its schema"
         terms = budget_words(whole.epsilon, whole.delta, " = ", 12) + f" ({parts})"
-    return f"{terms}, for {_replacement(contract)}"
+    return f"{terms}, for {replacement(contract)}"
 
 
-def _replacement(contract: Contract) -> str:
+def replacement(contract: Contract) -> str:
     """Return in words what neighbours differ in."""
     options, person = contract.options, contract.domain.person
     records = options.records_per_person
@@ -178,6 +179,19 @@ def _replacement(contract: Contract) -> str:
         f"{verb} one person{'' if adding else ' by another'}: all records with one value of "
         f"{person.column!r}{alone}, of which at most {unit} {'is' if records == 1 else 'are'} kept"
     )
+
+
+def largest_belief(contract: Contract, prior: float = 0.5) -> float:
+    """Return how likely somebody can come to think, by all releases, what tells two neighbours apart.
+
+    p e^epsilon / (1 + p (e^epsilon - 1)), by Bayes' rule: a release is at most e^epsilon times as likely
+    under the one table as under the other. What delta adds is left out.
+
+    Args:
+        contract: of the session.
+        prior: p, how likely they thought it before; in [0, 1].
+    """
+    return prior / (prior + (1 - prior) * math.exp(-float(contract.whole.epsilon)))
 
 
 def contract_words(options: Options) -> str | None:

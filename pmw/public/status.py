@@ -18,6 +18,7 @@ from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
 from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
+from pmw.public.pairs import held_pairs
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.frozen import dataclass
@@ -57,6 +58,8 @@ class Status:
         total: released number of records.
         version: of the model.
         model_cells: numbers that the model holds: the cells of the domain, or of its tree of marginals.
+        pairs: how many pairs of attributes there are; see ``pmw.public.pairs``.
+        pairs_held: how many of them were measured, so that exports have how the two go together.
         seeded: the noise can be repeated by anybody: no privacy.
         closed: no more is spent; answers come from the model.
         certified_marginals: marginals whose newest test did not find the model wrong; None where single
@@ -81,6 +84,8 @@ class Status:
     total: float
     version: int
     model_cells: int
+    pairs: int
+    pairs_held: int
     seeded: bool = False
     closed: bool = False
     certified_marginals: int | None = None
@@ -152,7 +157,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
     """
     whole = state.contract.whole
     marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
-    prior = state.contract.options.prior
+    prior, pairs = state.contract.options.prior, held_pairs(state)
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),
@@ -165,6 +170,8 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         total=state.total.records,
         version=state.version,
         model_cells=state.model.cells,
+        pairs=pairs.number,
+        pairs_held=len(pairs.held),
         seeded=state.contract.seeded,
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
@@ -224,6 +231,8 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
         ("questions answered", f"{status.queries_answered:,}"),
         ("model version", str(status.version)),
     ]
+    if status.pairs:
+        rows.append(("pairs held", f"{status.pairs_held:,} of {status.pairs:,}"))
     if status.model_cells != domain_cells:
         rows.append(("model cells", cell_count(status.model_cells)))
     if status.certified_marginals is not None and status.reserve is None:

@@ -61,15 +61,18 @@ class Hosted:
         """Whether its file is there and can be written."""
         return os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK)
 
-    def asking(self, user: User, request: Request | None = None) -> Analyst:
+    def asking(
+        self, user: User, request: Request | None = None, *, gone: threading.Event | None = None
+    ) -> Analyst:
         """Return the session as a user asks it: charges are booked to the name, up to the share,
         and for one question up to the user's ceiling.
 
         Args:
             user: who asks.
             request: that ends with its client, and by whose address commands name the session.
+            gone: set where nobody waits any more, of what came by no request.
         """
-        gone = threading.Event() if request is None else request.state.gone
+        gone = gone or (threading.Event() if request is None else request.state.gone)
         analyst = self.session.analyst(
             user.name, user.share, at_most=user.at_most, stop=partial(self.working.look, gone)
         )

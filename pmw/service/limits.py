@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 from pmw.errors import ServiceError
@@ -113,8 +114,8 @@ class OneEach:
 class Queue:
     """Requests at one session: some are carried out, and others wait, with a deadline.
 
-    Users have their requests carried out in turns, each user's in order. It belongs to one event loop:
-    whoever waits takes no thread.
+    Users have their requests carried out in turns, each user's in order. Whoever waits on an event loop takes
+    no thread.
 
     Args:
         places: requests that are carried out together; each takes a thread. Of one user there are at most
@@ -128,7 +129,8 @@ class Queue:
     ) -> None:
         self._free, self._most, self._seconds = places, most, seconds
         self._held = Counter[str]()  # places, by user
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by user; who is next comes first
+        self._waiting: dict[str, deque[Future[None]]] = {}  # by user; who is next comes first
+        self._lock = threading.RLock()
 
     @property
     def retry_after(self) -> int:
@@ -150,40 +152,64 @@ class Queue:
         Raises:
             BusyError: too many wait, or it has waited for too long.
         """
-        await self._enter(name)
+        turn = self._enter(name)
+        if turn is not None:
+            with self._patience(name, turn):
+                await asyncio.wait_for(asyncio.wrap_future(turn), self._seconds)
         try:
             yield
         finally:
             self._leave(name)
 
-    async def _enter(self, name: str) -> None:
-        own = self._waiting.get(name, deque())
-        if self._free and self._held[name] < OWN_PLACES:
-            self._take(name)
-            return
-        if len(own) >= OWN_WAITING or self.waiting >= self._most:
-            whose = "of yours " if len(own) >= OWN_WAITING else ""
-            told = f"too many requests {whose}wait for this session; ask again later"
-            raise BusyError(told, self.retry_after)
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(name, own).append(turn)
+    @contextmanager
+    def place_of_thread(self, name: str) -> Iterator[None]:
+        """Wait for a place as ``place`` does, in a thread that has nothing else to do."""
+        turn = self._enter(name)
+        if turn is not None:
+            with self._patience(name, turn):
+                turn.result(self._seconds)
         try:
-            await asyncio.wait_for(turn, self._seconds)
+            yield
+        finally:
+            self._leave(name)
+
+    def _enter(self, name: str) -> Future[None] | None:
+        """Take a place, or return what tells when there is one."""
+        with self._lock:
+            own = self._waiting.get(name, deque())
+            if self._free and self._held[name] < OWN_PLACES:
+                self._take(name)
+                return None
+            if len(own) >= OWN_WAITING or self.waiting >= self._most:
+                whose = "of yours " if len(own) >= OWN_WAITING else ""
+                told = f"too many requests {whose}wait for this session; ask again later"
+                raise BusyError(told, self.retry_after)
+            turn = Future[None]()
+            self._waiting.setdefault(name, own).append(turn)
+            return turn
+
+    @contextmanager
+    def _patience(self, name: str, turn: Future[None]) -> Iterator[None]:
+        """Give a turn up where it was not waited for; it may have come in the same moment."""
+        try:
+            yield
         except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._leave(name)  # it was this request's turn, but nobody is there
-            else:
-                with suppress(ValueError):  # whoever left before may have found that it no longer waits
-                    own.remove(turn)
+            with self._lock:
+                if turn.done() and not turn.cancelled():
+                    self._leave(name)  # it was this request's turn, but nobody is there
+                else:
+                    with suppress(ValueError):  # whoever left before may have found that it no longer waits
+                        self._waiting.get(name, deque()).remove(turn)
             if not isinstance(error, TimeoutError):
                 raise
             late = f"this session had no place within {self._seconds:g} seconds; ask again later"
             raise BusyError(late, self.retry_after) from None
 
     def _leave(self, name: str) -> None:
-        self._free += 1
-        self._held[name] -= 1
-        self._call()
+        with self._lock:
+            self._free += 1
+            self._held[name] -= 1
+            self._call()
 
     def _call(self) -> None:
         """Give free places to those who wait, a user at a time."""
@@ -195,7 +221,7 @@ class Queue:
             turn = own.popleft() if own else None
             if own:
                 self._waiting[name] = own  # behind all others
-            if turn is not None and not turn.done():
+            if turn is not None and turn.set_running_or_notify_cancel():
                 self._take(name)
                 turn.set_result(None)
 

@@ -8,8 +8,8 @@ import ipaddress
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -21,6 +21,7 @@ from pmw.service.guard import Log
 from pmw.service.hosting import hosting, names_of
 from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Rate
 from pmw.service.users import UsersFile
+from pmw.service.wire_server import WireServer
 from queries.frozen import dataclass
 
 _HEADER_SECONDS = 10.0  # for the head of a request
@@ -124,10 +125,14 @@ class Address:
     Args:
         host: an address of this machine.
         port: of HTTP; 0 takes a free one.
+        postgres: the port of Postgres' protocol; None for none.
+        behind_tls: clients reach it by a proxy that speaks TLS, at whatever address.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
+    postgres: int | None = None
+    behind_tls: bool = False
 
 
 def serve(
@@ -137,37 +142,41 @@ def serve(
     *,
     rate: Rate | None = None,
     audit: Path | None = None,
-    ready: Callable[[str], None] = lambda _: None,
+    ready: Callable[..., None] = lambda *_: None,
 ) -> None:
     """Serve sessions until the process is told to end; what is being answered then is finished first.
 
     Args:
         paths: the session files.
         users: who may ask.
-        address: where it listens.
+        address: where to listen.
         rate: how many requests each user may make; None for the usual number.
         audit: the file in which questions are written down; None for none.
-        ready: is called with the address once it can be used.
+        ready: is called with the addresses, of HTTP and of Postgres' protocol, once they can be used.
 
     Raises:
-        ServiceError: the address, the users file or a name cannot be used.
+        ServiceError: an address, the users file or a name cannot be used.
         SessionLockedError: another process, such as another service, is using a session.
         SessionCorruptError: a file is no session, or damaged.
     """
     log = Log()
     with (
-        _listening(address.host, address.port) as listening,
+        _sockets(address) as sockets,
         ExitStack() as last,  # after the sessions are closed, and the last thread has ended
         hosting(paths, users, rate, audit) as service,
+        ExitStack() as wires,  # before that
     ):
-        bound = listening.getsockname()
-        reached = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
-        if not ipaddress.ip_address(bound[0]).is_loopback:
+        told = [
+            f"{kind}://{_place_of(one)}" for kind, one in zip(("http", "postgresql"), sockets, strict=False)
+        ]
+        for wire in sockets[1:]:
+            wires.callback(WireServer(wire, service, log).close)
+        if not (address.behind_tls or _is_loopback(sockets[0])):
             log.write(
                 "warning", message="tokens cross the network unencrypted; put a proxy with TLS before it"
             )
         config = uvicorn.Config(
-            create_app(service, log, ready=lambda: ready(reached)),
+            create_app(service, log, ready=lambda: ready(*told)),
             http=PatientProtocol,
             ws="none",
             lifespan="on",
@@ -181,10 +190,10 @@ def serve(
         )
         before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
         last.callback(log.write, "end")
-        log.write("start", address=reached, sessions=[*names_of(paths)])
+        log.write("start", address=told[0], also=told[1:], sessions=[*names_of(paths)])
         gc.freeze()  # what stays is not gone through again while large requests are carried out
         try:
-            EndingServer(config, service.end).run(sockets=[listening])
+            EndingServer(config, service.end).run(sockets=sockets[:1])
         finally:
             gc.unfreeze()
             for name, handler in before.items():
@@ -193,6 +202,34 @@ def serve(
 
 def _ignored(_: int, __: object) -> None:
     """Do nothing: the server, which ends by the signal, sends it again after it has ended."""
+
+
+def _is_loopback(listening: socket.socket) -> bool:
+    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
+
+
+@contextmanager
+def _sockets(address: Address) -> Iterator[list[socket.socket]]:
+    """Yield what listens: to HTTP, and where it is wanted to Postgres' protocol.
+
+    Raises:
+        ServiceError: an address cannot be used, or tokens would cross a network as passwords in clear.
+    """
+    with ExitStack() as held:
+        sockets = [held.enter_context(_listening(address.host, address.port))]
+        if address.postgres is not None:
+            if not (address.behind_tls or _is_loopback(sockets[0])):
+                raise ServiceError(
+                    f"{address.host} is an address of a network, where a token would be a password in clear; "
+                    "put a proxy with TLS before --postgres, and tell so with --behind-tls"
+                )
+            sockets.append(held.enter_context(_listening(address.host, address.postgres)))
+        yield sockets
+
+
+def _place_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listening(host: str, port: int) -> socket.socket:

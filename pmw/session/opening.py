@@ -38,7 +38,9 @@ def open_session(
         data: a pandas table, or another with an Arrow stream; a CSV or Parquet file; a table of a database.
         domain: the declared attributes, and persons; other columns are ignored.
         epsilon: of the guarantee; positive. None for the smallest that keeps the accuracy of ``options``.
-        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy. With
+            0, also where none is given, opening measures no pair of attributes, unless it measures the whole
+            table: then exports lack how two attributes go together (``status().pairs_held``).
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 

@@ -25,6 +25,7 @@ from pmw.public.contract import guarantee
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.export.reproduction import Reproduction
 from pmw.public.export.rows import RowPlan
+from pmw.public.pairs import held_pairs
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.factors import UNITS
@@ -108,6 +109,7 @@ def _manifest(state: PublicState, file_format: str, content: str, own: dict[str,
         "format": file_format,
         **_heading(state, content),
         **own,
+        "pairs": held_pairs(state).to_dict(),
         "model_version": state.version,
         "total": state.total.records,
         **contract_facts(state),

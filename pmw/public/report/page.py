@@ -18,13 +18,14 @@ from typing import Any
 from pmw.disk import require_file, write_whole
 from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
-from pmw.display.texts import budget_words, counted, isolated, number, percent
+from pmw.display.texts import at_most_percent, budget_words, counted, isolated, number, percent
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.charges import Event
-from pmw.public.contract import Contract, contract_words, guarantee
+from pmw.public.contract import Contract, contract_words, guarantee, largest_belief
 from pmw.public.export.manifest import program_version
 from pmw.public.ledger import ledger_cells
+from pmw.public.pairs import held_pairs, pairs_sentence
 from pmw.public.pictures import (
     MOST_MARGINALS,
     budget_panel,
@@ -159,6 +160,8 @@ def _summary(facts: Facts) -> Iterator[str]:
             f"{number(worst.within)} records of the truth ({percent(worst.within_fraction)} of all)."
         )
     yield "Counts taken from synthetic rows are not to be quoted."
+    if pairs := pairs_sentence(held_pairs(facts.state).to_dict()):
+        yield pairs
 
 
 def _accuracy(facts: Facts) -> dict[str, Any]:
@@ -216,7 +219,7 @@ def _quoting(facts: Facts) -> dict[str, Any]:
     levels = list(dict.fromkeys((state.contract.options.confidence, SURER)))
     kept, (singles, width) = state.contract.records_kept, single_half_width(state)
     rows = [_total_row(facts, len(levels)), *(_table_row(one, len(levels)) for one in tables[:_MOST_TABLES])]
-    more = len(tables) - _MOST_TABLES
+    more, missing = len(tables) - _MOST_TABLES, held_pairs(state).missing
     were = "was" if singles == 1 else "were"
     return {
         "kept": None if kept is None else isolated(kept.describe()),
@@ -226,6 +229,8 @@ def _quoting(facts: Facts) -> dict[str, Any]:
         "singles": f"{counted(singles, 'single question')} {were}" if singles else "",
         "single_width": number(width),
         "tables": tables,
+        "missing": [f"{isolated(one)} and {isolated(other)}" for one, other in missing[:_MOST_TABLES]],
+        "more_missing": counted(len(missing) - _MOST_TABLES, "more pair") if missing[_MOST_TABLES:] else "",
     }
 
 
@@ -294,7 +299,7 @@ def promise(contract: Contract) -> list[str]:
     changed, guessed = "any one person's data are replaced by others", "which of two possible sets of data"
     if _is_adding(contract):
         changed, guessed = "any one person is taken out of the table, or one is added", "whether"
-    delta = float(contract.whole.delta)
+    delta, best = float(contract.whole.delta), at_most_percent(best_guess(contract))
     beyond = f", but for a probability of {delta:g}" if delta else ""
     return [
         f"Nothing that this session releases becomes more than {_factor(contract)} times as likely, or as "
@@ -302,7 +307,7 @@ def promise(contract: Contract) -> list[str]:
         "session taken together, whatever else a reader knows.",
         f"Take somebody who has to guess, from everything released, {guessed} a certain person "
         f"{'is' if _is_adding(contract) else 'has'} in the table. Without the session the guess would be "
-        f"right 50% of the time. With it, it is right at most {_best_guess_text(contract)} of the time.",
+        f"right 50% of the time. With it, it is right at most {best} of the time.",
     ]
 
 
@@ -312,15 +317,6 @@ def _factor(contract: Contract) -> str:
     if factor < 100:
         return f"{math.ceil(100 * factor - 1e-9) / 100:.2f}"
     return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor:.1e}"
-
-
-def _best_guess_text(contract: Contract) -> str:
-    """Return ``best_guess`` as a percentage, rounded up, with as many digits as tell it from certainty."""
-    missing = 100 * (1 - best_guess(contract))
-    if missing < 1e-6:
-        return "100%"
-    digits = 1 if missing >= 1 else 1 - math.floor(math.log10(missing))
-    return f"{100 - math.floor(missing * 10**digits) / 10**digits:.{digits}f}%"
 
 
 def _is_adding(contract: Contract) -> bool:
@@ -334,8 +330,8 @@ def best_guess(contract: Contract) -> float:
 
     Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1, at equal prior probabilities.
     """
-    epsilon, delta = float(contract.whole.epsilon), float(contract.whole.delta)
-    return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+    belief = largest_belief(contract)
+    return belief + float(contract.whole.delta) * (1 - belief)
 
 
 def about_whom(contract: Contract) -> str:

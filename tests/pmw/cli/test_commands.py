@@ -22,10 +22,11 @@ EXISTS = "exists; choose another name, or overwrite it with --force\n"
 def test_opening_tells_what_there_is_what_it_promises_and_what_comes_next(people: Path, run: Run) -> None:
     result = run(*OPEN, "--test", "query", "--delta", "1e-9")
     assert (result.exit_code, result.stderr) == (0, "")
-    opened, promise, following = result.stdout.splitlines()
+    opened, promise, held, following = result.stdout.splitlines()
     assert opened.startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
     assert promise.startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
     assert promise.endswith("; it covers everything this session releases, however often it is asked.")
+    assert held.startswith("None of the 6 pairs of attributes is held: ")
     assert following == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""
 
 

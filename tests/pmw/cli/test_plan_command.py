@@ -190,3 +190,112 @@ def test_a_plan_names_sums_and_persons_that_opening_measures(run: Run) -> None:
     assert "Sums of values of pay are measured, too" in one
     assert "The number of persons is measured, too, where that tells more than the records do" in many
     assert "number of persons" not in one
+
+
+# --- several budgets ---------------------------------------------------------------------------------------
+
+
+SEVERAL = ("plan", "--schema", "wide.toml", "--records", "50000", "--delta", "1e-9", "--epsilon")
+
+
+def test_several_budgets_stand_beside_each_other_in_words(wide: None, run: Run) -> None:
+    told = run.told(*SEVERAL, "0.5,1, 2").splitlines()
+    assert told[0].startswith("Plan for 'wide': 8 attributes, ")
+    assert told[1].startswith(
+        "Guarantee: epsilon and delta = 1e-09, for adding or removing all of one person's "
+    )
+    assert told[3].split() == ["epsilon", "=", "0.5", "epsilon", "=", "1", "epsilon", "=", "2"]
+    one, two, pairs, guess = told[4:8]
+    for place, line in ((1, one), (2, two)):
+        bounds = [run.form(*SEVERAL, epsilon)["orders"][place]["bound"] for epsilon in ("0.5", "1", "2")]
+        assert [text.split()[-1] for text in line.split(" (")[:-1]] == [f"{bound:,.0f}" for bound in bounds]
+        assert bounds == sorted(bounds, reverse=True)
+    assert pairs.startswith("pairs of attributes that an export has")
+    assert pairs.split()[-9:] == ["28", "of", "28"] * 3
+    assert guess.startswith("a 50% guess about one person can become")
+    assert guess.split()[-3:] == ["62.3%", "73.2%", "88.1%"]  # rounded up
+    assert (
+        "\nRisk: whoever thinks it 50% likely that somebody is in the table can come to think it "
+        in "\n".join(told)
+    )
+    assert "  Delta is apart: releases that tell clearly more have a chance of about 1e-09." in told
+    assert told[-2].startswith(
+        "Next: pmw open SESSION --data FILE --schema wide.toml --epsilon E --delta 1e-09, "
+    )
+    assert len(told) <= 20
+    assert max(map(len, told)) <= 120
+
+
+def test_several_budgets_are_a_list_of_their_plans_as_json(wide: None, run: Run) -> None:
+    forms = run.form(*SEVERAL, "0.5,2")
+    assert forms == [run.form(*SEVERAL, epsilon) for epsilon in ("0.5", "2")]
+    assert [one["pairs"]["held"] for one in forms] == [28, 28]
+    assert [one["largest_belief"] for one in forms] == [pytest.approx(0.622459), pytest.approx(0.880797)]
+
+
+def test_several_budgets_without_a_delta_say_what_is_lost_and_what_is_tested(wide: None, run: Run) -> None:
+    result = run(*SEVERAL[:5], "--epsilon", "0.5,1")
+    assert result.stderr.startswith("Note: no --delta was given, so it is 0. ")
+    assert result.stderr.count("\n") == 1
+    told = result.stdout.splitlines()
+    assert told[5].count(" if tested") == 2
+    assert told[6].split()[-6:] == ["0", "of", "28"] * 2
+    assert "Delta" not in result.stdout
+    assert told[1].startswith("Guarantee: epsilon, for ")
+
+
+def test_under_replace_one_the_risk_is_of_what_the_records_say(people: Path, run: Run) -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 7, missing=True, other=True) for name in "abcd"))
+    save_schema(domain, "people.toml")
+    told = run.told(*PLAN, "--epsilon", "1,2", "--delta", "1e-9", "--neighbors", "replace-one")
+    assert "likely that a person's records say one thing can come to think it" in told
+    assert "twice the epsilon" not in told
+
+
+def test_a_domain_of_one_attribute_has_no_rows_of_pairs(run: Run) -> None:
+    save_schema(Domain((IntegerAttribute("a", 0, 7),)), "one.toml")
+    told = run.told("plan", "--schema", "one.toml", "--records", "90", "--epsilon", "1,2")
+    assert "pairs" not in told
+    assert "two attributes" not in told
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "code", "words"),
+    [
+        ("0.5,,2", 2, "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"),
+        ("", 2, "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"),
+        ("1,1", 2, "--epsilon: expected each budget once, got 1,1"),
+        ("1,2,1.0", 2, "--epsilon: expected each budget once, got 1,2,1.0"),
+        ("nan", 2, "expected a finite number for epsilon, got 'nan'"),
+        ("1,nan", 2, "expected a finite number for epsilon, got 'nan'"),
+        ("1,inf", 2, "expected a finite number for epsilon, got 'inf'"),
+        ("0,5", 2, "expected epsilon > 0, got epsilon=0"),
+        ("1,-1", 2, "expected epsilon > 0, got epsilon=-1"),
+        ("1;2", 2, "expected a finite number for epsilon, got '1;2'"),
+        (",".join(map(str, range(1, 51))), 2, "--epsilon: expected at most 6 budgets, got 50"),
+        (
+            "1,1e-12",
+            1,
+            "epsilon 1e-12: the budget is too small to measure anything; choose a larger epsilon",
+        ),
+    ],
+)
+def test_epsilons_that_are_no_budgets_are_one_error_and_nothing_is_planned(
+    wide: None, run: Run, epsilon: str, code: int, words: str
+) -> None:
+    assert run.refused(*SEVERAL, epsilon, code=code).splitlines()[-1] == f"Error: {words}"
+
+
+@pytest.mark.parametrize("other", [("--accuracy", "0.1"), ("--preset", "textbook")])
+def test_several_budgets_go_with_no_option_that_plans_one(
+    wide: None, run: Run, other: tuple[str, str]
+) -> None:
+    error = run.refused(*SEVERAL, "1,2", *other, code=2).splitlines()[-1]
+    assert error == f"Error: {other[0]} plans one budget; give one --epsilon, or leave {other[0]} out"
+
+
+def test_a_session_has_one_budget(people: Path, run: Run) -> None:
+    error = run.refused(
+        "open", "new.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1,2", code=2
+    )
+    assert error.splitlines()[-1] == "Error: expected a finite number for epsilon, got '1,2'"

@@ -494,7 +494,7 @@ WITH_EFFECT = {
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force",
-    "serve": "users host port rate audit", "verify": "audit",
+    "serve": "users host port rate audit postgres behind-tls", "verify": "audit",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 

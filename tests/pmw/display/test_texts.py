@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.display.texts import counted, number, terminal_text, text_table
+from pmw.display.texts import at_most_percent, counted, number, terminal_text, text_table
 
 
 def test_one_thing_is_not_many() -> None:
@@ -89,3 +89,18 @@ def test_what_cannot_be_seen_stands_as_json_writes_it(text: str, told: str) -> N
 def test_a_cell_of_a_table_stays_in_its_line() -> None:
     told = text_table(["a\x1b", "n"], [["x\ny", "1"]], left=1)
     assert [line.split() for line in told.splitlines()] == [["a\\u001b", "n"], ["x\\ny", "1"]]
+
+
+@given(st.floats(0, 1))
+def test_a_percentage_at_most_is_never_below_the_fraction_and_tells_it_from_certainty(
+    fraction: float,
+) -> None:
+    shown = float(at_most_percent(fraction).removesuffix("%"))
+    assert 100 * fraction <= shown + 1e-9
+    assert shown <= 100 * fraction + 0.1 + 1e-9
+    assert (shown == 100) == (100 * (1 - fraction) < 1e-6)
+
+
+def test_a_percentage_at_most_is_rounded_up() -> None:
+    told = {0.5: "50.0%", 0.73105: "73.2%", 0.98201: "98.3%", 0.99967: "99.967%", 1.0: "100%"}
+    assert {fraction: at_most_percent(fraction) for fraction in told} == told

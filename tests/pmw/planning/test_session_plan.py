@@ -14,11 +14,12 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError
-from pmw.planning.plans import plan_accuracy
+from pmw.planning.plans import delta_for_pairs, plan_accuracy
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
+from pmw.public.pairs import held_pairs
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -29,7 +30,7 @@ from queries import (
     random_conjunctions,
 )
 from queries.records import encode_records
-from tests.worlds import PEOPLE, WIDE, World
+from tests.worlds import PEOPLE, WIDE, YEARS, World
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
@@ -399,3 +400,72 @@ def test_a_tree_of_ranges_is_forecast_by_its_least_squares(
         assert session.state.total.deviation == pytest.approx(added.total_deviation)
     every_other = (np.arange(tree.cells) % 2).astype(np.float64)
     assert tree.widest_bound > width(every_other)
+
+
+@pytest.mark.parametrize("world", [PEOPLE, WIDE])
+@pytest.mark.parametrize("opening", list(pmw.Opening))
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_plan_holds_the_pairs_that_opening_then_holds(
+    world: World, opening: pmw.Opening, delta: float
+) -> None:
+    options = pmw.Options(seed=1, opening=opening)
+    if opening is pmw.Opening.TRIPLES and not delta:
+        return  # which is refused
+    plan = pmw.plan_session(world.domain, records=len(world.frame), epsilon=1, delta=delta, options=options)
+    state = world.state(epsilon=1, delta=delta, options=options)
+    assert plan.held == held_pairs(state)
+    assert plan.to_dict()["pairs"] == plan.held.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "differs"),
+    [
+        (WIDE, {}, True),
+        (WIDE, {"confidence": 0.9}, True),
+        (PEOPLE, {}, False),  # measured whole, whatever delta is
+        (WIDE, {"opening": pmw.Opening.ONE_WAY}, False),
+        (WIDE, {"opening": pmw.Opening.TRIPLES}, False),  # which are refused without a delta
+        (WIDE, {"test": pmw.TestKind.QUERY}, False),
+        (WIDE, {"simultaneous": True}, False),
+        (WIDE, {"update_limit": 3}, False),
+        (WIDE, {"composition": "pure"}, False),
+        (WIDE, {"accuracy": 0.1, "records": 20_000}, False),
+        (WIDE, {"neighboring_relation": REPLACE}, True),
+        (YEARS, {"neighboring_relation": REPLACE}, False),  # which that schema does not go with
+    ],
+)
+def test_it_is_told_where_a_delta_alone_holds_pairs(
+    world: World, options: dict[str, Any], differs: bool
+) -> None:
+    plans = delta_for_pairs(world.domain, epsilon=1, options=pmw.Options(**options))
+    assert (plans is not None) == differs
+    if plans is not None:
+        without, usual = plans
+        assert (float(without.contract.budget.delta), float(usual.contract.budget.delta)) == (0, 1e-9)
+        assert (len(without.held.held), len(usual.held.held)) == (0, 15)
+
+
+def test_what_is_told_of_a_count_does_not_hang_on_a_number_of_records_that_nobody_said() -> None:
+    options = pmw.Options()
+    unsaid = delta_for_pairs(WIDE.domain, epsilon=1, options=options)
+    for records in (2_000, 10**9):
+        said = delta_for_pairs(WIDE.domain, epsilon=1, options=options, records=records)
+        assert said is not None
+        assert unsaid is not None
+        assert [one.orders[1].bound for one in said] == [one.orders[1].bound for one in unsaid]
+        assert said[0].records == records
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9])
+def test_a_budget_that_is_too_small_is_left_to_opening_to_refuse(epsilon: float) -> None:
+    assert delta_for_pairs(WIDE.domain, epsilon=epsilon, options=pmw.Options()) is None
+    with pytest.raises(BudgetError, match="too small to measure anything"):
+        WIDE.opened(epsilon=epsilon, delta=0)
+
+
+def test_a_table_of_more_cells_than_a_float_holds_is_planned() -> None:
+    domain = Domain(tuple(IntegerAttribute(f"a{place}", 0, 1999) for place in range(100)))
+    plan = pmw.plan_session(domain, records=1000, epsilon=1)
+    assert plan.orders[100].cells == 2000**100 > 1e308
+    assert [plan.orders[order].mean_count for order in (1, 100)] == [0.5, 0]
+    assert delta_for_pairs(domain, epsilon=1, options=pmw.Options()) is None  # of too many attributes

@@ -7,10 +7,12 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
-from pmw.public.contract import Contract
+from pmw.public.contract import Contract, largest_belief
 from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import Domain, IntegerAttribute
@@ -146,3 +148,23 @@ _KIND_NAMES = (
     "NeighboringRelation", "UpdateRule", "Opening", "SparseVectorKind", "Sides", "Composition", "TestKind",
     "ModelKind",
 )  # fmt: skip
+
+
+@given(st.floats(1e-3, 700), st.floats(0, 1))
+def test_a_belief_grows_as_if_a_release_were_as_likely_as_epsilon_allows(
+    epsilon: float, prior: float
+) -> None:
+    domain = Domain((IntegerAttribute("a", 0, 3),))
+    belief = largest_belief(Contract(domain, Budget.of(epsilon, 1e-9), Options()), prior)
+    factor = math.exp(epsilon)
+    assert belief == pytest.approx(
+        prior * factor / (1 + prior * (factor - 1)), rel=1e-9
+    )  # as it is published
+    assert prior * (1 - 1e-12) <= belief <= 1
+
+
+def test_somebody_who_thinks_it_half_likely_comes_to_73_percent_at_epsilon_1_whatever_delta() -> None:
+    domain = Domain((IntegerAttribute("a", 0, 3),))
+    for delta in (0, 1e-9, 0.01):
+        belief = largest_belief(Contract(domain, Budget.of(1, delta), Options()))
+        assert belief == pytest.approx(0.7310585786)

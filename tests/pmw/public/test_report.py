@@ -28,6 +28,7 @@ from pmw.public.report.page import about_whom, best_guess, limits, promise
 from pmw.session.loading import load_facts
 from queries import CategoricalAttribute, Domain, IntegerAttribute, random_conjunctions
 from queries.person import Person
+from tests.worlds import WIDE
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 ISOLATES = re.compile("[\u2068\u2069]")
@@ -393,3 +394,17 @@ def test_a_report_is_a_function_of_public_facts(session: pmw.Session, tmp_path: 
     assert written(session, tmp_path) == written(session, tmp_path)
     store = session._open_store()
     assert report_page(load_facts(store, session.state)) == written(session, tmp_path)
+
+
+def test_a_long_list_of_pairs_that_were_not_measured_ends_with_how_many_more_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.public.report.page._MOST_TABLES", 4)
+    with WIDE.opened(seed=1) as session:
+        words = " ".join(Page(written(session, tmp_path)).words.split())
+    named = "a and b; a and c; a and d; a and e"
+    assert f"Pairs that were not: {named}; 11 more pairs, which the manifest of an export lists;" in words
+    with WIDE.opened(seed=1, opening=pmw.Opening.PAIRS) as session:
+        words = Page(written(session, tmp_path)).words
+    assert "15 of 15 pairs of attributes are held" in words
+    assert "Pairs that were not" not in words

@@ -250,8 +250,13 @@ def test_a_user_has_few_places_and_users_are_served_in_turns() -> None:
 def test_a_place_that_is_free_when_a_wait_ends_is_nobodys_and_not_lost() -> None:
     async def main() -> None:
         queue = Queue(places=1, most=9, seconds=WAIT)
+
+        async def enter() -> None:
+            async with queue.place("ann"):
+                pass
+
         async with queue.place("ann"):
-            waits = asyncio.create_task(queue._enter("ann"))
+            waits = asyncio.create_task(enter())
             await asyncio.sleep(0)
             queue._waiting["ann"][0].cancel()  # as asyncio does it once the time is over
         assert queue._free == 1

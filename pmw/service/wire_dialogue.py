@@ -1,0 +1,430 @@
+"""Dialogues over the wire: what the statements of one connection come to, under the limits of HTTP.
+
+Nothing is charged until ``SET pmw.at_most`` allows it, for dashboards ask again by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from pmw.errors import BudgetExhaustedError, PMWError, PriceError, StoreError
+from pmw.public.answer import SEEDED_WARNING
+from pmw.public.export.rows import column_type
+from pmw.public.state import PublicState
+from pmw.public.tables import AnswerTable
+from pmw.service import asking
+from pmw.service.guard import UNKNOWN, Log, told_of
+from pmw.service.hosting import Hosted, Service
+from pmw.service.limits import BusyError, EndingError, GoneError
+from pmw.service.users import User
+from pmw.service.wire import WireError, parameters_of, with_parameters
+from queries.catalogue import (
+    BOOL,
+    DATE,
+    FLOAT8,
+    INT8,
+    TEXT,
+    TIMESTAMP,
+    TYPES,
+    Catalogue,
+    Column,
+    ColumnType,
+    Place,
+    Reading,
+    quoted,
+)  # fmt: skip
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.expressions import Constant, KeyFunction
+from queries.frozen import dataclass
+from queries.locked_engine import LockedTables
+from queries.memory import Memory
+from queries.sql_tree import SYNTHETIC
+from queries.statement_grammar import LIST
+from queries.statements import Statement
+
+_MOST_SYNTHETIC = 50_000  # rows
+_MOST_KEPT, _MOST_BYTES, _CELL = 2**12, 2**24, 64
+_STATES = {
+    "unknown_attribute": "42703", "unknown_table": "42P01", "syntax": "42601", "unsupported": "0A000",
+    "wrong_kind": "42804", "unaligned": "0A000", "too_long": "54000", "too_large": "54000",
+}  # fmt: skip  # of questions that are refused; of others 22023
+_ERRORS: tuple[tuple[type[Exception], str], ...] = (
+    (BudgetExhaustedError, "53400"), (EndingError, "57P01"), (BusyError, "53000"), (GoneError, "57014"),
+)  # fmt: skip
+_STATUSES = {400: "22023", 403: "42501", 503: "58000"}  # of HTTP
+COMMANDS = {
+    "BEGIN": "BEGIN", "START": "START TRANSACTION", "COMMIT": "COMMIT", "END": "COMMIT", "ABORT": "ROLLBACK",
+    "ROLLBACK": "ROLLBACK", "SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE", "SET": "SET", "RESET": "RESET",
+    "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE", "CLOSE": "CLOSE CURSOR", "UNLISTEN": "UNLISTEN",
+    "SHOW": "SHOW",
+}  # fmt: skip  # by their first words, and their tags
+_SET = re.compile(r"SET\s+(SESSION\s+|LOCAL\s+)?(pmw\.\w+)\s*(?:=|\s+TO\s)\s*(.+)", re.I | re.S)
+_PART = re.compile(r"(\d{1,3}(?:\.\d{0,12})?|\.\d{1,12})(%?)")
+_WAY = re.compile(r"; (?=ask|compare|count|declared|did|give|run|use|write)")  # before what to do next
+_DATES = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(:\d\d)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a connection chose: the part of the budget that one statement may charge, and bars as columns."""
+
+    at_most: Fraction = Fraction(0)
+    bars: bool = True
+
+    def changed(self, name: str, value: str) -> Settings:
+        """Return these with one changed.
+
+        Raises:
+            WireError: there is no such setting, or it has no such value.
+        """
+        text, found = value.strip().strip("'").lower(), _PART.fullmatch(value.strip().strip("'"))
+        if name.lower() == "pmw.bars" and text in ("on", "off"):
+            return replace(self, bars=text == "on")
+        part = None if found is None else Fraction(found[1]) / (100 if found[2] else 1)
+        if name.lower() == "pmw.at_most" and part is not None and part <= 1:
+            return replace(self, at_most=part)
+        told = f"expected pmw.at_most = '0.1%' or 0.001, or pmw.bars = on or off, got another {name[:60]}"
+        raise WireError("22023", told)
+
+    @classmethod
+    def of_options(cls, options: str) -> Settings:
+        """Return those that a client gives at the start, such as ``-c pmw.at_most=0.1%``.
+
+        Raises:
+            WireError: one has no such value.
+        """
+        found = cls()
+        for name, value in re.findall(r"(?:-c\s*|--)(pmw\.\w+)=(\S+)", options):
+            found = found.changed(name, value)
+        return found
+
+    def shown(self, name: str) -> str | None:
+        """Return a setting as SHOW tells it; None for another."""
+        own = {"pmw.at_most": f"{100 * float(self.at_most):g}%", "pmw.bars": "on" if self.bars else "off"}
+        return own.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a statement comes to: columns, None where it has none, rows, what has to be known, and its tag."""
+
+    columns: tuple[Column, ...] | None
+    rows: Sequence[Sequence[Any]] = ()
+    notices: tuple[str, ...] = ()
+    tag: str = "SELECT"
+
+
+class Desk:
+    """What the connections to one session share.
+
+    Args:
+        hosted: the session.
+    """
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted, self.domain = hosted, hosted.session.domain
+        self.catalogue = Catalogue(hosted.name, self.domain, [*map(column_type, self.domain)])
+        self._plans: Memory[tuple[Reading, asking.Reading | None]] = Memory(_MOST_KEPT, _MOST_BYTES)
+        # What was answered is answered again where nothing was released since: it is settled, and free.
+        self.settled: Memory[tuple[PublicState, Reply]] = Memory(_MOST_KEPT, _MOST_BYTES)
+        self._drawn: tuple[int, LockedTables] | None = None
+        self._lock = threading.Lock()
+
+    def plan(self, text: str, user: User, gone: threading.Event) -> tuple[Reading, asking.Reading | None]:
+        """Return where a statement is answered, and of the session's what it asks."""
+        known = self._plans.get((user.name, text))
+        if known is None:
+            reading, asked, size = self.catalogue.read(text, user.name), None, 2 * len(text)
+            if reading.place is Place.SESSION and not parameters_of(text):
+                asked = asking.read(self.hosted.asking(user, gone=gone), [{"sql": text}], None)
+                size += sum(one.query.size_in_bytes for one in asked.questions.values())
+            known = reading, asked
+            self._plans.keep((user.name, text), known, size)
+        return known
+
+    def rows(self, reading: Reading) -> tuple[tuple[Column, ...], list[Any]]:
+        """Return the columns and rows of a statement that is not the session's."""
+        tables = self._synthetic() if reading.place is Place.SYNTHETIC else None
+        return self.catalogue.rows(reading, tables)
+
+    def _synthetic(self) -> LockedTables:
+        """Return rows of the public model as it is now."""
+        state = self.hosted.session.state
+        with self._lock:
+            if self._drawn is None or self._drawn[0] != state.version:
+                rows = min(max(round(state.total.value), 1), _MOST_SYNTHETIC)
+                frame = self.hosted.session.synthetic_records(rows, seed=0)
+                texts = frame.astype(object).where(frame.notna(), None).map(str, na_action="ignore")
+                self._drawn = (
+                    state.version,
+                    self.catalogue.synthetic({name: [*texts[name]] for name in self.domain.names}),
+                )
+            return self._drawn[1]
+
+
+class WireDialogue:
+    """One connection: who asks which session, what was set, and what is answered.
+
+    Args:
+        service: users, sessions and limits.
+        desk: what the connections to the session share.
+        digest: of the user's token.
+        log: has a line of each statement.
+        gone: is set where nobody waits for the statement any more.
+    """
+
+    def __init__(self, service: Service, desk: Desk, digest: bytes, log: Log, gone: threading.Event) -> None:
+        self._service, self._desk, self._digest, self._log, self._gone = service, desk, digest, log, gone
+        self.settings = self._before = Settings()  # and those before the transaction
+        self.status = "I"  # idle, T in a transaction, E in one that failed
+
+    def run(self, text: str, *, has_parameters: bool = False) -> Reply:
+        """Return what a statement comes to.
+
+        Raises:
+            WireError: it is refused, or fails.
+        """
+        began, state = time.perf_counter(), "00000"
+        about: dict[str, Any] = {"request_id": secrets.token_hex(8), "method": "postgres", "route": "command"}
+        try:
+            return self._run(text, about)
+        except Exception as error:  # noqa: BLE001  # one statement fails, the connection goes on
+            refused = self.refusal_of(error, None if has_parameters else text, **about)
+            state, self.status = refused.state, "I" if self.status == "I" else "E"
+            raise refused from None
+        finally:
+            if about["route"] != "command" or state != "00000":
+                took = round(1000 * (time.perf_counter() - began), 1)
+                self._log.write("request", **about, status=state, milliseconds=took)
+
+    def columns(self, text: str) -> tuple[Column, ...] | None:
+        """Return the columns that a statement will have, whatever stands for its parameters; None for none.
+
+        Raises:
+            PMWError, QueryError: it is refused.
+        """
+        if (word := word_of(text)) in COMMANDS:
+            return (Column(_shown(text)),) if word == "SHOW" else None
+        samples = self.parameters(text)
+        constants = [samples.get(one, (TEXT, "NULL"))[1] for one in range(1, parameters_of(text) + 1)]
+        reading, asked = self._desk.plan(with_parameters(text, constants), self._user(), self._gone)
+        if asked is None:
+            return self._desk.rows(reading)[0]
+        return columns_of(_statement(asked), self._desk.domain, bars=self.settings.bars)
+
+    def parameters(self, text: str) -> dict[int, tuple[ColumnType, str]]:
+        """Return the types of a statement's parameters, and constants that can stand in their place."""
+        return (
+            {**self._desk.plan(text, self._user(), self._gone)[0].parameters} if parameters_of(text) else {}
+        )
+
+    def _user(self) -> User:
+        """Return who asks, as the users file has it now.
+
+        Raises:
+            ForbiddenError: the session is no longer the user's.
+            WireError: the token is no longer good.
+        """
+        user = self._service.users.find_digest(self._digest)
+        if user is None:
+            raise WireError("28P01", UNKNOWN, is_last=True)
+        self._service.hosted(user, self._desk.hosted.name)
+        return user
+
+    def _run(self, text: str, about: dict[str, Any]) -> Reply:
+        word, desk = word_of(text), self._desk
+        if self.status == "E" and COMMANDS.get(word) not in ("COMMIT", "ROLLBACK"):
+            raise WireError("25P02", "the transaction failed before; end it with ROLLBACK")
+        if word in COMMANDS:
+            return self._command(word, text.strip())
+        user, before, settings = self._user(), desk.hosted.session.state, self.settings
+        about |= {"user": user.name, "session": desk.hosted.name, "questions": 1, "route": "none"}
+        if word not in ("SELECT", "WITH", "TABLE", "VALUES", "("):
+            told = "expected SELECT, SET, SHOW, BEGIN, COMMIT or ROLLBACK, got another statement"
+            raise WireError("0A000", told, "nothing is written, copied or made here")
+        self._service.rate.take(user.name)
+        self._gone.clear()
+        known = desk.settled.get((user, settings, text))
+        if known is not None and known[0] is before:
+            about["route"] = Place.SESSION.value
+            return known[1]
+        with desk.hosted.queue.place_of_thread(user.name), desk.hosted.working.thread():
+            reading, asked = desk.plan(text, user, self._gone)
+            about["route"] = reading.place.value
+            if asked is None:
+                notes = (_synthetic_note(desk.domain),) if reading.place is Place.SYNTHETIC else ()
+                return Reply(*desk.rows(reading), notes)
+            table = self._answered(user, asked)
+            reply = reply_of(table, _statement(asked), desk.domain, bars=settings.bars)
+            self._note(user.name, text)
+        if desk.hosted.session.state is before:
+            size = len(text) + _CELL * len(reply.rows) * len(reply.columns or ())
+            desk.settled.keep((user, settings, text), (before, reply), size)
+        return reply
+
+    def _answered(self, user: User, asked: asking.Reading) -> AnswerTable:
+        analyst = self._desk.hosted.asking(user, gone=self._gone)
+        with self._desk.hosted.large.place(asked.cells):
+            found = asking.answered(analyst, asked, at_most=self.settings.at_most)
+        assert isinstance(found, AnswerTable)  # noqa: S101 - statements are answered with tables
+        return found
+
+    def _note(self, user: str, text: str) -> None:
+        """Keep a statement in the history; where that fails the log tells, and all goes on."""
+        history, hosted = self._service.history, self._desk.hosted
+        try:
+            history.add(hosted.name, user, [text])
+            history.note_spending(hosted.name, hosted.session.state.ledger.share)
+        except StoreError as error:
+            self._log.failure(error)
+
+    def _command(self, word: str, text: str) -> Reply:
+        tag, rest = COMMANDS[word], text[len(word) :].strip().lower()
+        if tag in ("BEGIN", "START TRANSACTION"):
+            self._before, self.status = self.settings if self.status == "I" else self._before, "T"
+        elif tag in ("COMMIT", "ROLLBACK") and re.match(r"(work\s+|transaction\s+)?to\b", rest):
+            self.status = "T"
+        elif tag in ("COMMIT", "ROLLBACK"):
+            tag = "ROLLBACK" if self.status == "E" else tag
+            self.settings = self._before if tag == "ROLLBACK" and self.status != "I" else self.settings
+            self.status = "I"
+        elif tag == "SHOW":
+            return Reply((Column(_shown(text)),), [(self._setting(_shown(text)),)], (), tag)
+        elif rest in ("all", "pmw.at_most", "pmw.bars") and tag != "SET":
+            plain, own = Settings(), self.settings
+            keeps = (rest == "pmw.bars", rest == "pmw.at_most")
+            self.settings = Settings(
+                own.at_most if keeps[0] else plain.at_most, own.bars if keeps[1] else plain.bars
+            )
+        elif found := _SET.fullmatch(text):
+            if (found[1] or "").strip().lower() == "local":
+                raise WireError("0A000", "SET LOCAL of a setting of pmw is not supported; use SET, and RESET")
+            self.settings = self.settings.changed(found[2], found[3])
+        return Reply(None, tag=tag)
+
+    def _setting(self, name: str) -> str:
+        asked = self._desk.catalogue.read(f"SELECT current_setting('{re.sub('[^a-z_]', '_', name)}')", "")
+        return self.settings.shown(name) or str(self._desk.catalogue.rows(asked)[1][0][0] or "")
+
+    def refusal_of(self, error: Exception, text: str | None = None, **about: Any) -> WireError:
+        """Return what is told of an error, which depends on the statement and on public state alone."""
+        if isinstance(error, WireError):
+            return error
+        if isinstance(error, PriceError):
+            price = f"{math.ceil(10_000 * error.price) / 100:g}%"
+            if error.code == "above_ceiling":
+                return WireError(
+                    "53400", f"this can cost {price} of the budget, above your ceiling for one question"
+                )
+            most = self.settings.shown("pmw.at_most")
+            told = f"this can cost {price} of the budget, and {most} may be charged for it"
+            return WireError("53400", told, f"SET pmw.at_most = '{price}'")
+        if isinstance(error, QueryError):
+            return self._refused_question(error, text)
+        status, _, message = (
+            told_of(error) if isinstance(error, PMWError) else (500, None, "the statement failed")
+        )
+        state = next((state for kind, state in _ERRORS if isinstance(error, kind)), None)
+        if state is None and status >= 500:
+            self._log.failure(error, **about)
+        return WireError(
+            state or _STATUSES.get(status, "XX000"), message, is_last=isinstance(error, EndingError)
+        )
+
+    def _refused_question(self, error: QueryError, text: str | None) -> WireError:
+        rows = f"synthetic.{quoted(self._desk.domain.name)}"
+        message, *ways = _WAY.split(error.message.replace(SYNTHETIC, rows), maxsplit=1)
+        way = f"rows of the public model are in {rows}" if LIST in message else "".join(ways)
+        place = error.position + 1 if text is not None and isinstance(error.position, int) else None
+        return WireError(_STATES.get(error.code, "22023"), message, way, position=place)
+
+
+def _synthetic_note(domain: Domain) -> str:
+    return (f"these rows are synthetic, drawn from the public model, and 1,000 at most without LIMIT; "
+            f"counts FROM {quoted(domain.name)} have intervals")  # fmt: skip
+
+
+def reply_of(table: AnswerTable, statement: Statement, domain: Domain, *, bars: bool) -> Reply:
+    """Return the rows of a table of answers, its columns as they were written, and what has to be known."""
+    rows = []
+    for keys, found in table.rows:
+        parts: list[Sequence[Any]] = [(key,) for key in keys]
+        for title, one in zip(table.titles, found, strict=True):
+            numbers = (one.value, *(one.interval or (None, None)))[: 3 if bars else 1]
+            parts.append([*map(_whole, numbers)] if title in table.whole else numbers)
+        rows.append([value for place in statement.alone[0].written for value in parts[place]])
+    told = [f"intervals hold at {table.confidence:.0%} each"] if table.titles else []
+    told += [f"{table.spent.charged:.2%} of the budget was charged"] if table.spent.charged else []
+    told += [] if table.is_promised else ["nothing is promised of numbers whose intervals are empty"]
+    told += [table.kept.describe()] if table.kept is not None else []
+    told += [*table.notes, *([SEEDED_WARNING] if table.seeded else [])]
+    return Reply(columns_of(statement, domain, bars=bars), rows, tuple(told))
+
+
+def _whole(number: float | None) -> float | int | None:
+    return int(number) if number is not None and math.isfinite(number) else None
+
+
+def columns_of(statement: Statement, domain: Domain, *, bars: bool) -> tuple[Column, ...]:
+    """Return the columns of a statement's answers, by the statement and the declared attributes alone."""
+    found = []
+    for place in statement.alone[0].written:
+        same = [(arm, arm.columns[place]) for arm in statement.alone]
+        first = same[0][1]
+        if first.is_key:
+            kinds = {_key_type(one.node, arm, domain) for arm, one in same}
+            found.append(Column(first.title, kinds.pop() if len(kinds) == 1 else TEXT))
+        else:
+            kind = INT8 if all(one.node.is_whole for _, one in same) else FLOAT8
+            found += [Column(name, kind) for name in first.names[: 3 if bars else 1]]
+    return tuple(found)
+
+
+def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:
+    """Return the type of a column of groups' values, or of constants."""
+    values: Iterable[Any] = (node.value,) if isinstance(node, Constant) else ()
+    if isinstance(node, KeyFunction):
+        values = [one for one in node.values.values() if one is not None]
+        scopes = {name for place in node.places for name in statement.groupings[place].scope}
+        own = {TYPES[column_type(domain[name])] for name in scopes}
+        times = [_DATES.fullmatch(one) if isinstance(one, str) else None for one in values]
+        if times and own <= {DATE, TIMESTAMP} and all(times):
+            return TIMESTAMP if any(one and one["time"] for one in times) else DATE
+    kinds = {type(one) for one in values}
+    with suppress(StopIteration):
+        return next(kind for allowed, kind in (({bool}, BOOL), ({int}, INT8), ({int, float}, FLOAT8))
+                    if kinds and kinds <= allowed)  # fmt: skip
+    return TEXT
+
+
+def _statement(asked: asking.Reading) -> Statement:
+    """Return the one statement of a request.
+
+    Raises:
+        QueryError: it is refused.
+    """
+    for error in asked.refused.values():
+        raise error
+    found = asked.questions[0].query
+    assert isinstance(found, Statement)  # noqa: S101 - it was asked as SQL
+    return found
+
+
+def word_of(text: str) -> str:
+    """Return the first word of a statement."""
+    found = re.match(r"\s*(\w+|\()", text)
+    return "" if found is None else found[1].upper()
+
+
+def _shown(text: str) -> str:
+    return re.sub(r"\s+", "_", text.strip()[5:].strip().strip('"').lower()).removesuffix("_level")
