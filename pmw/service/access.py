@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pmw.errors import PMWError, ServiceError, StoreError
+from pmw.errors import ServiceError, StoreError
 from pmw.service.audit import Asked
 from pmw.service.guard import SIGN_IN, UNKNOWN, code_of
 from pmw.service.history import History
@@ -172,8 +172,8 @@ def came(request: Request, *results: object) -> None:
 
 def _write_down(request: Request, user: User, hosted: Hosted, error: Exception | None = None) -> None:
     """Write the questions of a request into the audit, where there is one."""
-    audit, questions = service_of(request).audit, getattr(request.state, "asked", ())
-    if audit is None or not questions:
+    service, questions = service_of(request), getattr(request.state, "asked", ())
+    if service.audit is None or not questions:
         return
     results = request.state.results if error is None else None
     told = [error] * len(questions) if results is None else results
@@ -181,11 +181,8 @@ def _write_down(request: Request, user: User, hosted: Hosted, error: Exception |
         Asked(kind, _text_of(sent, read), code_of(one) if isinstance(one, Exception) else None)
         for (kind, sent, read), one in zip(questions, told, strict=True)
     ]
-    spent = None
-    with suppress(PMWError):  # what cannot be read now is in the next line
-        spent = hosted.session.analyst(user.name).charged()
     request.state.asked = ()
-    audit.add(user.name, hosted.name, request.state.request_id, asked, spent)
+    service.write_down(user.name, hosted, request.state.request_id, asked)
 
 
 def _text_of(sent: object, read: LinearQuery | Statement | None) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pmw.errors import DataError, PMWError, ServiceError
-from pmw.service.audit import Audit
+from pmw.service.audit import Asked, Audit
 from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import User, UsersFile
@@ -137,6 +137,14 @@ class Service:
                 "this is none of your sessions; the first page lists them, and so does GET /sessions"
             )
         return found
+
+    def write_down(self, user: str, hosted: Hosted, request: str, asked: Sequence[Asked]) -> None:
+        """Write the questions of a request into the audit, where there is one; see ``Audit.add``."""
+        if self.audit is not None:
+            spent = None
+            with suppress(PMWError):  # what cannot be read now is in the next line
+                spent = hosted.session.analyst(user).charged()
+            self.audit.add(user, hosted.name, request, asked, spent)
 
     def unready(self) -> str | None:
         """Return the code of what keeps the service from its work; None where nothing does.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from pmw.service.audit import FIRST, Asked, Audit, audit_checks, audit_lines
 from pmw.service.guard import Log
 from pmw.service.hosting import Service, hosting
 from pmw.service.users import Role, UsersFile
+from pmw.service.wire_server import WireServer
 from pmw.session.accounts import Booked
 from pmw.session.maintenance import read_ledger
 from tests.pmw.cli.commands import Run
@@ -298,6 +301,37 @@ def test_a_failed_write_leaves_the_chain_as_it_was(path: Path, monkeypatch: pyte
     before = [json.loads(line)["before"] for line in audit_lines(path)]
     assert before[1:] == [hashlib.sha256(line).hexdigest() for line in audit_lines(path)[:-1]]
     assert json.loads(audit_lines(path)[-1])["charge"] == "1"
+
+
+def test_what_is_asked_over_postgres_protocol_is_audited_too(
+    service: Service, add: Any, path: Path, study: Path, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    token, count = add("ann")["Authorization"].split()[1], "SELECT COUNT(*) FROM people"
+    new = f"{count} WHERE sex = 'Male' AND region = 'north'"
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        server = WireServer(listening, service, Log(log))
+        place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "dbname": "study"}
+        with closing(psycopg.connect(**place, user="ann", password=token, autocommit=True)) as wire:
+            for _ in range(2):  # the second answer is remembered
+                wire.execute(count)
+            wire.execute("SELECT 1")  # which asks nothing of the session
+            with pytest.raises(psycopg.Error):
+                wire.execute(f"{count} WHERE height > 2")
+            wire.execute("SET pmw.at_most = '50%'")
+            wire.execute(new)
+            with monkeypatch.context() as patched:
+                patched.setattr("pmw.service.audit.os.write", lambda *_: 5)
+                with pytest.raises(psycopg.Error):
+                    wire.execute(count)
+            wire.execute(count)
+        server.close()
+    found = [(one["user"], one["kind"], one["code"]) for one in lines(path)]
+    answered = ("ann", "sql", None)
+    assert found == [answered, answered, ("ann", "sql", "unknown_attribute"), answered, answered]
+    assert [one["question"] for one in lines(path)][:2] == [digest(count)] * 2
+    assert Fraction(lines(path)[3]["charge"]) > 0
+    assert told(path, study) == [True, True]
 
 
 # --- pmw verify -----------------------------------------------------------------------------------------
