@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pmw.errors import ReleaseError
 
@@ -52,3 +54,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def write_json(path: Path, form: dict[str, Any]) -> None:
+    """Write a form as a file of JSON, whole or not at all.
+
+    Raises:
+        ReleaseError: it cannot be written.
+    """
+    text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))

@@ -40,7 +40,7 @@ GROUND = {"pmw.errors", "pmw.disk"}
 LIBRARIES = {
     "click": {"pmw.cli"},
     "sqlite3": {"pmw.session.store", "pmw.service.history"},
-    "fcntl": {"pmw.service.audit", "pmw.service.users", "pmw.session.store"},
+    "fcntl": {"pmw.session.store"},
     "duckdb": {"pmw.data", "pmw.public.export", "queries.locked_engine"},
     "sqlglot": {"queries"},
     "pandas": {"queries.records", "pmw.data", "pmw.public", "pmw.service.client", "pmw.cli.answer_formats"},

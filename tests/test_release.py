@@ -58,6 +58,23 @@ def test_each_python_that_is_named_is_one_that_the_continuous_integration_runs()
     assert "- run: .ci/run" in workflow
 
 
+def test_the_page_of_dependencies_has_each_of_them_with_its_bounds() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    rows = re.findall(r"^\| (\w+) ≥ ([\d.]+)(?:, < (\d+))? \|", page, re.MULTILINE)
+    assert [f"{name}>={least}{most and ',<' + most}" for name, least, most in rows] == PROJECT["dependencies"]
+    extras = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    named = [name for row in extras for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(PROJECT["optional-dependencies"])
+
+
+def test_the_continuous_integration_runs_with_the_lowest_pandas_that_is_allowed() -> None:
+    lowest = dict(re.findall(r"--with (\w+)==([\d.]+)", (ROOT / ".ci" / "run").read_text()))
+    assert list(lowest) == ["pandas", "numpy", "scipy"]
+    for name, version in lowest.items():
+        (bound,) = (one.removeprefix(f"{name}>=") for one in PROJECT["dependencies"] if one.startswith(name))
+        assert version.startswith(f"{bound}.")
+
+
 def test_the_long_description_leads_to_no_file_beside_it() -> None:
     readme = (ROOT / "README.md").read_text()
     shown = TEXTS.long_description(readme)

@@ -21,6 +21,7 @@ Examples:
   pmw export study.pmw --output synthetic.csv
   pmw export study.pmw --output small.csv --rows 1000 --seed 7
   pmw export study.pmw --output synthetic.parquet --refine
+  pmw export study.pmw --output synthetic.csv --croissant
   pmw export study.pmw --output released.json --format measurements
   pmw export study.pmw --output study.model
 """,
@@ -48,6 +49,12 @@ Examples:
     is_flag=True,
     help="First fit the model to everything released more closely, where noise allows; free, not kept.",
 )
+@click.option(
+    "--croissant",
+    is_flag=True,
+    help="Also write FILE.croissant.json, which tells catalogues and programs what the columns and the "
+    "guarantee are (Croissant 1.1).",
+)
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(session: Path, output: Path, file_format: str | None, as_json: bool, **given: Any) -> None:
@@ -68,25 +75,25 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     that the session gives without a test. It holds the released numbers, the model, the schema and the
     guarantee, and no manifest goes beside it.
 
+    A Croissant file has no licence, creator, address, citation and date: whoever publishes the table adds
+    these.
+
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.cli.session_files import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, pairs_lines
+    from pmw.disk import write_json
     from pmw.display.progress import Progress
     from pmw.loop import MOST_STEPS, refined, residual
-    from pmw.public.export import ExportFormat, export, reproduction_sentence
+    from pmw.public.export import ExportFormat, croissant_form, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
     from pmw.session.model_file import copy_model, read_model
     from pmw.session.store import is_model_file
 
-    for target in (output, output.parent / (output.name + ".manifest.json")):
-        refuse_session_files(target, session, "the export")
-        if given["force"] and not is_model_file(session):  # a model names no table
-            refuse_table(target, session, "the export")
+    is_model, beside = is_model_file(session), _beside(output, given)
+    _refuse_targets([output, *beside], session, force=given["force"], is_model=is_model)
     with wrong_values():
         chosen = ExportFormat.chosen(file_format, output)
     plan, refine = _row_plan(chosen, given), given["refine"]
-    is_model = is_model_file(session)
     if chosen is ExportFormat.MODEL:
         save = copy_model if is_model else save_model
         about = save(session, output, force=given["force"])
@@ -98,31 +105,60 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         with Progress("steps at most", MOST_STEPS) as progress:
             state = refined(state, progress.add)
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
+    for croissant in beside[1:]:
+        write_json(croissant, croissant_form(output, manifest))
     if as_json:
         echo(json_line(manifest))
         return
+    named = " and ".join(path.name for path in beside)
     told = [
         _refinement(before, residual(state)) if refine else "",
-        f"Wrote {_count(manifest)} to {output}, and {output.name}.manifest.json beside it.",
+        f"Wrote {_count(manifest)} to {output}, and {named} beside it.",
         *pairs_lines(state, None if is_model else session),
         reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
-        "Both are public; the manifest has the guarantee in full.",
+        f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.",
     ]
     echo("\n".join(filter(None, told)))
+
+
+def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
+    """Return the files that go beside an export: the manifest, then the Croissant file where it is wanted."""
+    ends = (".manifest.json", ".croissant.json") if given["croissant"] else (".manifest.json",)
+    return [output.parent / (output.name + end) for end in ends]
+
+
+def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model: bool) -> None:
+    """Refuse files that must not be written, before anything is.
+
+    Raises:
+        UsageError: one belongs to the session, or is its table.
+        ReleaseError: a Croissant file exists and ``force`` is not given.
+    """
+    from pmw.cli.session_files import refuse_session_files, refuse_table
+    from pmw.disk import require_file
+
+    for target in targets:
+        refuse_session_files(target, session, "the export")
+        if force and not is_model:  # a model names no table
+            refuse_table(target, session, "the export")
+    for croissant in targets[2:]:
+        require_file(croissant, force=force)
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
     """Return how rows are drawn, where that was typed.
 
     Raises:
-        UsageError: it was, or the model is to be refined, and the format has no rows; or it cannot be.
+        UsageError: it was, or the model is to be refined, or the rows described, and the format has no rows;
+            or it cannot be.
     """
     from pmw.public.export import RowPlan
 
     rows, method, seed = given["rows"], given["method"], given["seed"]
     typed_rows = (rows, method, seed) != (None, None, None)
-    if not chosen.has_rows and (given["refine"] or typed_rows):
-        named = "--refine" if given["refine"] else "--rows, --method and --seed"
+    named = "--refine" if given["refine"] else "--croissant" if given["croissant"] else ""
+    named = named or ("--rows, --method and --seed" if typed_rows else "")
+    if not chosen.has_rows and named:
         raise click.UsageError(f"--format {chosen.value} has no rows: leave out {named}")
     with wrong_values():
         return RowPlan(rows, method == "independent", seed) if typed_rows else None

@@ -228,30 +228,52 @@ def _audit_checks(audit: Path, session: Path) -> tuple[Check, ...]:
 Examples:
   pmw report study.pmw -o report.html
   pmw report study.pmw -o report.html --force
+  pmw report study.pmw --registry deployment.yaml
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The HTML file to write.")
 @click.option(
-    "--output", "-o", required=True, type=click.Path(path_type=Path), help="The HTML file to write."
+    "--registry",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write, instead or too, an entry of the OpenDP registry of deployments, as JSON that is YAML too.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
-def report(session: Path, output: Path, force: bool) -> None:
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+def report(session: Path, output: Path | None, registry: Path | None, force: bool) -> None:
     """Write a report on SESSION as one HTML file that opens offline and prints on A4.
 
     It tells in plain words what is promised and about whom, how accurate answers are, which tables of counts
     may be quoted with which error, what was asked most, what was charged, and how to use the synthetic table.
-    Pictures show the model against the measurements, errors against questions, and the budget.
+    Pictures show the model against the measurements, errors against questions, and the budget. Its headings
+    use the terms of NIST SP 800-226.
 
-    It reads public state only, needs no table, and works while the session is in use. The report is public,
-    and costs nothing.
+    The file of --registry has what the contract and the ledger say: variant, unit of privacy, epsilon, delta,
+    deployment model, mechanisms and composition. What is empty in it is for whoever registers it to fill in.
+
+    It reads public state only, needs no table, and works while the session is in use. Both files are public,
+    and cost nothing.
     """
-    from pmw.session.maintenance import save_report
+    from pmw.disk import require_file, write_whole
+    from pmw.session.maintenance import read_ledger, read_session, save_report
 
-    refuse_session_files(output, session, "the report")
-    if force:
-        refuse_table(output, session, "the report")
-    save_report(session, output, force=force)
-    echo(f"Wrote the report to {output}.")
+    if output is None and registry is None:
+        raise click.UsageError("expected a file to write; give --output FILE, --registry FILE or both")
+    for target, what in ((output, "the report"), (registry, "the entry")):
+        if target is not None:
+            refuse_session_files(target, session, what)
+            if force:
+                refuse_table(target, session, what)
+            require_file(target, force=force)
+    if registry is not None:
+        from pmw.public.report import registry_text
+
+        text = registry_text(read_session(session)[0], read_ledger(session))
+        write_whole(registry, lambda target: target.write_text(text, encoding="utf-8", newline=""))
+        echo(f"Wrote an entry of the registry of deployments to {registry}; fill in what is empty there.")
+    if output is not None:
+        save_report(session, output, force=force)
+        echo(f"Wrote the report to {output}.")
 
 
 def ledger_text(ledger: Ledger) -> str:

@@ -166,7 +166,7 @@ def guarantee_terms(contract: Contract) -> str:
 
 
 def replacement(contract: Contract) -> str:
-    """Return in words what neighbours differ in."""
+    """Return in words what neighbouring tables differ by."""
     options, person = contract.options, contract.domain.person
     records = options.records_per_person
     unit = "one record" if records == 1 else f"{records} records"

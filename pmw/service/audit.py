@@ -10,7 +10,6 @@ charges of a user never add up to more than the ledger has, whatever fails and w
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from pmw.disk import synchronise
 from pmw.errors import ServiceError, StoreError
 from pmw.public.ledger import Ledger
 from pmw.session.accounts import Booked
+from pmw.session.store import file_locks
 from pmw.session.verification import Check
 
 FIRST = "0" * 64  # in place of the hash before the first line
@@ -71,6 +71,7 @@ class Audit:
 
     def _taken_over(self) -> tuple[str, int]:
         """Return the hash of the last line, and the size of the file."""
+        fcntl = file_locks()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(self._file, 0o600)

@@ -8,7 +8,6 @@ NFC, and its letters are of one script.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import itertools
@@ -30,6 +29,7 @@ from typing import Any
 from pmw.disk import synchronise
 from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
+from pmw.session.store import file_locks
 from queries.frozen import dataclass
 
 _FORMAT = 3
@@ -253,6 +253,7 @@ class UsersFile:
     @contextmanager
     def _changing(self) -> Iterator[dict[bytes, User]]:
         """Yield the users; they are written at the end, while nobody else changes them."""
+        fcntl = file_locks()
         try:
             descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:

@@ -218,9 +218,9 @@ def test_a_column_of_extreme_values_is_read_value_by_value(name: str, attribute:
 
 
 def test_the_name_of_a_type_is_full_and_shows_nothing_else() -> None:
-    things: list[object] = [3, None, [], pd.DataFrame()]
+    things: list[object] = [3, None, [], dt.datetime(2020, 1, 1)]
     assert [type_name(thing) for thing in things] == [
-        "int", "NoneType", "list", "pandas.DataFrame",
+        "int", "NoneType", "list", "datetime.datetime",
     ]  # fmt: skip
     assert type_name(np.zeros(1)) == "numpy.ndarray"
     assert type_name(Failing()).endswith(".Failing")

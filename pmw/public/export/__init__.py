@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pmw.public.export.croissant import croissant_form
 from pmw.public.export.manifest import measurements_form, program_version
 from pmw.public.export.reproduction import reproduction_sentence
 from pmw.public.export.rows import RowPlan, csv_parts, draw_rows, synthetic_frame
 from pmw.public.export.writing import ExportFormat, export, require_target
 
 __all__ = [
+    "croissant_form",
     "csv_parts",
     "draw_rows",
     "export",

@@ -28,6 +28,7 @@ from queries.values import Lean
 if TYPE_CHECKING:
     import pandas as pd
 
+MANIFEST_KEY = "online-pmw.manifest"  # in the metadata of a Parquet file
 _MOST_ROWS = 10**8
 _BATCH = 10_000  # rows of one part of a CSV file
 _INT64 = 2**63
@@ -198,13 +199,14 @@ def column_type(attribute: Attribute) -> str:
     return "BIGINT" if whole else _TYPES[type(attribute)]
 
 
-def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
+def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path, manifest: str = "") -> None:
     """Write synthetic rows; empty values become NULL.
 
     Args:
         frame: one column per attribute, in declared order.
         domain: the declared attributes.
         path: the file to write, replaced where it exists.
+        manifest: goes into the file's own metadata, under ``MANIFEST_KEY``; none where it is empty.
 
     Raises:
         ReleaseError: two names differ in case only, or the file cannot be written.
@@ -217,16 +219,17 @@ def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
             f"a Parquet column is found by its name in any case, and {twice!r} would stand there twice; "
             "choose --format csv"
         )
-    write_typed(frame, [column_type(attribute) for attribute in domain], path)
+    write_typed(frame, [column_type(attribute) for attribute in domain], path, manifest)
 
 
-def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path) -> None:
+def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path, manifest: str = "") -> None:
     """Write a table of which each column has one type; empty values become NULL.
 
     Args:
         frame: names that differ in more than case.
         types: of its columns: BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP or VARCHAR.
         path: the file to write, replaced where it exists.
+        manifest: as ``write_parquet`` has it.
 
     Raises:
         ReleaseError: the file cannot be written.
@@ -242,13 +245,14 @@ def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path) -> None:
         f"c{place}::{kind} AS {_quoted(name)}"
         for place, (name, kind) in enumerate(zip(frame.columns, types, strict=True))
     )
+    options, values = "FORMAT parquet, USE_TMP_FILE false", {"path": str(path.absolute())}
+    if manifest:
+        options += f", KV_METADATA {{'{MANIFEST_KEY}': $manifest}}"
+        values["manifest"] = manifest
     try:
         with duckdb.connect(":memory:") as connection:
             connection.register("typed", typed)
-            connection.execute(
-                f"COPY (SELECT {columns} FROM typed) TO $path (FORMAT parquet, USE_TMP_FILE false)",  # noqa: S608
-                {"path": str(path.absolute())},
-            )
+            connection.execute(f"COPY (SELECT {columns} FROM typed) TO $path ({options})", values)  # noqa: S608
     except duckdb.Error:
         raise ReleaseError(f"{path}: the file cannot be written as Parquet") from None
 
@@ -259,7 +263,7 @@ def _quoted(name: str) -> str:
 
 def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
     empty = column.isna()
-    return column.astype(object).map(canonical_text).mask(empty, None).astype("str")
+    return column.astype(object).map(canonical_text).mask(empty, None).astype("string")
 
 
 _TYPED: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {

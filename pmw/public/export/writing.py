@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pmw.disk import require_file, write_whole
+from pmw.disk import require_file, write_json, write_whole
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
 from pmw.public.export.reproduction import reproduction
@@ -66,6 +66,8 @@ def export(
 ) -> dict[str, Any]:
     """Write synthetic rows or measurements, and beside them ``FILE.manifest.json``; return the manifest.
 
+    A Parquet file holds it too, as JSON in its own metadata (``MANIFEST_KEY``).
+
     Args:
         state: the session.
         path: the file to write.
@@ -87,10 +89,10 @@ def export(
         raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
     if chosen is ExportFormat.MEASUREMENTS:
         form = measurements_manifest(state, chosen.value)
-        _write_json(path, measurements_form(state))
+        write_json(path, measurements_form(state))
     else:
-        form = {**_write_rows(state, path, plan or RowPlan(), chosen), "refined": refined}
-    _write_json(beside, form)
+        form = _write_rows(state, path, plan or RowPlan(), chosen, refined=refined)
+    write_json(beside, form)
     return form
 
 
@@ -113,21 +115,20 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
     return chosen, beside
 
 
-def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
+def _write_rows(
+    state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat, *, refined: bool
+) -> dict[str, Any]:
     drawn = draw_rows(state, plan)
+    manifest = table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
+    form = {**manifest, "refined": refined}
     if chosen is ExportFormat.PARQUET:
-        frame = drawn.frame()
-        write_whole(path, lambda target: write_parquet(frame, state.domain, target))
+        frame, text = drawn.frame(), json.dumps(form, ensure_ascii=False)
+        write_whole(path, lambda target: write_parquet(frame, state.domain, target, text))
     else:
         write_whole(path, lambda target: _write_parts(drawn.csv_parts(), target))
-    return table_manifest(state, chosen.value, plan, reproduction(state, drawn.records))
+    return form
 
 
 def _write_parts(parts: Iterable[bytes], target: Path) -> None:
     with target.open("wb") as stream:
         stream.writelines(parts)
-
-
-def _write_json(path: Path, form: dict[str, Any]) -> None:
-    text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))

@@ -2,10 +2,12 @@
 
 from pmw.public.report.facts import AnsweredQuestion, Facts
 from pmw.public.report.page import report_page, report_policy, write_report
+from pmw.public.report.registry import registry_text
 
 __all__ = [
     "AnsweredQuestion",
     "Facts",
+    "registry_text",
     "report_page",
     "report_policy",
     "write_report",

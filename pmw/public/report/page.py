@@ -353,16 +353,23 @@ def about_whom(contract: Contract) -> str:
 
 def limits(contract: Contract) -> list[str]:
     """Return what is not promised, a sentence each."""
-    public = (
-        "The number of records is exact. It is the same in both tables that are compared, so it is public."
-    )
+    names, *others = unprotected(contract)
     return [
         "It is no promise about groups. What is true of many people is meant to be found, and may be applied "
         "to a person whether or not that person is in the table.",
-        "The names of attributes and values, and the questions that were asked, are public.",
+        names,
         "It covers this session. Other releases from the same table come on top of it.",
-        *([public] if contract.options.public_count else []),
+        *others,
     ]
+
+
+def unprotected(contract: Contract) -> list[str]:
+    """Return what is public as it is, a sentence each; names and questions come first."""
+    names = "The names of attributes and values, and the questions that were asked, are public."
+    count = (
+        "The number of records is exact. It is the same in both tables that are compared, so it is public."
+    )
+    return [names, count] if contract.options.public_count else [names]
 
 
 def error_words(contract: Contract) -> list[str]:

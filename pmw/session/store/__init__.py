@@ -6,6 +6,7 @@ from pmw.session.store.answers import Found
 from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, StoredAnswer
 from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.draft_file import read_charges, record_charge
+from pmw.session.store.locking import file_locks
 from pmw.session.store.rows import (
     FORMAT_VERSION,
     OPENING,
@@ -28,6 +29,7 @@ __all__ = [
     "CertificateRow",
     "ChainedRows",
     "DIFFERING",
+    "file_locks",
     "FIRST",
     "FORMAT_VERSION",
     "Found",

@@ -17,6 +17,7 @@ from pmw.disk import synchronise
 from pmw.errors import BudgetError, StoreError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.drafts import DraftCharge
+from pmw.session.store.locking import file_locks
 
 _CONTENT = "online-pmw draft"
 _FIELDS = {
@@ -30,8 +31,7 @@ def record_charge(path: Path, charge: DraftCharge) -> None:
     Raises:
         StoreError: it could not be made durable, or the file holds something else.
     """
-    import fcntl  # late: see ``locking``
-
+    fcntl = file_locks()
     form = {"content": _CONTENT, **asdict(charge), "epsilon": str(charge.epsilon), "delta": str(charge.delta)}
     form["neighboring_relation"] = charge.neighboring_relation.value
     try:

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from pmw.errors import SessionError, SessionLockedError, StoreError
@@ -17,6 +18,22 @@ from pmw.session.store.connection import SessionFiles
 _FIRST_PAUSE = 0.001  # seconds between the first two tries; it doubles
 _LONGEST_PAUSE = 0.05
 _HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
+
+
+def file_locks() -> ModuleType:
+    """Return the module of POSIX file locks. Models are asked and sessions planned without it.
+
+    Raises:
+        StoreError: this system has none, such as Windows or a browser.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        raise StoreError(
+            "a session in a file needs the file locks of POSIX, which this system lacks; open it on Linux, "
+            "macOS or WSL"
+        ) from None
+    return fcntl
 
 
 class SessionLock:
@@ -32,7 +49,7 @@ class SessionLock:
     Raises:
         SessionError: the time to wait is not a number of seconds.
         SessionLockedError: another process, or another session of this one, held it all that time.
-        StoreError: the lock file cannot be made.
+        StoreError: the lock file cannot be made, or the system has no file locks.
 
     Privacy: how long one waits tells how long others use the session: no more than asking again and again.
     """
@@ -57,8 +74,7 @@ class SessionLock:
 
     def _taken(self) -> bool:
         """Try once to take the lock, and tell whether it was free."""
-        import fcntl  # late, here and below: models are asked where files have no locks, as in a browser
-
+        fcntl = file_locks()
         try:
             descriptor = self._opened()
             os.fchmod(descriptor, 0o600)
@@ -118,8 +134,7 @@ def turn_in(folder: Path) -> Iterator[None]:
     Raises:
         OSError: the folder cannot be opened.
     """
-    import fcntl
-
+    fcntl = file_locks()
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -135,4 +150,5 @@ def _let_go_in_child() -> None:
         lock.release()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+if hasattr(os, "register_at_fork"):  # a system that does not fork copies no descriptors
+    os.register_at_fork(after_in_child=_let_go_in_child)

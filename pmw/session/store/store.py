@@ -44,7 +44,7 @@ from pmw.session.store.connection import (
     write_ahead,
 )
 from pmw.session.store.copying import forget_copies
-from pmw.session.store.locking import SessionLock
+from pmw.session.store.locking import SessionLock, file_locks
 from pmw.session.store.rows import (
     FORMAT_VERSION,
     OPENING,
@@ -139,6 +139,7 @@ class SessionStore:
         Raises:
             SessionCorruptError: the file is no session, damaged, or of another format.
             SessionError: the file is absent, or has several names.
+            StoreError: the system has no file locks.
         """
         if not path.is_file():
             raise SessionError(f"{path}: expected a session file, found none; make one with open")
@@ -147,6 +148,7 @@ class SessionStore:
                 f"{path}: expected a session file, found a model or other JSON; a model is read by ask, "
                 "status and export alone"
             )
+        file_locks()
         target = resolved(path)
         forget_copies(target)
         store = cls(target, str(path))

@@ -120,6 +120,23 @@ def test_export_goes_by_the_name_of_its_file_unless_told(
     assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
 
 
+def test_an_export_is_described_for_catalogues_where_that_is_wanted(study: Path, run: Run) -> None:
+    export = ("export", "study.pmw", "--croissant", "--output")
+    told = run.told(*export, "rows.csv", "--rows", "20")
+    assert told.startswith(
+        "Wrote 20 synthetic rows to rows.csv, and rows.csv.manifest.json and rows.csv.croissant.json beside"
+    )
+    assert told.rstrip().endswith("All are public; the manifest has the guarantee in full.")
+    form = json.loads((study.parent / "rows.csv.croissant.json").read_text())
+    assert form["conformsTo"] == "http://mlcommons.org/croissant/1.1"
+    (study.parent / "other.csv.croissant.json").write_text("kept")
+    assert run.refused(*export, "other.csv") == f"Error: other.csv.croissant.json {EXISTS}"
+    assert not (study.parent / "other.csv").exists()
+    for name, kind in (("m.json", "measurements"), ("s.model", "model")):
+        refused = run.refused(*export, name, "--format", kind, code=2)
+        assert f"--format {kind} has no rows: leave out --croissant" in refused
+
+
 def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run) -> None:
     run.told(*OPEN, "--delta", "1e-9", "--opening", "none", "--update-limit", "3")
     run.told("ask", "study.pmw", "--workload", "marginals:2")

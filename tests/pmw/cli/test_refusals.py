@@ -290,6 +290,7 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--seed", "3"), "has no rows: leave out --rows, --method and --seed"),
         (("--method", "systematic"), "has no rows: leave out --rows, --method and --seed"),
         (("--refine",), "has no rows: leave out --refine"),
+        (("--croissant",), "has no rows: leave out --croissant"),
     ),
     ((*EXPORT, "--rows", "0"), "rows"),
     *(
@@ -493,8 +494,8 @@ WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run",
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
-    "demo": "force", "export": "force", "report": "force",
-    "serve": "users host port rate audit postgres behind-tls", "verify": "audit",
+    "demo": "force", "export": "force", "report": "force registry",
+    "serve": "users host port rate postgres behind-tls audit", "verify": "audit",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
 }  # fmt: skip
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import pmw
-from tests.pmw.cli.commands import Run
+from tests.pmw.cli.commands import OPEN, Run
 
 WRITERS = [
     ("the export", ("export", "study.pmw", "--force", "--output")),
     ("the report", ("report", "study.pmw", "--force", "-o")),
+    ("the entry", ("report", "study.pmw", "--force", "--registry")),
     ("the picture", ("status", "study.pmw", "--force", "--plot")),
 ]
 
@@ -35,7 +37,7 @@ def test_no_file_of_a_session_is_overwritten_even_by_force(
         session.ask("sex = 'Female'")
 
 
-@pytest.mark.parametrize(("what", "command"), WRITERS[:2])  # a picture has the name of none
+@pytest.mark.parametrize(("what", "command"), WRITERS[:3])  # a picture has the name of none
 def test_the_table_itself_is_never_overwritten(
     study: Path, run: Run, what: str, command: tuple[str, ...]
 ) -> None:
@@ -68,6 +70,14 @@ def test_links_to_a_session_and_the_manifest_beside_an_export_are_seen_through(s
     run.told("export", "l.pmw", "--output", "rows.csv")
 
 
+def test_the_croissant_file_beside_an_export_is_never_a_session(study: Path, run: Run) -> None:
+    kept = study.rename(study.parent / "x.croissant.json")
+    before = kept.read_bytes()
+    refused = run.refused("export", kept.name, "--force", "--croissant", "--output", "x", code=2)
+    assert "the export would overwrite the session; name another file" in refused
+    assert kept.read_bytes() == before
+
+
 # --- ``pmw report`` ----------------------------------------------------------------------------------------
 
 
@@ -92,6 +102,24 @@ def test_a_report_is_written_while_the_session_is_in_use_and_without_its_table(s
     assert report.read_text(encoding="utf-8") == page
     run.told("report", "study.pmw", "-o", "report.html", "--force")
     assert "The session is closed" in report.read_text(encoding="utf-8")
+
+
+def test_an_entry_of_the_registry_is_written_alone_or_with_the_report(people: Path, run: Run) -> None:
+    run.told(*OPEN, "--delta", "1e-9")
+    told = run.told("report", "study.pmw", "--registry", "deployment.yaml")
+    assert told == (
+        "Wrote an entry of the registry of deployments to deployment.yaml; fill in what is empty there.\n"
+    )
+    form = json.loads((people / "deployment.yaml").read_text())
+    assert form["deployment"]["privacy_loss"]["privacy_parameters"]["delta"] == 1e-9
+    both = ("report", "study.pmw", "--registry", "deployment.yaml", "-o", "report.html")
+    assert run.refused(*both) == (
+        "Error: deployment.yaml exists; choose another name, or overwrite it with --force\n"
+    )
+    assert not (people / "report.html").exists()
+    assert run.told(*both, "--force").endswith("Wrote the report to report.html.\n")
+    refused = run.refused("report", "study.pmw", code=2)
+    assert "expected a file to write; give --output FILE, --registry FILE or both" in refused
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])

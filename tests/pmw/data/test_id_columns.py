@@ -148,7 +148,10 @@ def test_taking_out_a_person_of_a_pandas_table_moves_the_counts_by_no_more_than_
     column = np.empty(len(places), dtype=object)
     column[:] = [values[place] for place in places]
     cells = ["x", "y", "x", "y"] * len(values)
-    frame = pd.DataFrame({"id": pd.Series(column, dtype=object).astype(kind), "w": cells})
+    ids = pd.Series(column, dtype=object).astype(kind)
+    if kind == "str":  # pandas 2 makes a text of None
+        ids = ids.mask(np.array([value is None for value in column]), None)
+    frame = pd.DataFrame({"id": ids, "w": cells})
     everyone = counted(frame)
     for place, value in enumerate(values):
         is_empty = str(value) in ("", "None", *(("nan", "NaN", "NaT") if kind == "object" else ()))

@@ -149,6 +149,14 @@ def test_a_report_says_what_the_status_and_the_ledger_say(session: pmw.Session, 
         assert f"{line.running_share:.2%}" in cells
 
 
+def test_the_headings_use_the_terms_of_nist(session: pmw.Session, tmp_path: Path) -> None:
+    """Of SP 800-226: the unit of privacy, privacy parameters, utility and composition."""
+    page = check(written(session, tmp_path), "people", "epsilon = 1, delta = 1e-09")
+    headings = "\n".join(text for tag, text in page.texts if tag in ("h2", "h3"))
+    for term in ("the unit of privacy", "privacy parameters", "the utility", "the composition"):
+        assert term in headings
+
+
 def test_a_quoted_error_is_that_of_an_answer(shared_frame: pd.DataFrame, domain: Domain) -> None:
     wide = Domain((*domain.attributes, IntegerAttribute("income", 0, 999)), name="people")
     frame = shared_frame.assign(income=np.arange(3000) % 1000)

@@ -269,20 +269,20 @@ def test_the_command_pays_for_a_bar_after_a_yes_alone(
     pair = json.dumps({"region": {"eq": "south"}, "member": {"eq": True}})
     with pmw.connect(running.url, token=ann) as session:
         before = session.budget().spent
-        told = run(pair, "--within", "40")
+        told = run(pair, "--within", "25")
         assert (told.exit_code, told.stdout) == (4, "")
         most = r"and \d\.\d\d% may be charged for it \(a tenth of what may be spent, unless told\)"
         assert re.search(most, told.stderr)
-        quoted = json.loads(run(pair, "--within", "40", "--json").stdout)
+        quoted = json.loads(run(pair, "--within", "25", "--json").stdout)
         assert quoted["error"]["code"] == "not_paid"
         assert session.budget().spent == before
-        paid = json.loads(run(pair, "--within", "40", "--at-most", "100%", "--json").stdout)
-        assert paid["interval"][1] - paid["interval"][0] <= 80.001
+        paid = json.loads(run(pair, "--within", "25", "--at-most", "100%", "--json").stdout)
+        assert paid["interval"][1] - paid["interval"][0] <= 50.001
         spent = session.budget().spent
         assert float(spent) == pytest.approx(float(before) + quoted["error"]["price"])
-        keyed = json.loads(run(pair, "--within", "40", "--json", "--request-id", "bar").stdout)
+        keyed = json.loads(run(pair, "--within", "25", "--json", "--request-id", "bar").stdout)
         assert keyed["interval"] == paid["interval"]
-        again = run(pair, "--within", "40")
+        again = run(pair, "--within", "25")
         assert (again.exit_code, again.stdout[:5]) == (0, "About")
         assert session.budget().spent == spent
         far = run(pair, "--within", "0.001")

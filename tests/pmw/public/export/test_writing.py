@@ -116,6 +116,16 @@ def test_measurements_have_no_rows_to_plan(session: pmw.Session, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_parquet_file_holds_its_manifest(session: pmw.Session, tmp_path: Path) -> None:
+    path = tmp_path / "it's.parquet"
+    manifest = session.export(path, RowPlan(rows=20, seed=3))
+    with duckdb.connect() as connection:
+        found = connection.execute("SELECT key, value FROM parquet_kv_metadata($path)", {"path": str(path)})
+        ((key, value),) = found.fetchall()
+    assert key == b"online-pmw.manifest"
+    assert json.loads(value) == manifest == json.loads((tmp_path / f"{path.name}.manifest.json").read_text())
+
+
 def test_rows_are_the_same_in_every_format(session: pmw.Session, tmp_path: Path) -> None:
     plan = RowPlan(rows=200, seed=3)
     for name in ("t.csv", "t.parquet", "u.parquet"):
@@ -123,5 +133,5 @@ def test_rows_are_the_same_in_every_format(session: pmw.Session, tmp_path: Path)
     with duckdb.connect() as connection:
         parquet = connection.execute(f"SELECT * FROM '{tmp_path / 't.parquet'}'").df()
     csv = pd.read_csv(tmp_path / "t.csv")
-    pd.testing.assert_frame_equal(parquet, csv, check_dtype=False)
+    pd.testing.assert_frame_equal(parquet.convert_dtypes(), csv.convert_dtypes(), check_dtype=False)
     assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "u.parquet").read_bytes()

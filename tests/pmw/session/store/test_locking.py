@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +18,7 @@ import pmw
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
+from queries import format_schema
 from tests.worlds import PEOPLE
 
 CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None, '[["","1"]]')])
@@ -202,3 +205,48 @@ def test_a_session_that_is_refused_is_let_go_of_and_left_as_it_is(study: Path, r
     assert lock.exists() == (refused_at == 2)
     assert rows_of(study) == before
     SessionLock(study).release()
+
+
+ELSEWHERE = """
+import os, sys
+from pathlib import Path
+for name in ("fcntl", "termios", "pwd", "grp", "resource"):
+    sys.modules[name] = None
+for name in ("register_at_fork", "fork", "fchmod", "geteuid", "getuid", "O_NOFOLLOW"):
+    delattr(os, name)
+import pmw
+from pmw.cli.main import main
+from pmw.service import users
+folder, model = sys.argv[1:]
+domain = pmw.load_schema(folder + "/s.toml")
+print(pmw.plan_session(domain, records=3000, epsilon=1, delta=1e-9) is not None)
+print(pmw.load_model(model).ask("sex = 'Male'").count > 0)
+for refused in (
+    lambda: pmw.open_session([], domain, epsilon=1, path=folder + "/new.pmw"),
+    lambda: pmw.resume_session(folder + "/s.pmw"),
+    lambda: users.UsersFile(Path(folder, "users.json")).revoke("ann"),
+):
+    try:
+        refused()
+    except pmw.StoreError as error:
+        print(error)
+main(["status", folder + "/s.pmw"])
+"""
+
+
+def test_where_files_have_no_locks_models_and_plans_work_and_sessions_are_refused(
+    study: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(format_schema(PEOPLE.domain))
+    with pmw.resume_session(study, PEOPLE.frame) as session:
+        session.export(tmp_path / "s.model")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path), str(tmp_path / "s.model")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    refusal = (
+        "a session in a file needs the file locks of POSIX, which this system lacks; open it on Linux, "
+        "macOS or WSL"
+    )
+    assert found.stdout.splitlines() == ["True", "True", refusal, refusal, refusal], found.stderr
+    assert found.stderr == f"Error: {refusal}\n"
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
