@@ -57,6 +57,7 @@ LIBRARIES = {
     "anyio": {"pmw.service"},
     "fastapi": {"pmw.service"},
     "mcp": {"pmw.service.assistants"},
+    "prometheus_client": {"pmw.service.metrics"},
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},
     "uvicorn": {"pmw.service"},

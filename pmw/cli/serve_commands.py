@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.usage import Suggesting, echo
+from pmw.cli.usage import Suggesting, budget_part, echo
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
-_PART = re.compile(r"[0-9]{1,3}|[0-9]{0,2}\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
+_VALID = 90  # days of a new token, unless told
 _users_option = click.option(
     "--users",
     required=True,
@@ -66,6 +66,12 @@ Examples:
     metavar="N",
     help="Requests a second that each user may make; twice as many after a pause.",
 )
+@click.option(
+    "--audit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
+)
 def serve(
     sessions: tuple[Path, ...],
     users: Path,
@@ -75,6 +81,7 @@ def serve(
     *,
     behind_tls: bool,
     rate: float,
+    audit: Path | None,
 ) -> None:
     """Serve each SESSION to the users of a file, with a page and a JSON API, and to clients of Postgres.
 
@@ -82,14 +89,18 @@ def serve(
     in a browser, with `pmw ask http://…`, with pmw.connect in Python, or over HTTP. Every charge is booked to
     the user whose question made it.
 
+    A SESSION may be a folder: every file in it whose name ends in .pmw is served. SIGHUP has the service open
+    those that were put there since; nobody is signed out. Users are taken over at once.
+
     The process holds the sessions while it runs; a second service on one of them is refused. Ctrl-C, or
     SIGTERM, ends it once the requests that are being answered have their answers. Its log goes to standard
     error, a JSON object a line, without questions and tokens.
     """
     from pmw.display.texts import installed_by
 
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise click.ClickException(f"pmw serve needs fastapi and uvicorn: {installed_by('service')}")
+    if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
+        needed = "pmw serve needs fastapi, prometheus-client and uvicorn"
+        raise click.ClickException(f"{needed}: {installed_by('service')}")
     from pmw.service import server
     from pmw.service.limits import Rate
     from pmw.service.users import UsersFile
@@ -98,7 +109,7 @@ def serve(
         echo(f"Serving at {' and '.join(addresses)}; Ctrl-C ends it.")
 
     address = server.Address(host, port, postgres, behind_tls)
-    server.serve(sessions, UsersFile(users), address, rate=Rate(rate, 2 * rate), ready=ready)
+    server.serve(sessions, UsersFile(users), address, rate=Rate(rate, 2 * rate), audit=audit, ready=ready)
 
 
 @click.group(
@@ -123,24 +134,11 @@ def user() -> None:
     """
 
 
-def _part(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
-    """Return a share or a ceiling as an exact fraction, for click.
-
-    Raises:
-        BadParameter: it is no number in [0, 1].
-    """
-    if value is None:
-        return None
-    try:
-        part = Fraction(number if _PART.fullmatch(number := value.removesuffix("%")) else -1)
-    except ZeroDivisionError:
-        part = Fraction(-1)
-    part = part / 100 if value.endswith("%") else part
-    if not 0 <= part <= 1:
-        raise click.BadParameter("expected a number from 0 to 1, such as 0.2, 1/5 or 20%", param=parameter)
-    return part
-
-
+_expires_option = click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help=f"The last day of the token, in UTC. [a new one: {_VALID} days from now, unless told]",
+)
 _beyond_option = click.option(
     "--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1."
 )
@@ -151,7 +149,7 @@ _beyond_option = click.option(
 @click.option(
     "--share",
     metavar="PART",
-    callback=_part,
+    callback=budget_part,
     help="The part of what each session's opening leaves that may be charged, such as 0.2, 1/5 or 20%. "
     "[required for analysts; custodians have 1 by default, readers have 0]",
 )
@@ -165,14 +163,14 @@ _beyond_option = click.option(
 @click.option(
     "--at-most",
     metavar="P%",
-    callback=_part,
+    callback=budget_part,
     help="The most of a session's budget that one question may charge, such as 0.5%; a request may allow "
     "less, and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
     "tells]",
 )
 @click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
 @_beyond_option
-@click.option("--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day, in UTC. [default: none]")
+@_expires_option
 @_users_option
 def add(
     name: str,
@@ -196,15 +194,19 @@ def add(
     listed = None if sessions is None else tuple(one.strip() for one in sessions.split(",") if one.strip())
     if listed == ():
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
-    last: date | None = None if expires is None else expires.date()
-    if last is not None and last < datetime.now(UTC).date():
-        echo(f"Warning: {last.isoformat()} is past, so the token is good for nothing.", err=True)
+    last = _last_day(expires) or datetime.now(UTC).date() + timedelta(_VALID)
     user = User(name, chosen, _share_of(chosen, share), listed, last, at_most=at_most)
     token = UsersFile(users).add(user, beyond=beyond)
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
         echo(told, err=True)
     echo(token)
+
+
+def _last_day(expires: datetime | None) -> date | None:
+    if expires is not None and expires.date() < datetime.now(UTC).date():
+        echo(f"Warning: {expires.date()} is past, so the token is good for nothing.", err=True)
+    return None if expires is None else expires.date()
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
@@ -224,19 +226,21 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
 
 @user.command(
     "change",
-    short_help="Change a user's share, role or ceiling.",
+    short_help="Change a user's share, role, ceiling or last day.",
     epilog="""\b
 Examples:
   pmw user change ann --share 0.3 --users users.json
   pmw user change ann --at-most 0.5% --users users.json
   pmw user change bea --role analyst --share 0.1 --users users.json
+  pmw user change bea --expires 2027-12-31 --users users.json
 """,
 )
 @click.argument("name")
-@click.option("--share", metavar="PART", callback=_part, help="See pmw user add.")
+@click.option("--share", metavar="PART", callback=budget_part, help="See pmw user add.")
 @click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
-@click.option("--at-most", metavar="P%", callback=_part, help="See pmw user add.")
+@click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
 @click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
+@_expires_option
 @_beyond_option
 @_users_option
 def change(
@@ -247,6 +251,7 @@ def change(
     users: Path,
     *,
     no_ceiling: bool,
+    expires: datetime | None,
     beyond: bool,
 ) -> None:
     """Change what NAME may do; what is not told stays as it is, and so does the token.
@@ -257,15 +262,17 @@ def change(
     from pmw.service.users import Role, UsersFile
 
     ceilings = no_ceiling + (at_most is not None)
-    if ceilings > 1 or not (ceilings or share is not None or role is not None):
-        raise click.UsageError("tell what changes: --share, --role, and --at-most or --no-ceiling")
+    if ceilings > 1 or not (ceilings or any(one is not None for one in (share, role, expires))):
+        raise click.UsageError("tell what changes: --share, --role, --expires, and --at-most or --no-ceiling")
+
+    last = _last_day(expires)
 
     def changed(user: User) -> User:
         chosen = user.role if role is None else Role(role)
         stays = share is None and chosen is user.role
         ceiling = None if no_ceiling else user.at_most if at_most is None else at_most
         own = user.share if stays else _share_of(chosen, share)
-        return replace(user, role=chosen, share=own, at_most=ceiling)
+        return replace(user, role=chosen, share=own, at_most=ceiling, expires=last or user.expires)
 
     UsersFile(users).change(name, changed, beyond=beyond)
     echo(f"Changed {name}.")
@@ -284,19 +291,24 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line
     from pmw.display.texts import text_table
+    from pmw.service.history import History, history_of
     from pmw.service.users import UsersFile
 
     listed = UsersFile(users).listed()
+    with closing(History(history_of(users))) as history:
+        used = history.used()
     if session is not None:
         from pmw.session.maintenance import read_shares
 
         opened, left = read_shares(session)
         listed = tuple(replace(one, share=min(one.share * opened, left)) for one in listed)
     if as_json:
-        echo(json_line({"users": [user.to_dict() for user in listed]}))
+        told = [{**user.to_dict(), "last_used": used.get(user.name)} for user in listed]
+        echo(json_line({"users": told}))
         return
-    header = ("name", "role", "share", "one question", "sessions", "expires")
-    echo(text_table(header, [_row(user) for user in listed], left=6))
+    header = ("name", "role", "share", "one question", "sessions", "expires", "last used")
+    rows = [(*_row(user), used.get(user.name, "never")) for user in listed]
+    echo(text_table(header, rows, left=7))
 
 
 def _row(user: User) -> tuple[str, ...]:
@@ -329,7 +341,7 @@ def revoke(name: str, users: Path) -> None:
 def rotate(name: str, users: Path) -> None:
     """Replace the token of NAME, and print the new one; the old one is invalid at once.
 
-    A user who was revoked is a user again.
+    The last day stays. A user who was revoked, or whose last day is over, gets no new token.
     """
     from pmw.service.users import UsersFile
 

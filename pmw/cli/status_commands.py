@@ -8,6 +8,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pmw.public.contract import Contract
     from pmw.public.ledger import Ledger
     from pmw.public.status import Status
-    from pmw.session.verification import Verification
+    from pmw.session.verification import Check, Verification
 
 _WIDTH = 100  # columns of a table
 _LABEL = 2  # the column of texts that may be long
@@ -154,6 +155,7 @@ def ledger(session: Path, as_json: bool) -> None:
 Examples:
   pmw verify study.pmw
   pmw verify study.pmw --anchor /safe/study.anchor
+  pmw verify study.pmw --audit audit.jsonl
   pmw verify study.pmw --json | jq '.checks[] | select(.holds | not)'
 \b
 With --json, one object: holds, unfinished, closed, checks (each with name, holds, detail), not_proved.
@@ -167,8 +169,14 @@ The exit code is 0 where every check holds, and 5 where one fails.
     metavar="FILE",
     help="Compare with, and keep, a file of public bytes that tells how far the session had come.",
 )
+@click.option(
+    "--audit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Check the file of pmw serve --audit too: its chain, and its charges against the ledger.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
+def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool) -> None:
     """Check what the file of SESSION holds.
 
     Every charge is recomputed from its event and the plan that was fixed at opening, and every model from the
@@ -181,6 +189,9 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
     last link of a chain of hashes is kept in FILE, which is public: keep it on another machine. The chain
     covers all charges, measurements and answers, but for free ones that came one by one. A later run tells an
     older copy and a rewritten history, and brings FILE up to date where everything holds.
+
+    With --audit it is checked that no line of FILE was changed, left out or put in, but at its end, and that
+    no user was charged less by the ledger than FILE tells. SESSION has the name by which it was served.
     """
     from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
@@ -188,6 +199,7 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
 
     if anchor is not None:
         refuse_session_files(anchor, session, "the anchor")
+    checks = () if audit is None else _audit_checks(audit, session)
     with Progress("models fitted again") as progress:
 
         def told(count: int, total: int) -> None:
@@ -195,9 +207,18 @@ def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
             progress.add(count)
 
         verification = verify_session(session, anchor, told=told)
+    verification = replace(verification, checks=(*checks, *verification.checks))
     echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)
+
+
+def _audit_checks(audit: Path, session: Path) -> tuple[Check, ...]:
+    from pmw.service.audit import audit_checks, audit_lines
+    from pmw.session.maintenance import read_ledger
+
+    lines = audit_lines(audit)  # first: a charge is in the ledger before its line is written
+    return audit_checks(lines, session.stem, read_ledger(session))
 
 
 @click.command(
@@ -300,6 +321,8 @@ def verification_text(verification: Verification) -> str:
     if failed:
         count = f"{failed} of {len(verification.checks)} checks"
         fault = "the file was damaged or altered"
+        if all(check.holds or check.name.startswith("audit") for check in verification.checks):
+            fault = "the audit was damaged or altered, or is of another session"
         if verification.anchored and failed == 1 and not verification.checks[-1].holds:
             fault = (
                 "the file or the anchor is of another session, or the file is an older copy or was altered"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_PART = re.compile(
+    r"([0-9]{1,3}|[0-9]{0,3}\.[0-9]{1,40}|[0-9]{1,9}/[0-9]{1,9})(e-[0-9]{1,2})?", re.IGNORECASE
+)
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = False) -> None:
@@ -160,7 +164,9 @@ def budget_part(_: click.Context, parameter: click.Parameter, value: str | None)
     from pmw.privacy.budget import as_fraction
 
     with contextlib.suppress(BudgetError):
-        part = as_fraction(value.removesuffix("%"), "a part") / (100 if value.endswith("%") else 1)
+        number = value.removesuffix("%")  # without a long exponent: 1e999999999 is long
+        part = as_fraction(number if _PART.fullmatch(number) else "", "a part")
+        part = part / 100 if value.endswith("%") else part
         if 0 <= part <= 1:
             return part
     raise click.BadParameter("expected a part of the budget from 0 to 100%, such as 2%", param=parameter)

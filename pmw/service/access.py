@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import threading
@@ -15,10 +16,13 @@ from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pmw.errors import ServiceError, StoreError
-from pmw.service.guard import SIGN_IN, UNKNOWN
+from pmw.service.audit import Asked
+from pmw.service.guard import SIGN_IN, UNKNOWN, code_of
 from pmw.service.history import History
 from pmw.service.hosting import Hosted, Service
 from pmw.service.users import User, digest_of
+from queries.linear import LinearQuery
+from queries.statements import Statement
 
 COOKIE = "pmw_session"
 _SIGN_IN_FIELDS = 8
@@ -122,6 +126,7 @@ def _count(request: Request, user: User) -> None:
     """
     request.state.user = user.name
     service_of(request).rate.take(user.name)
+    note(request, lambda history: history.note_use(user.name))
 
 
 def is_known(request: Request) -> bool | None:
@@ -136,15 +141,54 @@ def is_known(request: Request) -> bool | None:
 def used(request: Request, user: User, name: str) -> Iterator[Hosted]:
     """Yield a session of the user's, which is held open while this thread works, and have the log name it.
 
+    What ``asks`` told is in the audit before anything is answered.
+
     Raises:
         ForbiddenError: the session is none of the user's.
+        StoreError: the audit cannot be written; what was answered is stored, and is free when asked again.
     """
     service = service_of(request)
     hosted = service.hosted(user, name)
     request.state.session = name
     with hosted.working.thread():
-        yield hosted
+        try:
+            yield hosted
+        except Exception as error:
+            _write_down(request, user, hosted, error)
+            raise
+        _write_down(request, user, hosted)
         note(request, lambda history: history.note_spending(name, hosted.session.state.ledger.share))
+
+
+def asks(request: Request, *questions: tuple[str, object, LinearQuery | Statement | None]) -> None:
+    """Tell what a request asks, for the audit: of what kind, as it was sent, and as it was read."""
+    request.state.asked, request.state.results = questions, None
+
+
+def came(request: Request, *results: object) -> None:
+    """Tell what came of each question of a request that goes on after an error."""
+    request.state.results = results
+
+
+def _write_down(request: Request, user: User, hosted: Hosted, error: Exception | None = None) -> None:
+    """Write the questions of a request into the audit, where there is one."""
+    service, questions = service_of(request), getattr(request.state, "asked", ())
+    if service.audit is None or not questions:
+        return
+    results = request.state.results if error is None else None
+    told = [error] * len(questions) if results is None else results
+    asked = [
+        Asked(kind, _text_of(sent, read), code_of(one) if isinstance(one, Exception) else None)
+        for (kind, sent, read), one in zip(questions, told, strict=True)
+    ]
+    request.state.asked = ()
+    service.write_down(user.name, hosted, request.state.request_id, asked)
+
+
+def _text_of(sent: object, read: LinearQuery | Statement | None) -> str:
+    if isinstance(read, LinearQuery):
+        return read.to_json()
+    return (read.text if read is not None else "") or json.dumps(sent, sort_keys=True)
 
 
 def note(request: Request, kept: Callable[[History], None]) -> None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import signal
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -26,16 +29,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from pmw.errors import ReleaseError
+from pmw.errors import PMWError, ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, program_version
 from pmw.service import access, asking, forms
-from pmw.service.access import CurrentUser, InQueue, note, used
+from pmw.service.access import CurrentUser, InQueue, asks, came, note, used
 from pmw.service.connection import EXACT
-from pmw.service.guard import Guard, Log, add_handlers
-from pmw.service.hosting import Hosted, Service
+from pmw.service.guard import Guard, Log, add_handlers, problem
+from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
+from pmw.service.metrics import MEDIA, Metrics
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
@@ -53,6 +57,7 @@ _MEDIA = {
 }
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _EXPORTS: forms.Responses = {200: {"content": dict.fromkeys(_MEDIA.values(), _FILE)}}
+_METRICS: forms.Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 _MOST_ASKED = 1000  # questions of one list
 _MOST_BYTES = 2**22  # of their texts
 _Value = TypeVar("_Value")
@@ -255,8 +260,20 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # One crowded session leaves threads to the others, and to the page.
-        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS + PLACES * len(service)
+        threads, tasks = anyio.to_thread.current_default_thread_limiter(), set[asyncio.Task[None]]()
+
+        async def look(take_up: Callable[[], None]) -> None:
+            try:
+                await run_in_threadpool(take_up)
+            except PMWError as error:
+                log.failure(error)
+            threads.total_tokens = _THREADS + PLACES * len(service)  # a crowded session leaves some to others
+
+        await look(lambda: None)
+        if threading.current_thread() is threading.main_thread():  # no other one gets signals
+            again = partial(look, service.take_up)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(asyncio.create_task(again())))
         ready()
         yield
 
@@ -269,19 +286,41 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         lifespan=lifespan,
     )
     app.state.service, app.state.signed_in, app.state.log = service, access.SignedIn(), log
+    app.state.metrics = Metrics()
     app.get("/health")(health)
+    app.get("/ready", responses=forms.UNREADY)(ready_now)
     add_handlers(app, log)
     app.include_router(router)
     app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:
         app.include_router(importlib.import_module("pmw.service.pages").router)
-    app.add_middleware(Guard, log=log, is_known=access.is_known)
+    app.add_middleware(Guard, log=log, is_known=access.is_known, count=app.state.metrics.count)
     return app
 
 
 async def health() -> dict[str, str]:
     """Tell that the service runs. It waits for no thread."""
     return {"status": "ok"}
+
+
+def ready_now(request: Request) -> Any:
+    """Tell whether requests can be answered now: users and sessions can be read, and files written."""
+    code = access.service_of(request).unready()
+    if code is not None:
+        return problem(request, 503, "the service cannot answer now; the custodian is needed", code=code)
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response, responses=_METRICS)
+def metrics(request: Request, user: CurrentUser) -> Response:
+    """Give a custodian what Prometheus reads: requests, refusals, who waits, and spent parts of budgets.
+
+    It tells no user's name and no question, and of sessions those that the custodian may use.
+    """
+    if user.role is not Role.CUSTODIAN:
+        raise ForbiddenError("the metrics are for custodians")
+    counted: Metrics = request.app.state.metrics
+    return Response(counted.text(access.service_of(request).visible(user)), media_type=MEDIA)
 
 
 @router.get("/sessions", response_model=forms.Sessions)
@@ -373,10 +412,12 @@ def ask(
     with used(request, user, name) as hosted:
         forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
+        asks(request, *(("ask" if asked.kind is None else asked.kind.name, form, None) for form in forms))
         analyst = hosted.asking(user, request)
         kind = asked.kind
         if kind is not None:
             query = asking.query_of(analyst, forms[0], aligned=aligned)
+            asks(request, (kind.name, forms[0], query))
             how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
             found = asking.done(
                 analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
@@ -386,12 +427,17 @@ def ask(
             more = {"needed": found.needed} if kind is Kinds.QUOTE else {}
             return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
+        asks(
+            request,
+            *((kind, form, read) for form, (kind, read) in zip(forms, questions.kinds(), strict=True)),
+        )
         with hosted.large.place(questions.cells):
             how = {"fresh": asked.fresh, "at_most": asked.at_most}
             if asked.queries is None:
                 reply = _answer_told(request, analyst, asking.answered(analyst, questions, **how))
             else:
                 results = asking.answered_all(analyst, questions, **how)
+                came(request, *results)
                 # Made here: the event loop waits for nothing long.
                 reply = (
                     told(request, asking.together(analyst, results))
@@ -422,6 +468,10 @@ def measure(
         analyst, scope, share = hosted.asking(user), measured.scope, measured.share
         how: dict[str, Any] = {"dry_run": measured.dry_run, "at_most": measured.at_most}
         how["request_id"] = idempotency_key
+        asks(
+            request,
+            (Kinds.QUOTE.name if measured.dry_run else Kinds.MEASURE.name, measured.model_dump(), None),
+        )
         if measured.heads:
             return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.questions is not None:

@@ -68,6 +68,13 @@ class Reading:
     cells: int
     keyed: bool
 
+    def kinds(self) -> list[tuple[str, LinearQuery | Statement | None]]:
+        """Return by place of what kind each question is, and what was read; None for a refused one."""
+        read = [
+            self.questions[place].query if place in self.questions else None for place in range(len(self.ids))
+        ]
+        return [((Kinds.SQL if isinstance(one, Statement) else Kinds.ASK).name, one) for one in read]
+
 
 def read(
     session: Dialogue, forms: Sequence[Mapping[str, Any]], key: str | None, *, aligned: bool = False

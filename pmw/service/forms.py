@@ -79,6 +79,7 @@ def _refusals(**texts: str) -> Responses:
 LATE = _refusals(
     _408="The body is late", _409="The key was used for another request", _413="The body is long"
 )
+UNREADY = _refusals(_503="Users, a session or the disk cannot be used now")
 ERRORS = _refusals(
     _400="A bad question, body or parameter, or too many cells",
     _401="No token, or one that is not good",

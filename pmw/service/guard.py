@@ -9,13 +9,15 @@ or a record in it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import secrets
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -87,9 +89,29 @@ _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
     (ReleaseError, 400, "export_not_possible", None),
     (SessionError, 400, "not_possible", None),
 )
+# What a line of the log says of an error: by what the system said, else by the first class that fits.
+_SYSTEM: dict[object, str] = {
+    **{os.strerror(code): "disk_full" for code in (errno.ENOSPC, errno.EDQUOT)},
+    **{os.strerror(code): "not_permitted" for code in (errno.EACCES, errno.EPERM, errno.EROFS)},
+    **{os.strerror(code): "not_there" for code in (errno.ENOENT, errno.ENOTDIR)},
+    **{os.strerror(code): "too_many_files" for code in (errno.EMFILE, errno.ENFILE)},
+    os.strerror(errno.EIO): "disk_fails",
+    "SQLITE_FULL": "disk_full",
+}
+_REASONS: tuple[tuple[type[BaseException], str], ...] = (
+    (DataError, "table"),
+    (SessionCorruptError, "damaged"),
+    (SessionLockedError, "locked"),
+    (StoreError, "file"),
+    (ServiceError, "users"),
+    (PMWError, "refused"),
+    (MemoryError, "memory"),
+    (OSError, "system"),
+)
 SIGN_IN = "/sign-in"
 UNKNOWN = "this token was never issued, was revoked, or has expired: ask the custodian for a new one"
-_HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
+_PROBES = ("/health", "/ready")  # answered however crowded it is, and whatever body comes with it
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # whose names are told
 _BODY_SECONDS = 10  # for the whole body of a request
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -120,10 +142,30 @@ class Log:
             print(line, file=self._stream or sys.stderr, flush=True)
 
     def failure(self, error: BaseException, **fields: Any) -> None:
-        """Write down an unexpected error: its type and the lines of the program, never its message."""
+        """Write down an unexpected error: its type, why in a word, and the lines of the program.
+
+        Its message is never written: it may hold a value.
+        """
         frames = traceback.extract_tb(error.__traceback__)[-12:]
         where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-        self.write("failure", error=type(error).__name__, where=where, **fields)
+        self.write("failure", error=type(error).__name__, reason=reason_of(error), where=where, **fields)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why an error came, as a word of a fixed list: what the system said, or the error's class.
+
+    Both may be those of the error that it was made from.
+    """
+    chain: list[BaseException] = []
+    next_one: BaseException | None = error
+    while next_one is not None and next_one not in chain:
+        chain.append(next_one)
+        next_one = next_one.__cause__ or next_one.__context__
+    for one in chain:
+        for said in (getattr(one, "strerror", None), getattr(one, "sqlite_errorname", None)):
+            if said in _SYSTEM:
+                return _SYSTEM[said]
+    return next((word for one in chain for kind, word in _REASONS if isinstance(one, kind)), "unexpected")
 
 
 def problem(
@@ -136,7 +178,8 @@ def problem(
     **more: Any,
 ) -> JSONResponse:
     """Return the response that tells of an error; after some seconds its request may be made again."""
-    form = error_form(code or _CODES.get(status, "bad_request"), message, request.state.request_id, **more)
+    request.state.code = code or _CODES.get(status, "bad_request")
+    form = error_form(request.state.code, message, request.state.request_id, **more)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
@@ -180,9 +223,10 @@ def add_handlers(app: FastAPI, log: Log) -> None:
             405: "another method is expected",
         }
         own = str(error.detail) if isinstance(error, HTTPException) else ""
-        allowed = getattr(error, "headers", None) or {}
+        allowed = (getattr(error, "headers", None) or {}).get("Allow")
         response = problem(request, status, texts.get(status, own))
-        response.headers.update({"Allow": allowed["Allow"]} if "Allow" in allowed else {})
+        if allowed is not None:
+            response.headers.update({"Allow": "GET, HEAD" if allowed == "GET" else allowed})
         return response
 
     app.add_exception_handler(PMWError, refused)
@@ -203,6 +247,14 @@ def told_of(error: Exception) -> tuple[int, str | None, str]:
     return 400, "bad_request", _ODD
 
 
+def code_of(error: Exception) -> str:
+    """Return the code that an error is told by."""
+    if not isinstance(error, PMWError):
+        return _CODES[500]
+    status, code, _ = told_of(error)
+    return code or _CODES.get(status, "bad_request")
+
+
 def _session(request: Request) -> Any:
     return getattr(request.state, "session", None)
 
@@ -215,36 +267,47 @@ class Guard:
         log: where each request gets its line.
         is_known: tells whether a request comes with a good token; the last connections are kept for those,
             and no other body is read but to sign in. None where that cannot be told.
+        count: is called with each request's line.
     """
 
-    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool | None]) -> None:
-        self._app, self._log, self._is_known = app, log, is_known
+    def __init__(
+        self,
+        app: ASGIApp,
+        log: Log,
+        is_known: Callable[[Request], bool | None],
+        count: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._app, self._log, self._is_known, self._count = app, log, is_known, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens in the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, request_id = time.perf_counter(), secrets.token_hex(8)
+        began, request_id, method = time.perf_counter(), secrets.token_hex(8), scope["method"]
         scope.setdefault("state", {})["request_id"] = request_id
-        reply = _Reply(send, request_id)
+        reply = _Reply(send, request_id, has_body=method != "HEAD")
+        if method == "HEAD":  # RFC 9110, 9.3.2: what GET answers, without its content
+            scope = {**scope, "method": "GET"}
         try:
             if self._is_crowded(scope):
                 await reply.refuse(503, "busy", "too many connections are open; ask again in a second")
             else:
                 await self._answer(scope, receive, reply)
         finally:  # a request that is cut has its line, too
-            self._log.write("request", **_about(scope, reply, began))
+            line = _about({**scope, "method": method}, reply, began)
+            self._count(line)
+            self._log.write("request", **line)
 
     def _is_crowded(self, scope: Scope) -> bool:
         """Whether so many connections are open that this request gets no answer."""
         open_ = len(scope["state"].get("connections", ()))
-        if open_ <= MOST_CONNECTIONS - KEPT_CONNECTIONS or scope["path"] == _HEALTH:
+        if open_ <= MOST_CONNECTIONS - KEPT_CONNECTIONS or scope["path"] in _PROBES:
             return False
         return open_ > MOST_CONNECTIONS or not self._is_known(Request(scope))
 
     async def _answer(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
-        if scope["path"] == _HEALTH:
+        if scope["path"] in _PROBES:
             await self._run(scope, b"", receive, reply)
             return
         signs_in = scope["path"] == SIGN_IN
@@ -281,9 +344,10 @@ class Guard:
 class _Reply:
     """What is sent back."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
-        self._send, self.request_id = send, request_id
+    def __init__(self, send: Send, request_id: str, *, has_body: bool) -> None:
+        self._send, self.request_id, self._has_body = send, request_id, has_body
         self.status: int | None = None
+        self.code: str | None = None
 
     async def send(self, message: Message) -> None:
         """Send a part of a response, with the headers of all responses."""
@@ -292,10 +356,13 @@ class _Reply:
             headers = MutableHeaders(scope=message)
             for name, value in {**_HEADERS, "X-Request-Id": self.request_id}.items():
                 headers.setdefault(name, value)
+        elif not self._has_body:
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, status: int, code: str, text: str) -> None:
         """Send an error object, and close the connection: the rest of a body may be on its way."""
+        self.code = code
         body = json.dumps(error_form(code, text, self.request_id)).encode()
         headers = {
             "content-type": "application/json",
@@ -350,16 +417,17 @@ def _again(body: bytes, leaving: asyncio.Task[Message]) -> Receive:
     return next_message
 
 
-def _about(scope: Scope, reply: _Reply, began: float) -> MutableMapping[str, Any]:
+def _about(scope: Scope, reply: _Reply, began: float) -> Mapping[str, Any]:
     state = scope["state"]
     route = scope.get("route")
     return {
         "request_id": reply.request_id,
-        "method": scope["method"] if scope["method"].isalpha() else "other",
+        "method": scope["method"] if scope["method"] in _METHODS else "other",
         "route": getattr(route, "path", None),  # the pattern: an address may hold anything
         "session": state.get("session"),
         "user": state.get("user"),
         "questions": state.get("questions"),
         "status": reply.status,
+        "code": reply.code or state.get("code"),
         "milliseconds": round(1000 * (time.perf_counter() - began), 1),
     }

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS asked (
 CREATE INDEX IF NOT EXISTS newest_asked ON asked (session, user, number);
 CREATE TABLE IF NOT EXISTS spending (session TEXT NOT NULL, time TEXT NOT NULL, share REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS course ON spending (session);
+CREATE TABLE IF NOT EXISTS used (user TEXT PRIMARY KEY, day TEXT NOT NULL);
 """
 _SHORTENED = """
 BEGIN; INSERT INTO asked SELECT number, session, user, time, question, digest(question) FROM questions;
@@ -62,6 +63,7 @@ class History:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._spent: dict[str, float] = {}
+        self._used: dict[str, str] = {}
 
     def add(self, session: str, user: str, texts: Sequence[str]) -> None:
         """Keep questions that were answered, but for very long ones.
@@ -95,6 +97,25 @@ class History:
                 if self._last_spent(file, session) != share:
                     file.execute("INSERT INTO spending VALUES (?, ?, ?)", (session, _now(), share))
             self._spent[session] = share
+
+    def note_use(self, user: str) -> None:
+        """Note that a user's token was used today.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        today = _now()[:10]
+        if self._used.get(user) != today:
+            with self._open() as file:
+                file.execute("INSERT OR REPLACE INTO used VALUES (?, ?)", (user, today))
+            self._used[user] = today
+
+    def used(self) -> dict[str, str]:
+        """Return on which day each user's token was used last, in UTC; nothing where there is no file."""
+        if not self._path.exists():
+            return {}
+        with self._open() as file:
+            return dict(file.execute("SELECT user, day FROM used"))
 
     def _last_spent(self, file: sqlite3.Connection, session: str) -> float | None:
         row = file.execute(
@@ -157,6 +178,11 @@ class History:
                     yield self._connection
         except (sqlite3.Error, OSError):
             raise StoreError(f"{self._path}: the history of questions cannot be read or written") from None
+
+
+def history_of(users: Path) -> Path:
+    """Return the file of the history that belongs to a users file."""
+    return users.with_name(f"{users.name}-asked")
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pmw.errors import DataError, ServiceError
-from pmw.service.history import History
+from pmw.errors import DataError, PMWError, ServiceError
+from pmw.service.audit import Asked, Audit
+from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import User, UsersFile
 from pmw.session.dialogue import Analyst
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 _PER_SECOND = 100.0  # requests of one user
 _AT_ONCE = 200.0
+_LEAST_ROOM = 2**24  # bytes that are free for files
 
 
 class ForbiddenError(ServiceError):
@@ -39,6 +43,7 @@ class Hosted:
     Args:
         name: in addresses: the stem of its file.
         session: the session, held open.
+        path: its file.
         queue: where requests wait for it.
         large: where those of much work wait for each other.
         working: the threads that work for requests.
@@ -46,9 +51,15 @@ class Hosted:
 
     name: str
     session: Session
+    path: Path
     queue: Queue = field(default_factory=Queue)
     large: LargeRequests = field(default_factory=LargeRequests)
     working: Working = field(default_factory=Working)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its file is there and can be written."""
+        return os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def asking(
         self, user: User, request: Request | None = None, *, gone: threading.Event | None = None
@@ -81,17 +92,38 @@ class Service:
         hosted: the sessions.
         users: who may ask.
         rate: how many requests each user may make.
+        audit: where questions are written down; None for nowhere.
     """
 
-    def __init__(self, hosted: Sequence[Hosted], users: UsersFile, rate: Rate | None = None) -> None:
+    take_up: Callable[[], None]  # opens what lies in the served folders by now
+
+    def __init__(
+        self,
+        hosted: Sequence[Hosted],
+        users: UsersFile,
+        rate: Rate | None = None,
+        audit: Audit | None = None,
+    ) -> None:
         self._hosted = {one.name: one for one in hosted}
         self.users = users
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
+        self.audit = audit
         self.exports = OneEach()
-        self.history = History(users.path.with_name(f"{users.path.name}-asked"))
+        self.history = History(history_of(users.path))
 
     def __len__(self) -> int:
         return len(self._hosted)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._hosted
+
+    def add(self, hosted: Hosted) -> None:
+        """Serve one more session."""
+        with suppress(DataError):  # what is free is answered all the same, and the first test says why
+            hosted.session.read_table()
+        if self.audit is not None:
+            self.audit.begin(hosted.name, hosted.session.bookings())
+        self._hosted = {**self._hosted, hosted.name: hosted}  # those who go through it see the old ones
 
     def hosted(self, user: User, name: str) -> Hosted:
         """Return a session by its name.
@@ -106,24 +138,59 @@ class Service:
             )
         return found
 
+    def write_down(self, user: str, hosted: Hosted, request: str, asked: Sequence[Asked]) -> None:
+        """Write the questions of a request into the audit, where there is one; see ``Audit.add``."""
+        if self.audit is not None:
+            spent = None
+            with suppress(PMWError):  # what cannot be read now is in the next line
+                spent = hosted.session.analyst(user).charged()
+            self.audit.add(user, hosted.name, request, asked, spent)
+
+    def unready(self) -> str | None:
+        """Return the code of what keeps the service from its work; None where nothing does.
+
+        The first that fits: ``users_unavailable``, ``session_unavailable`` or ``disk_full``. It depends on
+        files alone, and waits for no session.
+        """
+        try:
+            self.users.listed()
+        except ServiceError:
+            return "users_unavailable"
+        if not all(one.is_usable for one in self._hosted.values()):
+            return "session_unavailable"
+        files = [self.users.path, *(one.path for one in self._hosted.values())]
+        files += [] if self.audit is None else [self.audit.path]
+        return "disk_full" if any(map(_is_full, {path.parent for path in files})) else None
+
     def end(self) -> None:
         """Tell all work to stop at its next turn."""
         for hosted in self._hosted.values():
             hosted.working.end()
+
+    def wait(self) -> None:
+        """Wait until nothing works on any session."""
+        for hosted in self._hosted.values():
+            hosted.working.wait()
 
     def visible(self, user: User) -> list[Hosted]:
         """Return a user's sessions, by name."""
         return [one for name, one in sorted(self._hosted.items()) if user.may_use(name)]
 
 
+def _is_full(folder: Path) -> bool:
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize < _LEAST_ROOM
+
+
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return session files by their names, which are the files' stems.
+    """Return session files by their names, which are the files' stems; of a folder those that lie in it.
 
     Raises:
         ServiceError: two have the same one.
     """
     named: dict[str, Path] = {}
-    for path in paths:
+    files = [sorted(path.glob("[!.]*.pmw")) if path.is_dir() else [path] for path in paths]
+    for path in chain.from_iterable(files):
         if path.stem in named:
             raise ServiceError(f"{named[path.stem]} and {path} have the same name {path.stem!r}; rename one")
         named[path.stem] = path
@@ -131,7 +198,9 @@ def names_of(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 @contextmanager
-def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -> Iterator[Service]:
+def hosting(
+    paths: Sequence[Path], users: UsersFile, rate: Rate | None = None, audit: Path | None = None
+) -> Iterator[Service]:
     """Hold sessions open while a service runs; they are closed at the end, and their locks are let go.
 
     Tables are read before anybody asks, so that nobody's answer waits for that.
@@ -143,18 +212,32 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
     users.listed()
     importlib.import_module("queries.sql")  # now, for it takes longer than an answer
     with ExitStack() as held:
-        hosted = [
-            Hosted(name, held.enter_context(resume_session(path))) for name, path in names_of(paths).items()
-        ]
-        for one in hosted:
-            with suppress(DataError):  # what is free is answered all the same, and the first test says why
-                one.session.read_table()
-        service = Service(hosted, users, rate)
+        kept = None if audit is None else Audit(audit)
+        service = Service([], users, rate, kept)
+        service.take_up = partial(_take_up, service, held, paths)
         held.callback(service.history.close)
         try:
+            service.take_up()
+            if kept is not None:
+                held.callback(kept.close)
             yield service
         finally:
-            for one in hosted:  # its lock is held until nothing works on it any more
-                one.working.end()
-            for one in hosted:
-                one.working.wait()
+            service.end()  # a session's lock is held until nothing works on it any more
+            service.wait()
+
+
+def _take_up(service: Service, held: ExitStack, paths: Sequence[Path]) -> None:
+    """Open the sessions of paths that are not served yet; one that cannot be opened leaves the others.
+
+    Raises:
+        PMWError: the first error.
+    """
+    errors = list[PMWError]()
+    for name, path in names_of(paths).items():
+        if name not in service:
+            try:
+                service.add(Hosted(name, held.enter_context(resume_session(path)), path))
+            except PMWError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]

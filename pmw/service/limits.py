@@ -135,10 +135,11 @@ class Queue:
     @property
     def retry_after(self) -> int:
         """Seconds after which a request that is refused may find a place: by who waits, not by the clock."""
-        return 1 + self._count // _SERVED
+        return 1 + self.waiting // _SERVED
 
     @property
-    def _count(self) -> int:
+    def waiting(self) -> int:
+        """How many requests wait for a place."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
@@ -179,7 +180,7 @@ class Queue:
             if self._free and self._held[name] < OWN_PLACES:
                 self._take(name)
                 return None
-            if len(own) >= OWN_WAITING or self._count >= self._most:
+            if len(own) >= OWN_WAITING or self.waiting >= self._most:
                 whose = "of yours " if len(own) >= OWN_WAITING else ""
                 told = f"too many requests {whose}wait for this session; ask again later"
                 raise BusyError(told, self.retry_after)

@@ -21,7 +21,7 @@ from fastapi.staticfiles import StaticFiles
 from pmw.display.templates import render
 from pmw.errors import PMWError
 from pmw.public.report import report_policy
-from pmw.service.access import CurrentUser, InQueue, note, service_of, signed_in, used
+from pmw.service.access import CurrentUser, InQueue, asks, note, service_of, signed_in, used
 from pmw.service.addresses import address_of, path_of
 from pmw.service.custodian_facts import custodian_facts, report_of
 from pmw.service.history import AskedText
@@ -197,6 +197,7 @@ def answer(
     with used(request, user, name) as hosted:
         analyst, text = hosted.asking(user, request), _lines(q)
         question = read(analyst, text)
+        asks(request, ("look", text, question.query))
         found = stored_answer(analyst, hosted.large, question)
         if found is None:
             raise _never_asked()
@@ -210,6 +211,7 @@ def chart(request: Request, user: CurrentUser, name: str, number: int, q: str = 
     with used(request, user, name) as hosted:
         analyst = hosted.asking(user, request)
         question = read(analyst, _lines(q))
+        asks(request, ("look", q, question.query))
         found = stored_answer(analyst, hosted.large, question)
         charts = () if found is None else shown(question, found).charts
     if not 1 <= number <= len(charts):

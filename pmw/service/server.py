@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from pmw.errors import ServiceError
 from pmw.service.app import create_app
 from pmw.service.guard import Log
-from pmw.service.hosting import hosting
+from pmw.service.hosting import hosting, names_of
 from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Rate
 from pmw.service.users import UsersFile
 from pmw.service.wire_server import WireServer
@@ -141,6 +141,7 @@ def serve(
     address: Address,
     *,
     rate: Rate | None = None,
+    audit: Path | None = None,
     ready: Callable[..., None] = lambda *_: None,
 ) -> None:
     """Serve sessions until the process is told to end; what is being answered then is finished first.
@@ -150,6 +151,7 @@ def serve(
         users: who may ask.
         address: where to listen.
         rate: how many requests each user may make; None for the usual number.
+        audit: the file in which questions are written down; None for none.
         ready: is called with the addresses, of HTTP and of Postgres' protocol, once they can be used.
 
     Raises:
@@ -161,7 +163,7 @@ def serve(
     with (
         _sockets(address) as sockets,
         ExitStack() as last,  # after the sessions are closed, and the last thread has ended
-        hosting(paths, users, rate) as service,
+        hosting(paths, users, rate, audit) as service,
         ExitStack() as wires,  # before that
     ):
         told = [
@@ -188,7 +190,7 @@ def serve(
         )
         before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
         last.callback(log.write, "end")
-        log.write("start", address=told[0], also=told[1:], sessions=[path.stem for path in paths])
+        log.write("start", address=told[0], also=told[1:], sessions=[*names_of(paths)])
         gc.freeze()  # what stays is not gone through again while large requests are carried out
         try:
             EndingServer(config, service.end).run(sockets=sockets[:1])

@@ -20,7 +20,7 @@ from pmw.errors import (
 )
 from pmw.public.answer import Answer
 from pmw.public.tables import AnswerTable
-from pmw.service.access import service_of
+from pmw.service.access import asks, came, service_of
 from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.answer_charts import Chart
 from pmw.service.asking import done
@@ -116,11 +116,14 @@ def looked_up(hosted: Hosted, user: User, request: Request, filled: Filled) -> O
     if filled.question is None:
         return Outcome()
     analyst = hosted.asking(user, request)
+    asks(request, ("look", filled.question, None))
     try:
         question = read(analyst, filled.question)
+        asks(request, ("look", filled.question, question.query))
         found = stored_answer(analyst, hosted.large, question)
         offer = (_bar if filled.within else _test)(hosted, analyst, question, filled, found)
     except _TOLD as error:
+        came(request, error)
         return _failed(error)
     answer = None if found is None else shown(question, found)
     return Outcome(answer, is_stored=found is not None, offer=offer, charged=filled.charged)
@@ -129,19 +132,28 @@ def looked_up(hosted: Hosted, user: User, request: Request, filled: Filled) -> O
 def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
     """Ask a question, and pay for it what was agreed to; what could charge more is told first."""
     analyst = hosted.asking(user, request)
+    asks(request, ("ask", filled.text, None))
     try:
         question = read(analyst, filled.text)
+        asks(request, (_kind_of(question, filled), filled.text, question.query))
         answer = new_answer(analyst, hosted.large, question, filled.within, filled.price or None)
         is_stored = stored_answer(analyst, hosted.large, question) is not None
     except PriceError as error:
+        came(request, error)
         if error.code == "above_ceiling":
             return _failed(error)
         told = f"This can cost {error.price:.2%} of the budget; nothing was asked or spent yet."
         return Outcome(offer=Offer(told, _PAY, str(error.price)))
     except _TOLD as error:
+        came(request, error)
         return _failed(error)
     charged = f"{answer.spent.charged:.2%}" if answer.spent.charged else ""
     return Outcome(shown(question, answer), is_stored=is_stored, charged=charged)
+
+
+def _kind_of(question: Read, filled: Filled) -> str:
+    pairs = ((Kinds.ASK, Kinds.SQL), (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN))
+    return pairs[bool(filled.within)][question.is_statement].name
 
 
 _TOLD = (QueryError, BudgetError, BudgetExhaustedError, SessionError)

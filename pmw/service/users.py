@@ -36,6 +36,7 @@ _FORMAT = 3
 _WITHOUT_CEILINGS = 2  # which is read, too
 _OF_THE_CAP = 1  # in which a share was a part of the whole budget
 _TOKEN_BYTES = 32
+_PREFIX = "pmw_"  # by which scanners for secrets know a token
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _PART = re.compile(
     r"[0-9]{1,1000}(/[0-9]{1,1000})?|[0-9]{0,3}\.[0-9]{1,1000}"
@@ -224,10 +225,15 @@ class UsersFile:
         """Return a new token in place of a user's old one, which is good for nothing from now on.
 
         Raises:
-            ServiceError: there is no such user.
+            ServiceError: there is no such user, or the old one is good for nothing already.
         """
         with self._changing() as users:
-            return _enter(users, replace(_taken(users, name)[1], revoked=False))
+            user = _taken(users, name)[1]
+            if user.revoked:
+                raise ServiceError(f"{user.name!r} was revoked, for good; add a user of another name")
+            if user.is_expired:
+                raise ServiceError(f"{user.name!r} has expired; pmw user change --expires comes first")
+            return _enter(users, user)
 
     def _read(self) -> dict[bytes, User]:
         try:
@@ -298,7 +304,7 @@ def digest_of(token: str) -> bytes:
 
 
 def _enter(users: dict[bytes, User], user: User) -> str:
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
     users[digest_of(token)] = user
     return token
 

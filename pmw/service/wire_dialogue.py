@@ -22,11 +22,13 @@ from pmw.public.export.rows import column_type
 from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable
 from pmw.service import asking
-from pmw.service.guard import UNKNOWN, Log, told_of
+from pmw.service.audit import Asked
+from pmw.service.guard import UNKNOWN, Log, code_of, told_of
 from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import BusyError, EndingError, GoneError
 from pmw.service.users import User
 from pmw.service.wire import WireError, parameters_of, with_parameters
+from pmw.session.session_requests import Kinds
 from queries.catalogue import (
     BOOL,
     DATE,
@@ -197,8 +199,14 @@ class WireDialogue:
         began, state = time.perf_counter(), "00000"
         about: dict[str, Any] = {"request_id": secrets.token_hex(8), "method": "postgres", "route": "command"}
         try:
-            return self._run(text, about)
+            reply = self._run(text, about)
+            if about["route"] == Place.SESSION.value:
+                self._write_down(text, about)
+            return reply
         except Exception as error:  # noqa: BLE001  # one statement fails, the connection goes on
+            if isinstance(error, PMWError) and not isinstance(error, BusyError) and "session" in about:
+                with suppress(StoreError):  # nothing is told but a refusal
+                    self._write_down(text, about, code_of(error))
             refused = self.refusal_of(error, None if has_parameters else text, **about)
             state, self.status = refused.state, "I" if self.status == "I" else "E"
             raise refused from None
@@ -278,6 +286,10 @@ class WireDialogue:
             found = asking.answered(analyst, asked, at_most=self.settings.at_most)
         assert isinstance(found, AnswerTable)  # noqa: S101 - statements are answered with tables
         return found
+
+    def _write_down(self, text: str, about: dict[str, Any], code: str | None = None) -> None:
+        asked = [Asked(Kinds.SQL.name, text, code)]
+        self._service.write_down(about["user"], self._desk.hosted, about["request_id"], asked)
 
     def _note(self, user: str, text: str) -> None:
         """Keep a statement in the history; where that fails the log tells, and all goes on."""

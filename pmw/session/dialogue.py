@@ -184,6 +184,12 @@ class Dialogue(LocalAsking):
         with self._turn:
             return load_texts(self._open_store(), self._account.name)
 
+    def charged(self) -> Fraction:
+        """Return what was charged for whoever asks, as a part of the cap, exactly; free."""
+        with self._engaged() as engine:
+            ledger = engine.state.ledger
+            return engine.bookings.of(self._account.name, ledger) / ledger.cap
+
     def _limited(self) -> PublicState:
         with self._engaged() as engine:
             return engine.limited(self._account)

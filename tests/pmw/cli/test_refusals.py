@@ -352,6 +352,10 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--schema", "missing.toml"), "missing.toml", 1),
     ),
     *each(
+        (("mcp", "study.pmw"),),
+        (("--at-most", "1e999999999"), "expected a part of the budget from 0 to 100%"),
+    ),
+    *each(
         (("user", "add", "ann", "--users", "users.json"),),
         ((), "an analyst needs --share"),
         (("--role", "reader", "--share", "0.2"), "leave --share out"),
@@ -359,7 +363,7 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--share", "0.2", "--expires", "tomorrow"), "does not match"),
         (("--share", "0.2", "--role", "king"), "is not one of"),
         *(
-            (("--share", share), "expected a number from 0 to 1")
+            (("--share", share), "expected a part of the budget from 0 to 100%")
             for share in ("-0.1", "1.1", "nan", "inf", "x", "1/0", "1e999999999")
         ),
     ),
@@ -494,7 +498,7 @@ WITH_EFFECT = {
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force registry",
-    "serve": "users host port rate postgres behind-tls",
+    "serve": "users host port rate postgres behind-tls audit", "verify": "audit",
     "synthesize": "data-is-public draft rows session expect target force inside memory "
     "temporary-folder report no-report table delimiter quote missing-text trim encoding decimal escape",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",

@@ -49,7 +49,14 @@ SPENDING = ("opened", "resumed", "analyst", "served")
 GROUPS = "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"
 ROLES = (pmw.Session, pmw.Analyst, pmw.RemoteSession, pmw.PublicModel)
 SURFACE = [name for name in dir(Asking) if not name.startswith("_")]
-SERVICE = {"asked_texts", "look", "place", "require_keys", "stored"}  # what the service uses besides
+SERVICE = {
+    "asked_texts",
+    "charged",
+    "look",
+    "place",
+    "require_keys",
+    "stored",
+}  # what the service uses besides
 BESIDES: dict[type, set[str]] = {
     pmw.Session: SERVICE | {"csv_parts", "facts", "finish_for", "state"},  # two of them for synthetic tables
     pmw.Analyst: SERVICE | {"csv_parts", "most", "name", "share", "state"},

@@ -206,7 +206,7 @@ def test_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> None:
                 async with queue.place("ann"):
                     pass
             assert told.value.retry_after == 1
-            assert queue._count == 0
+            assert queue.waiting == 0
         async with queue.place("ann"):
             pass
 
@@ -242,7 +242,7 @@ def test_a_user_has_few_places_and_users_are_served_in_turns() -> None:
         assert order[:6] == ["ann", "bob", "cyd", "ann", "bob", "ann"]
         assert order[6:] == ["ann"] * 29
         async with queue.place("ann"), queue.place("ann"), queue.place("bob"), queue.place("cyd"):
-            assert (queue._free, queue._count) == (2, 0)
+            assert (queue._free, queue.waiting) == (2, 0)
 
     asyncio.run(main())
 
@@ -263,7 +263,7 @@ def test_a_place_that_is_free_when_a_wait_ends_is_nobodys_and_not_lost() -> None
         with pytest.raises(asyncio.CancelledError):
             await waits
         async with queue.place("bob"):
-            assert queue._count == 0
+            assert queue.waiting == 0
 
     asyncio.run(main())
 

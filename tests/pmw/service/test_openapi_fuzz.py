@@ -100,7 +100,8 @@ def described(service: Service) -> Any:
 
 MOST = {"export": 12, "ask": 150, "measure": 100}  # requests
 ADDRESSES = {
-    "GET /health", "GET /sessions", "GET /activity", "GET /sessions/{name}", "GET /sessions/{name}/you",
+    "GET /health", "GET /ready", "GET /metrics", "GET /sessions", "GET /activity", "GET /sessions/{name}",
+    "GET /sessions/{name}/you",
     "GET /sessions/{name}/schema", "GET /sessions/{name}/asked", "GET /sessions/{name}/ledger",
     "GET /sessions/{name}/history", "GET /sessions/{name}/export", "POST /sessions/{name}/ask",
     "POST /sessions/{name}/measure",
@@ -152,7 +153,8 @@ def test_every_address_declares_the_form_of_every_status(service: Service) -> No
         for status, response in responses.items():
             for kind, content in response["content"].items():
                 assert content["schema"] not in ({}, {"type": "object"}), (label, status, kind)
-        always = {"200", *ERRORS} if label != "GET /health" else {"200"}
+        probes = {"GET /health": {"200"}, "GET /ready": {"200", "503"}}
+        always = probes.get(label, {"200", *ERRORS})
         of_bodies = set(LATE) if label.startswith("POST") else set()
         assert set(responses) == always | of_bodies, label
     error = document["components"]["schemas"]["Error"]
@@ -164,7 +166,7 @@ def test_every_address_declares_the_form_of_every_status(service: Service) -> No
 
 def test_another_method_is_told_which_is_allowed(service: Service) -> None:
     with TestClient(create_app(service, Log(StringIO()))) as client:
-        for path, method in (("/sessions", "GET"), ("/sessions/study/ask", "POST")):
+        for path, method in (("/sessions", "GET, HEAD"), ("/sessions/study/ask", "POST")):
             refused = client.request("DELETE", path)
             assert (refused.status_code, refused.headers["Allow"]) == (405, method)
             assert refused.json()["error"]["code"] == "method_not_allowed"

@@ -87,7 +87,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[pmw.Analyst
     users = UsersFile(tmp_path_factory.mktemp("requests") / "users.json")
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))
     with opened() as here, opened() as there:
-        service = Service([Hosted("study", there)], users)
+        service = Service([Hosted("study", there, users.path)], users)
         with (
             closing(service.history),
             serving(service) as url,

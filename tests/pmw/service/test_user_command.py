@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from pmw.service.app import create_app
+from pmw.service.hosting import hosting
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.maintenance import read_session
 from tests.pmw.cli.commands import Run
@@ -35,6 +39,44 @@ def test_a_token_stands_alone_on_standard_output(run: Run) -> None:
     listed = run.told("user", "list", *USERS, "--json")
     assert json.loads(listed)["users"][0]["revoked"]
     assert rotated not in listed
+
+
+def test_a_token_is_good_for_90_days_unless_told(run: Run) -> None:
+    today = datetime.now(UTC).date()
+
+    def last(name: str) -> date | None:
+        return next(user.expires for user in UsersFile(Path("users.json")).listed() if user.name == name)
+
+    run.told(*ADD, "--share", "0.1")
+    run.told("user", "add", "bea", *USERS, "--role", "reader", "--expires", "9999-12-31")
+    assert (last("ann"), last("bea")) == (today + timedelta(90), date.max)
+    run.told("user", "change", "bea", *USERS, "--expires", "2099-12-31")
+    assert (last("ann"), last("bea")) == (today + timedelta(90), date(2099, 12, 31))
+    run.told("user", "change", "bea", *USERS, "--role", "custodian")
+    assert last("bea") == date(2099, 12, 31)
+    past = run("user", "change", "bea", *USERS, "--expires", "2020-01-01")
+    assert "2020-01-01 is past" in past.stderr
+    assert "has expired" in run.refused("user", "rotate", "bea", *USERS)
+    refused = run.refused("user", "change", "bea", *USERS, "--expires", "soon", code=2)
+    assert "does not match the format '%Y-%m-%d'" in refused
+
+
+def test_the_last_use_of_a_token_is_listed(run: Run, study: Path) -> None:
+    token = run.told(*ADD, "--share", "0.1").strip()
+    run.told("user", "add", "bea", *USERS, "--role", "reader")
+    assert [one["last_used"] for one in run.form("user", "list", *USERS)["users"]] == [None, None]
+    assert not Path("users.json-asked").exists()
+    with (
+        hosting([study], UsersFile(Path("users.json"))) as service,
+        TestClient(create_app(service)) as client,
+    ):
+        client.get("/sessions", headers={"Authorization": "Bearer wrong"})
+        client.get("/sessions", headers={"Authorization": f"Bearer {token}"})
+    today = datetime.now(UTC).date().isoformat()
+    assert [one["last_used"] for one in run.form("user", "list", *USERS)["users"]] == [today, None]
+    assert "last used" in run.told("user", "list", *USERS)
+    run.told("user", "rotate", "ann", *USERS)
+    assert run.form("user", "list", *USERS)["users"][-1]["last_used"] == today
 
 
 def test_no_share_is_told_above_what_is_left_of_a_session(run: Run, study: Path) -> None:
@@ -82,7 +124,9 @@ def test_a_ceiling_is_given_listed_changed_and_taken_away(run: Run) -> None:
 
 @pytest.mark.parametrize("most", ["101%", "-1", "2", "1e-2000", "1e999999999", "1/0", "nan", "%", ""])
 def test_what_is_no_part_of_a_budget_is_no_ceiling(run: Run, most: str) -> None:
-    assert "expected a number from 0 to 1" in run.refused(*ADD, "--share", "1", "--at-most", most, code=2)
+    assert "expected a part of the budget from 0 to 100%" in run.refused(
+        *ADD, "--share", "1", "--at-most", most, code=2
+    )
     assert not Path("users.json").exists()
     run.told(*ADD, "--share", "20%", "--at-most", "12.5%")
     (user,) = UsersFile(Path("users.json")).listed()

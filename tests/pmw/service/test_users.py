@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 import stat
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,7 +30,7 @@ def users(tmp_path: Path) -> UsersFile:
 
 def test_a_token_is_found_and_stored_nowhere(users: UsersFile) -> None:
     token = users.add(ann())
-    assert len(token) == 43  # 256 bits
+    assert len(token) == len("pmw_") + 43  # 256 bits
     assert users.find(token) == ann()
     assert users.find(token + "x") is users.find("") is users.find("ü\ud800") is None
     assert token not in users.path.read_text()
@@ -53,7 +55,9 @@ def test_a_name_has_one_token_and_another_process_sees_a_change_at_once(users: U
     users.revoke("ann")
     assert other.find(second) is None
     assert [user.revoked for user in users.listed()] == [True]
-    assert users.find(users.rotate("ann")) == ann()
+    with pytest.raises(ServiceError, match="'ann' was revoked, for good; add a user of another name"):
+        users.rotate("ann")
+    assert [user.revoked for user in users.listed()] == [True]
     with pytest.raises(ServiceError, match="'bob' is no user"):
         users.revoke("bob")
 
@@ -64,6 +68,25 @@ def test_a_token_is_good_until_the_end_of_its_last_day(users: UsersFile) -> None
     past = users.add(User("bea", Role.READER, Fraction(0), ("study",), today - timedelta(days=1)))
     assert users.find(last)
     assert users.find(past) is None
+    with pytest.raises(ServiceError, match="'bea' has expired; pmw user change --expires comes first"):
+        users.rotate("bea")
+    assert users.find(past) is None
+    users.change("bea", lambda user: replace(user, expires=today))
+    assert users.find(past)
+    rotated = users.find(users.rotate("bea"))
+    assert rotated is not None
+    assert (rotated.expires, users.find(past)) == (today, None)
+
+
+def test_a_token_is_known_by_its_beginning_and_those_of_before_stay_good(users: UsersFile) -> None:
+    token = users.add(ann())
+    assert re.fullmatch(r"pmw_[A-Za-z0-9_-]{43}", token)
+    assert re.fullmatch(r"pmw_[A-Za-z0-9_-]{43}", users.rotate("ann"))
+    old = "x" * 43  # as tokens were without it
+    form = json.loads(users.path.read_text())
+    form["users"][0]["token_sha256"] = hashlib.sha256(old.encode()).hexdigest()
+    users.path.write_text(json.dumps(form))
+    assert users.find(old) == ann()
 
 
 def test_no_file_and_one_that_others_can_read_or_write_are_refused(users: UsersFile) -> None:

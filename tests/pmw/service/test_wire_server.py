@@ -432,9 +432,9 @@ def test_places_are_those_of_http(connect: Connect, hosted: Hosted, token: Any) 
         for one in asked:
             one.start()
         ends = time.monotonic() + WAIT
-        while hosted.queue._count < 2 and time.monotonic() < ends:
+        while hosted.queue.waiting < 2 and time.monotonic() < ends:
             time.sleep(0.01)
-        assert (hosted.queue._held["ann"], hosted.queue._count) == (OWN_PLACES, 2)
+        assert (hosted.queue._held["ann"], hosted.queue.waiting) == (OWN_PLACES, 2)
     joined(*asked)
 
 
