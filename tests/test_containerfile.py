@@ -55,9 +55,10 @@ def test_the_service_runs_as_nobody_special_with_compiled_code() -> None:
 def test_what_it_starts_is_a_command_of_ours_with_options_that_there_are() -> None:
     assert json.loads(last("ENTRYPOINT")) == ["pmw"]
     name, *arguments = json.loads(last("CMD"))
-    command = main.get_command(click.Context(main), name)
+    context = click.Context(main, **main.context_settings)
+    command = main.get_command(context, name)
     assert command is not None
-    parsed = command.make_context(name, arguments).params
+    parsed = command.make_context(name, arguments, parent=context).params
     assert (str(parsed["sessions"][0]), parsed["port"]) == (last("WORKDIR"), int(last("EXPOSE")))
     assert parsed["users"].parent == parsed["audit"].parent == Path(last("VOLUME"))
     assert f"127.0.0.1:{parsed['port']}/ready" in last("HEALTHCHECK")

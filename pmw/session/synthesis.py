@@ -26,6 +26,7 @@ from queries.cells import nearest
 from queries.domain import Domain, require_domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.plain_values import shown_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,10 +140,10 @@ def synthesis_options(
         raise BudgetError(
             "rows have no error bars: leave test = query, simultaneous and accuracy out for a synthetic table"
         )
-    if target is not None and target not in domain.names:
-        raise BudgetError(
-            f"expected a declared attribute as target, got {target!r}{nearest(target, domain.names)}"
-        )
+    is_text = issubclass(type(target), str)  # not what a table in its place says of itself
+    if target is not None and not (is_text and target in domain.names):
+        hint = nearest(target, domain.names) if is_text else ""
+        raise BudgetError(f"expected a declared attribute as target, got {shown_text(target)}{hint}")
     chosen = replace(options, reserve=Fraction(0), expected_queries=0)
     fixed, asked = agreed(domain, replace(chosen, expected=None))
     _, plan = open_contract(fixed, budget, asked)

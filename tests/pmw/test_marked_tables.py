@@ -179,6 +179,12 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
         lambda table, _: pmw.open_session(DOMAIN, table, epsilon=1),  # type: ignore[arg-type]
         lambda table, _: pmw.open_session(table, DOMAIN, epsilon=table),
     ),
+    "pmw.synthesize": (
+        lambda table, _: pmw.synthesize(table, DOMAIN, epsilon=1),
+        lambda table, _: pmw.synthesize(table, table, epsilon=1),
+        lambda table, _: pmw.synthesize(table, DOMAIN, epsilon=table),
+        lambda table, _: pmw.synthesize(pd.DataFrame({"age": [30]}), DOMAIN, epsilon=1, target=table),
+    ),
     "pmw.move_session": (
         lambda table, path: pmw.move_session(path / "study.pmw", table),
         lambda table, path: pmw.move_session(path / "study.pmw", pmw.TableFile(table)),
@@ -224,8 +230,8 @@ pmw.Ledger pmw.LedgerLine pmw.load_model
 pmw.ExpectedQuestions pmw.expected_questions pmw.ModelKind
 pmw.NeighboringRelation pmw.Prior pmw.public_prior pmw.PublicModel pmw.Quote pmw.RemoteSession
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
-pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.TestKind pmw.UpdateRule pmw.Verification
-pmw.verify_session
+pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.Synthesis
+pmw.TestKind pmw.UpdateRule pmw.Verification pmw.verify_session
 queries.all_marginals queries.all_ranges queries.Attribute queries.CategoricalAttribute queries.DateAttribute
 queries.DatetimeAttribute queries.Domain
 queries.Factor queries.format_schema queries.IntegerAttribute queries.LinearQuery queries.Lookup

@@ -138,8 +138,7 @@ def killed(step: str, number: int, stores: list[SessionStore]) -> Iterator[None]
         stores.append(store)
         at("outcome", lambda: finish(store, intent, outcome))
 
-    gc.collect()
-    gc.disable()  # a killed process collects nothing: what died before would write, and be taken for this one
+    gc.disable()  # what died before would write when it is collected, and be taken for this one
     try:
         with (
             patch.object(SessionStore, "begin", deadly_begin),
