@@ -183,7 +183,6 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
         lambda table, _: pmw.synthesize(table, DOMAIN, epsilon=1),
         lambda table, _: pmw.synthesize(table, table, epsilon=1),
         lambda table, _: pmw.synthesize(table, DOMAIN, epsilon=table),
-        lambda table, _: pmw.synthesize(pd.DataFrame({"age": [30]}), DOMAIN, epsilon=1, target=table),
     ),
     "pmw.move_session": (
         lambda table, path: pmw.move_session(path / "study.pmw", table),
