@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ other = true
 
 
 @pytest.fixture(scope="module")
-def visits() -> pmw.Session:
+def visits() -> Iterator[pmw.Session]:
     domain = parse_schema(HARD)
     frame = pd.DataFrame(
         {
@@ -58,7 +59,8 @@ def visits() -> pmw.Session:
             "region": ["a", "elsewhere"] * 20,
         }
     )
-    return pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=pmw.Options(seed=1))
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=pmw.Options(seed=1)) as session:
+        yield session
 
 
 def described(session: pmw.Session, path: Path) -> dict[str, Any]:
