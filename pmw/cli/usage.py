@@ -134,7 +134,8 @@ def refusal(error: Exception) -> Refusal | None:
         return Refusal(error.message + _mark(error.text, error.position), 4)
     if isinstance(error, PMWError):
         return Refusal(str(error), 1)
-    if isinstance(error, MemoryError):
+    unmapped = isinstance(error, ImportError) and "failed to map segment" in str(error)  # a library, late
+    if unmapped or isinstance(error, MemoryError):
         return Refusal(
             "there is not enough memory; what was printed is durable, and nothing else was released; "
             "make room, then ask again: what was recorded keeps its outcome",

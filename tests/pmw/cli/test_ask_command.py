@@ -175,14 +175,17 @@ def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Ru
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), ImportError("_umath.so: failed to map segment from shared object")]
+)
 def test_no_memory_at_a_positive_is_told_in_our_own_words(
-    people: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    people: Path, run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     run.told(*OPEN[:-1], "5", "--test", "query", "--threshold", "1", "--delta", "1e-9")
     question = ("ask", "study.pmw", "age >= 40 AND member = FALSE", "--json")
 
     def out_of_memory(*_: object) -> None:
-        raise MemoryError
+        raise error
 
     with monkeypatch.context() as patch:
         patch.setattr("pmw.loop.fit.refit", out_of_memory)
