@@ -32,7 +32,7 @@ from queries.sql_tree import LONGEST_TEXT
 from queries.statement_grammar import SCHEMAS
 
 MOST_ROWS = 50_000  # of a result
-_UNLIMITED_ROWS = 1000  # of one that has no LIMIT
+UNLIMITED_ROWS = 1000  # of one that has no LIMIT
 _SECONDS = 2.0  # of a statement
 _MOST_TABLES, _MOST_JOINED = 24, 8  # that one statement joins: tables, and texts by ||
 _LONGEST_WORD = 256  # characters of a constant
@@ -371,7 +371,7 @@ def _limit(tree: exp.Query) -> None:
     while isinstance(count, exp.Cast | exp.Paren):
         count = count.this
     told = int(count.name) if isinstance(count, exp.Literal) and count.name.isdecimal() else MOST_ROWS
-    most = _UNLIMITED_ROWS if limit is None else min(told, MOST_ROWS)
+    most = UNLIMITED_ROWS if limit is None else min(told, MOST_ROWS)
     tree.set("limit", exp.Limit(expression=exp.Literal.number(most)))
 
 

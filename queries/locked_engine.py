@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,27 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false", "python_enable_replacements": "false",
     "max_expression_depth": 1000, "pandas_analyze_sample": 0,
 }  # fmt: skip
+
+
+class _Refused(NamedTuple):
+    """What is told of a text that cannot be run."""
+
+    long: str
+    range: str
+    other: str
+
+
+_OF_VALUES = _Refused(
+    "this expression takes too long, or too much memory, over the declared values; compare fewer attributes "
+    "with each other",
+    "expected numbers within the range of their type in this expression; use smaller ones",
+    "this expression cannot be evaluated over the declared values; write it in another way",
+)
+_OF_ROWS = _Refused(
+    "this statement takes too long, or too much memory; ask for fewer rows, or join fewer tables",
+    "expected values that the types in this statement can hold; write other types or values",
+    "unknown columns or functions, or a form that is not supported; write them as the tables have them",
+)
 
 
 class _Connections(threading.local):
@@ -89,11 +111,7 @@ class LockedTables:
         Raises:
             QueryError: it cannot be run, or it takes too much time or memory, or gives too much.
         """
-        cursor = self._database.cursor()
-        clock = threading.Timer(seconds, cursor.interrupt)
-        clock.daemon = True
-        clock.start()
-        try:
+        with closing(self._database.cursor()) as cursor, _interrupted(cursor, seconds, _OF_ROWS):
             found = cursor.execute(text)
             columns = [(str(name), str(kind)) for name, kind, *_ in found.description]
             rows, size = list[tuple[Any, ...]](), 0
@@ -105,11 +123,6 @@ class LockedTables:
                         "this result is too large; ask for fewer rows by LIMIT", code="too_large"
                     )
             return columns, rows
-        except _library().Error as error:
-            raise _refusal(error) from None
-        finally:
-            clock.cancel()
-            cursor.close()
 
 
 def evaluated(
@@ -126,21 +139,15 @@ def evaluated(
     Raises:
         QueryError: a number leaves its range, or it takes too much time or memory.
     """
-    duckdb = _library()
     connection, found = _CONNECTIONS.own(), None
-    clock = threading.Timer(seconds, connection.interrupt)
-    clock.daemon = True
-    clock.start()
     try:
-        if rows:
-            connection.register(_TABLE, dict(rows))
-        found = connection.execute(text, dict(texts)).fetchnumpy()
-        if rows:
-            connection.unregister(_TABLE)
-    except duckdb.Error as error:
-        raise _refusal(error) from None
+        with _interrupted(connection, seconds, _OF_VALUES):
+            if rows:
+                connection.register(_TABLE, dict(rows))
+            found = connection.execute(text, dict(texts)).fetchnumpy()
+            if rows:
+                connection.unregister(_TABLE)
     finally:
-        clock.cancel()
         if found is None:  # what a statement left behind goes with its connection
             _CONNECTIONS.close()
     return [np.asanyarray(column) for column in found.values()]
@@ -163,21 +170,24 @@ def _library() -> ModuleType:
     return duckdb
 
 
-def _refusal(error: duckdb.Error) -> QueryError:
-    """Return the error of a statement that failed, in words of its own."""
-    duckdb = _library()
-    if isinstance(error, duckdb.InterruptException | duckdb.OutOfMemoryException):
-        return QueryError(
-            "this expression takes too long, or too much memory, over the declared values; compare fewer "
-            "attributes with each other",
-            code="too_large",
-        )
-    if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
-        return QueryError(
-            "expected numbers within the range of their type in this expression; use smaller ones",
-            code="bad_request",
-        )
-    return QueryError(
-        "this expression cannot be evaluated over the declared values; write it in another way",
-        code="unsupported",
-    )
+@contextmanager
+def _interrupted(connection: duckdb.DuckDBPyConnection, seconds: float, refused: _Refused) -> Iterator[None]:
+    """Interrupt what runs too long on a connection, and tell of what fails in words of our own.
+
+    Raises:
+        QueryError: it failed, or took too much time or memory.
+    """
+    library = _library()
+    clock = threading.Timer(seconds, connection.interrupt)
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    except (library.InterruptException, library.OutOfMemoryException):
+        raise QueryError(refused.long, code="too_large") from None
+    except (library.OutOfRangeException, library.ConversionException):
+        raise QueryError(refused.range, code="bad_request") from None
+    except library.Error:
+        raise QueryError(refused.other, code="unsupported") from None
+    finally:
+        clock.cancel()

@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +16,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pmw.errors import ServiceError, StoreError
+from pmw.errors import ServiceError
 from pmw.service.audit import Asked
 from pmw.service.guard import SIGN_IN, UNKNOWN, code_of
 from pmw.service.history import History
@@ -193,10 +194,8 @@ def _text_of(sent: object, read: LinearQuery | Statement | None) -> str:
 
 def note(request: Request, kept: Callable[[History], None]) -> None:
     """Keep something of a request in the history; where that fails the log tells, and all goes on."""
-    try:
-        kept(service_of(request).history)
-    except StoreError as error:
-        request.app.state.log.failure(error, request_id=request.state.request_id)
+    failed = partial(request.app.state.log.failure, request_id=request.state.request_id)
+    service_of(request).note(kept, failed)
 
 
 async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:

@@ -6,7 +6,6 @@ No argument of a tool raises a ceiling.
 """
 
 import json
-import math
 import shlex
 import threading
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
-from pmw.display.texts import counted, shortened, terminal_text
+from pmw.display.texts import counted, shortened, terminal_text, told_price
 from pmw.errors import BudgetError, BudgetExhaustedError, PMWError, PriceError, ServiceError
 from pmw.public.answer import Answer
 from pmw.public.quotes import Within
@@ -113,7 +112,7 @@ class Purse:
                 charged = Fraction(0)
                 if not isinstance(error, PriceError) or error.code == "above_ceiling":
                     raise
-                return _Offer(price=min(1.0, math.ceil(10_000 * error.price) / 10_000))
+                return _Offer(price=told_price(error.price))
             finally:
                 self.left -= charged
         return _Offer(found)

@@ -103,7 +103,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (SessionCorruptError, "damaged"),
     (SessionLockedError, "locked"),
     (StoreError, "file"),
-    (ServiceError, "users"),
+    (ServiceError, "service"),
     (PMWError, "refused"),
     (MemoryError, "memory"),
     (OSError, "system"),
@@ -286,8 +286,8 @@ class Guard:
             return
         began, request_id, method = time.perf_counter(), secrets.token_hex(8), scope["method"]
         scope.setdefault("state", {})["request_id"] = request_id
-        reply = _Reply(send, request_id, has_body=method != "HEAD")
-        if method == "HEAD":  # RFC 9110, 9.3.2: what GET answers, without its content
+        reply = _Reply(send, request_id)
+        if method == "HEAD":  # RFC 9110, 9.3.2: what GET answers; the server leaves the content out
             scope = {**scope, "method": "GET"}
         try:
             if self._is_crowded(scope):
@@ -344,8 +344,8 @@ class Guard:
 class _Reply:
     """What is sent back."""
 
-    def __init__(self, send: Send, request_id: str, *, has_body: bool) -> None:
-        self._send, self.request_id, self._has_body = send, request_id, has_body
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send, self.request_id = send, request_id
         self.status: int | None = None
         self.code: str | None = None
 
@@ -356,8 +356,6 @@ class _Reply:
             headers = MutableHeaders(scope=message)
             for name, value in {**_HEADERS, "X-Request-Id": self.request_id}.items():
                 headers.setdefault(name, value)
-        elif not self._has_body:
-            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, status: int, code: str, text: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pmw.errors import DataError, PMWError, ServiceError
+from pmw.errors import DataError, PMWError, ServiceError, StoreError
 from pmw.service.audit import Asked, Audit
 from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
@@ -175,6 +175,13 @@ class Service:
     def visible(self, user: User) -> list[Hosted]:
         """Return a user's sessions, by name."""
         return [one for name, one in sorted(self._hosted.items()) if user.may_use(name)]
+
+    def note(self, kept: Callable[[History], None], failed: Callable[[StoreError], None]) -> None:
+        """Keep something in the history; where it cannot be written that is told, and all goes on."""
+        try:
+            kept(self.history)
+        except StoreError as error:
+            failed(error)
 
 
 def _is_full(folder: Path) -> bool:

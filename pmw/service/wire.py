@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 
 from pmw.errors import ServiceError
 from queries.catalogue import BOOL, DATE, FLOAT8, INT8, TIMESTAMP, Column, ColumnType
+from queries.sql_tree import LONGEST_TEXT
 
-LONGEST = 2**13  # characters of statements; a session's own are shorter
+LONGEST = 2 * LONGEST_TEXT  # characters of statements; a session's own are shorter
 _DAY, _TIME = date(2000, 1, 1), datetime(2000, 1, 1)  # from which binary forms count
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _TIMESTAMP_TZ, _NUMERIC = 1184, 1700

@@ -16,6 +16,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from pmw.display.texts import told_price
 from pmw.errors import BudgetExhaustedError, PMWError, PriceError, StoreError
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.export.rows import column_type
@@ -24,6 +25,7 @@ from pmw.public.tables import AnswerTable
 from pmw.service import asking
 from pmw.service.audit import Asked
 from pmw.service.guard import UNKNOWN, Log, code_of, told_of
+from pmw.service.history import History
 from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import BusyError, EndingError, GoneError
 from pmw.service.users import User
@@ -34,9 +36,11 @@ from queries.catalogue import (
     DATE,
     FLOAT8,
     INT8,
+    MOST_ROWS,
     TEXT,
     TIMESTAMP,
     TYPES,
+    UNLIMITED_ROWS,
     Catalogue,
     Column,
     ColumnType,
@@ -54,7 +58,6 @@ from queries.sql_tree import SYNTHETIC
 from queries.statement_grammar import LIST
 from queries.statements import Statement
 
-_MOST_SYNTHETIC = 50_000  # rows
 _MOST_KEPT, _MOST_BYTES, _CELL = 2**12, 2**24, 64
 _STATES = {
     "unknown_attribute": "42703", "unknown_table": "42P01", "syntax": "42601", "unsupported": "0A000",
@@ -72,7 +75,6 @@ COMMANDS = {
 }  # fmt: skip  # by their first words, and their tags
 _SET = re.compile(r"SET\s+(SESSION\s+|LOCAL\s+)?(pmw\.\w+)\s*(?:=|\s+TO\s)\s*(.+)", re.I | re.S)
 _PART = re.compile(r"(\d{1,3}(?:\.\d{0,12})?|\.\d{1,12})(%?)")
-_WAY = re.compile(r"; (?=ask|compare|count|declared|did|give|run|use|write)")  # before what to do next
 _DATES = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(:\d\d)?)?")
 
 
@@ -164,7 +166,7 @@ class Desk:
         state = self.hosted.session.state
         with self._lock:
             if self._drawn is None or self._drawn[0] != state.version:
-                rows = min(max(round(state.total.value), 1), _MOST_SYNTHETIC)
+                rows = min(max(round(state.total.value), 1), MOST_ROWS)
                 frame = self.hosted.session.synthetic_records(rows, seed=0)
                 texts = frame.astype(object).where(frame.notna(), None).map(str, na_action="ignore")
                 self._drawn = (
@@ -204,7 +206,11 @@ class WireDialogue:
                 self._write_down(text, about)
             return reply
         except Exception as error:  # noqa: BLE001  # one statement fails, the connection goes on
-            if isinstance(error, PMWError) and not isinstance(error, BusyError) and "session" in about:
+            asked = "session" in about and about["route"] not in (
+                Place.CATALOGUE.value,
+                Place.SYNTHETIC.value,
+            )
+            if asked and isinstance(error, PMWError) and not isinstance(error, BusyError):
                 with suppress(StoreError):  # nothing is told but a refusal
                     self._write_down(text, about, code_of(error))
             refused = self.refusal_of(error, None if has_parameters else text, **about)
@@ -219,7 +225,7 @@ class WireDialogue:
         """Return the columns that a statement will have, whatever stands for its parameters; None for none.
 
         Raises:
-            PMWError, QueryError: it is refused.
+            PMWError: it is refused.
         """
         if (word := word_of(text)) in COMMANDS:
             return (Column(_shown(text)),) if word == "SHOW" else None
@@ -292,13 +298,14 @@ class WireDialogue:
         self._service.write_down(about["user"], self._desk.hosted, about["request_id"], asked)
 
     def _note(self, user: str, text: str) -> None:
-        """Keep a statement in the history; where that fails the log tells, and all goes on."""
-        history, hosted = self._service.history, self._desk.hosted
-        try:
+        """Keep a statement in the history."""
+        hosted = self._desk.hosted
+
+        def kept(history: History) -> None:
             history.add(hosted.name, user, [text])
             history.note_spending(hosted.name, hosted.session.state.ledger.share)
-        except StoreError as error:
-            self._log.failure(error)
+
+        self._service.note(kept, self._log.failure)
 
     def _command(self, word: str, text: str) -> Reply:
         tag, rest = COMMANDS[word], text[len(word) :].strip().lower()
@@ -333,7 +340,7 @@ class WireDialogue:
         if isinstance(error, WireError):
             return error
         if isinstance(error, PriceError):
-            price = f"{math.ceil(10_000 * error.price) / 100:g}%"
+            price = f"{100 * told_price(error.price):g}%"
             if error.code == "above_ceiling":
                 return WireError(
                     "53400", f"this can cost {price} of the budget, above your ceiling for one question"
@@ -355,15 +362,17 @@ class WireDialogue:
 
     def _refused_question(self, error: QueryError, text: str | None) -> WireError:
         rows = f"synthetic.{quoted(self._desk.domain.name)}"
-        message, *ways = _WAY.split(error.message.replace(SYNTHETIC, rows), maxsplit=1)
-        way = f"rows of the public model are in {rows}" if LIST in message else "".join(ways)
+        message, _, way = error.message.replace(SYNTHETIC, rows).partition("; ")  # then what to do next
+        way = f"rows of the public model are in {rows}" if LIST in message else way
         place = error.position + 1 if text is not None and isinstance(error.position, int) else None
         return WireError(_STATES.get(error.code, "22023"), message, way, position=place)
 
 
 def _synthetic_note(domain: Domain) -> str:
-    return (f"these rows are synthetic, drawn from the public model, and 1,000 at most without LIMIT; "
-            f"counts FROM {quoted(domain.name)} have intervals")  # fmt: skip
+    return (
+        f"these rows are synthetic, of the public model, and {UNLIMITED_ROWS:,} at most without LIMIT; "
+        f"counts FROM {quoted(domain.name)} have intervals"
+    )
 
 
 def reply_of(table: AnswerTable, statement: Statement, domain: Domain, *, bars: bool) -> Reply:

@@ -37,7 +37,6 @@ from pmw.service.wire import (
 )  # fmt: skip
 from pmw.service.wire_dialogue import COMMANDS, Desk, Reply, Settings, WireDialogue, word_of
 from queries.catalogue import TEXT
-from queries.errors import QueryError
 
 MOST_WIRES, OWN_WIRES = 100, 20  # connections, and of them those of one user
 STRANGERS = 20  # connections of nobody yet; a new one closes the one that waits longest
@@ -256,6 +255,7 @@ class Connection:
         if user is None:
             raise WireError("28P01", UNKNOWN, is_last=True)
         self._server.admit(self, user.name)
+        service.note(lambda history: history.note_use(user.name), self._server.log.failure)
         try:
             hosted = service.hosted(user, asked.get("database") or asked.get("user", ""))
         except ForbiddenError:
@@ -298,7 +298,7 @@ class Connection:
                 handler(fields)
             elif kind not in (b"c", b"d", b"f"):  # what is left of a COPY
                 raise WireError("0A000", "expected a query, or a part of one, got another message")
-        except (PMWError, QueryError) as error:
+        except PMWError as error:
             refused = self._dialogue.refusal_of(error)
             if refused.is_last:
                 raise refused from None

@@ -6,7 +6,6 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.display.texts import told_price
 from pmw.errors import BudgetError, PriceError, SessionCorruptError, SessionError
 from pmw.loop import may_test
 from pmw.privacy.budget import Number, as_fraction
@@ -172,7 +172,7 @@ class Account:
         Raises:
             PriceError: it could charge more.
         """
-        most, told = float(self.ceiling(ledger)), math.ceil(10_000 * price) / 10_000
+        most, told = float(self.ceiling(ledger)), told_price(price)
         if self.own_ceiling is not None and price > float(self.own_ceiling):
             raise PriceError(
                 f"This can cost {told:.2%} of the budget, and your ceiling for one question is "

@@ -317,6 +317,8 @@ def test_what_is_asked_over_postgres_protocol_is_audited_too(
                 wire.execute(count)
             wire.execute("SELECT 1")  # which asks nothing of the session
             with pytest.raises(psycopg.Error):
+                wire.execute("SELECT height FROM synthetic.people")  # nor does this
+            with pytest.raises(psycopg.Error):
                 wire.execute(f"{count} WHERE height > 2")
             wire.execute("SET pmw.at_most = '50%'")
             wire.execute(new)

@@ -162,11 +162,3 @@ def test_every_address_declares_the_form_of_every_status(service: Service) -> No
     assert {"code", "message", "position"} <= set(error["required"])
     assert {"400", "401", "403", "429", "500", "503"} < set(ERRORS)
     assert "HTTPValidationError" not in json.dumps(document)
-
-
-def test_another_method_is_told_which_is_allowed(service: Service) -> None:
-    with TestClient(create_app(service, Log(StringIO()))) as client:
-        for path, method in (("/sessions", "GET, HEAD"), ("/sessions/study/ask", "POST")):
-            refused = client.request("DELETE", path)
-            assert (refused.status_code, refused.headers["Allow"]) == (405, method)
-            assert refused.json()["error"]["code"] == "method_not_allowed"

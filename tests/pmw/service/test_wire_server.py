@@ -729,6 +729,12 @@ def test_the_log_tells_who_asked_and_nothing_of_it(connect: Connect, log: String
     assert not re.search(rf"{own}|age >|secretword|pg_class", log.getvalue())
 
 
+def test_a_token_that_comes_over_the_wire_is_used(connect: Connect, service: Service) -> None:
+    assert service.history.used() == {}
+    connect()
+    assert list(service.history.used()) == ["ann"]
+
+
 def test_what_was_asked_stands_in_the_history(connect: Connect, service: Service) -> None:
     connect().execute(BY_SEX)
     assert [one.text for one in service.history.questions("study", "ann")] == [BY_SEX]
