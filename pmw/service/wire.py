@@ -12,13 +12,15 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pmw.errors import ServiceError
 from queries.catalogue import BOOL, DATE, FLOAT8, INT8, TIMESTAMP, Column, ColumnType
 from queries.sql_tree import LONGEST_TEXT
 
 LONGEST = 2 * LONGEST_TEXT  # characters of statements; a session's own are shorter
+_LONGEST_NAME = 63
+_Day = TypeVar("_Day", date, datetime)
 _DAY, _TIME = date(2000, 1, 1), datetime(2000, 1, 1)  # from which binary forms count
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _TIMESTAMP_TZ, _NUMERIC = 1184, 1700
@@ -83,6 +85,15 @@ class Fields:
         except UnicodeDecodeError:
             raise WireError("22021", "expected texts in UTF-8, got other bytes") from None
 
+    def name(self) -> str:
+        """Return the next name of a statement or portal, which are short."""
+        found = self.text()
+        if len(found) > _LONGEST_NAME:
+            raise WireError(
+                "42622", f"expected a name of at most {_LONGEST_NAME} characters, got a longer one"
+            )
+        return found
+
     def values(self) -> list[bytes | None]:
         """Return the next values; None for NULL."""
         sizes = (self.number("!i") for _ in range(self.number()))
@@ -117,8 +128,14 @@ def with_parameters(text: str, values: Sequence[str]) -> str:
     """Return a statement with constants in place of its parameters.
 
     Raises:
-        WireError: one is missing.
+        WireError: one is missing, or the statement is too long with them.
     """
+    numbers = [int(found["number"]) for found in _PART.finditer(text) if found["number"]]
+    size = len(text) + sum(len(values[one - 1]) for one in numbers if 0 < one <= len(values))
+    if size > LONGEST:
+        raise WireError(
+            "54000", f"expected a statement of at most {LONGEST:,} characters with its values, got {size:,}"
+        )
 
     def constant(found: re.Match[str]) -> str:
         if found["number"] and not 0 < int(found["number"]) <= len(values):
@@ -194,11 +211,22 @@ _BINARY_FORMS: dict[ColumnType, Encoder] = {
     BOOL: lambda value: b"\1" if value else b"\0",
     INT8: lambda value: struct.pack("!q", value),
     FLOAT8: lambda value: struct.pack("!d", value),
-    DATE: lambda value: struct.pack("!i", (date.fromisoformat(str(value)) - _DAY).days),
-    TIMESTAMP: lambda value: struct.pack(
-        "!q", (datetime.fromisoformat(str(value)) - _TIME) // timedelta(microseconds=1)
-    ),
+    DATE: lambda value: struct.pack("!i", (_read(date, value) - _DAY).days),
+    TIMESTAMP: lambda value: struct.pack("!q", (_read(datetime, value) - _TIME) // timedelta(microseconds=1)),
 }
+
+
+def _read(kind: type[_Day], value: Any) -> _Day:
+    """Return a day or time of a result.
+
+    Raises:
+        WireError: it is before the year 1, after 9999, or infinite.
+    """
+    try:
+        return kind.fromisoformat(str(value))
+    except ValueError:
+        message = "expected days of the years 1 to 9999, got another"
+        raise WireError("22008", message, "ask for it as a text, by CAST(… AS TEXT)") from None
 
 
 def _infinity(value: float) -> bytes:

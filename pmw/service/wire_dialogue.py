@@ -10,8 +10,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -46,8 +46,8 @@ from queries.catalogue import (
     ColumnType,
     Place,
     Reading,
-    quoted,
 )  # fmt: skip
+from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import Constant, KeyFunction
@@ -73,7 +73,10 @@ COMMANDS = {
     "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE", "CLOSE": "CLOSE CURSOR", "UNLISTEN": "UNLISTEN",
     "SHOW": "SHOW",
 }  # fmt: skip  # by their first words, and their tags
-_SET = re.compile(r"SET\s+(SESSION\s+|LOCAL\s+)?(pmw\.\w+)\s*(?:=|\s+TO\s)\s*(.+)", re.I | re.S)
+_SET = re.compile(r"(?:SESSION\s+)?(.+?)(?:\s*=\s*|\s+TO\s+)(.+)", re.I | re.S)
+_NAME = re.compile(r'(?:(?P<plain>\w+)|"(?P<quoted>(?:[^"]|"")+)")')
+_TO = re.compile(r"(?:(?:WORK|TRANSACTION)\s+)?TO\s+(?:SAVEPOINT\s+)?(.+)", re.I | re.S)
+_MOST_POINTS = 100  # savepoints of a transaction
 _PART = re.compile(r"(\d{1,3}(?:\.\d{0,12})?|\.\d{1,12})(%?)")
 _DATES = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(:\d\d)?)?")
 
@@ -91,13 +94,15 @@ class Settings:
         Raises:
             WireError: there is no such setting, or it has no such value.
         """
-        text, found = value.strip().strip("'").lower(), _PART.fullmatch(value.strip().strip("'"))
-        if name.lower() == "pmw.bars" and text in ("on", "off"):
-            return replace(self, bars=text == "on")
+        text = value.strip().strip("'").lower()
+        found = _PART.fullmatch(text)
+        if name == "pmw.bars" and text in ("on", "off", "default"):
+            return replace(self, bars=text != "off")
         part = None if found is None else Fraction(found[1]) / (100 if found[2] else 1)
-        if name.lower() == "pmw.at_most" and part is not None and part <= 1:
+        part = Fraction(0) if text == "default" else part
+        if name == "pmw.at_most" and part is not None and part <= 1:
             return replace(self, at_most=part)
-        told = f"expected pmw.at_most = '0.1%' or 0.001, or pmw.bars = on or off, got another {name[:60]}"
+        told = "expected pmw.at_most = '0.1%' or 0.001, or pmw.bars = on or off, got another setting of pmw"
         raise WireError("22023", told)
 
     @classmethod
@@ -109,7 +114,7 @@ class Settings:
         """
         found = cls()
         for name, value in re.findall(r"(?:-c\s*|--)(pmw\.\w+)=(\S+)", options):
-            found = found.changed(name, value)
+            found = found.changed(name.lower(), value)
         return found
 
     def shown(self, name: str) -> str | None:
@@ -144,9 +149,13 @@ class Desk:
         self._drawn: tuple[int, LockedTables] | None = None
         self._lock = threading.Lock()
 
+    def known(self, text: str, user: User) -> tuple[Reading, asking.Reading | None] | None:
+        """Return the plan of a statement that was read before."""
+        return self._plans.get((user.name, text))
+
     def plan(self, text: str, user: User, gone: threading.Event) -> tuple[Reading, asking.Reading | None]:
         """Return where a statement is answered, and of the session's what it asks."""
-        known = self._plans.get((user.name, text))
+        known = self.known(text, user)
         if known is None:
             reading, asked, size = self.catalogue.read(text, user.name), None, 2 * len(text)
             if reading.place is Place.SESSION and not parameters_of(text):
@@ -189,8 +198,20 @@ class WireDialogue:
 
     def __init__(self, service: Service, desk: Desk, digest: bytes, log: Log, gone: threading.Event) -> None:
         self._service, self._desk, self._digest, self._log, self._gone = service, desk, digest, log, gone
-        self.settings = self._before = Settings()  # and those before the transaction
+        self.settings = Settings()
+        self._points = [("", self.settings)]  # those before the transaction, and at its savepoints
         self.status = "I"  # idle, T in a transaction, E in one that failed
+
+    def keep_settings(self) -> None:
+        """Keep what was set: no failure takes it back any more, for the client waits for nothing."""
+        self._points = [("", self.settings)]
+
+    def fail(self) -> None:
+        """Take back what was set in a transaction that failed, or by what was sent along with what failed."""
+        if self.status == "I":
+            self.settings = self._points[0][1]
+        else:
+            self.status = "E"
 
     def run(self, text: str, *, has_parameters: bool = False) -> Reply:
         """Return what a statement comes to.
@@ -214,7 +235,7 @@ class WireDialogue:
                 with suppress(StoreError):  # nothing is told but a refusal
                     self._write_down(text, about, code_of(error))
             refused = self.refusal_of(error, None if has_parameters else text, **about)
-            state, self.status = refused.state, "I" if self.status == "I" else "E"
+            state = refused.state
             raise refused from None
         finally:
             if about["route"] != "command" or state != "00000":
@@ -231,18 +252,35 @@ class WireDialogue:
             return (Column(_shown(text)),) if word == "SHOW" else None
         samples = self.parameters(text)
         constants = [samples.get(one, (TEXT, "NULL"))[1] for one in range(1, parameters_of(text) + 1)]
-        reading, asked = self._desk.plan(with_parameters(text, constants), self._user(), self._gone)
+        user = self.user()
+        reading, asked = self._plan(with_parameters(text, constants), user)
         if asked is None:
-            return self._desk.rows(reading)[0]
+            with self._place(user):
+                return self._desk.rows(reading)[0]
         return columns_of(_statement(asked), self._desk.domain, bars=self.settings.bars)
 
     def parameters(self, text: str) -> dict[int, tuple[ColumnType, str]]:
         """Return the types of a statement's parameters, and constants that can stand in their place."""
-        return (
-            {**self._desk.plan(text, self._user(), self._gone)[0].parameters} if parameters_of(text) else {}
-        )
+        return {**self._plan(text, self.user())[0].parameters} if parameters_of(text) else {}
 
-    def _user(self) -> User:
+    def _plan(self, text: str, user: User) -> tuple[Reading, asking.Reading | None]:
+        """Return where a statement that is described is answered; what is read first counts as asked."""
+        known = self._desk.known(text, user)
+        if known is None:
+            with self._place(user):
+                return self._desk.plan(text, user, self._gone)
+        return known
+
+    @contextmanager
+    def _place(self, user: User) -> Iterator[None]:
+        """Take the rate and the places of what is described."""
+        hosted = self._desk.hosted
+        self._service.rate.take(user.name)
+        self._gone.clear()
+        with hosted.queue.place_of_thread(user.name), hosted.working.thread():
+            yield
+
+    def user(self) -> User:
         """Return who asks, as the users file has it now.
 
         Raises:
@@ -261,7 +299,7 @@ class WireDialogue:
             raise WireError("25P02", "the transaction failed before; end it with ROLLBACK")
         if word in COMMANDS:
             return self._command(word, text.strip())
-        user, before, settings = self._user(), desk.hosted.session.state, self.settings
+        user, before, settings = self.user(), desk.hosted.session.state, self.settings
         about |= {"user": user.name, "session": desk.hosted.name, "questions": 1, "route": "none"}
         if word not in ("SELECT", "WITH", "TABLE", "VALUES", "("):
             told = "expected SELECT, SET, SHOW, BEGIN, COMMIT or ROLLBACK, got another statement"
@@ -308,28 +346,63 @@ class WireDialogue:
         self._service.note(kept, self._log.failure)
 
     def _command(self, word: str, text: str) -> Reply:
-        tag, rest = COMMANDS[word], text[len(word) :].strip().lower()
+        tag, rest = COMMANDS[word], text[len(word) :].strip()
         if tag in ("BEGIN", "START TRANSACTION"):
-            self._before, self.status = self.settings if self.status == "I" else self._before, "T"
-        elif tag in ("COMMIT", "ROLLBACK") and re.match(r"(work\s+|transaction\s+)?to\b", rest):
             self.status = "T"
         elif tag in ("COMMIT", "ROLLBACK"):
-            tag = "ROLLBACK" if self.status == "E" else tag
-            self.settings = self._before if tag == "ROLLBACK" and self.status != "I" else self.settings
-            self.status = "I"
+            return Reply(None, tag=self._ended(tag, rest))
+        elif tag in ("SAVEPOINT", "RELEASE"):
+            self._pointed(tag, name_of(re.sub(r"SAVEPOINT\s+", "", rest, count=1, flags=re.I)))
         elif tag == "SHOW":
             return Reply((Column(_shown(text)),), [(self._setting(_shown(text)),)], (), tag)
-        elif rest in ("all", "pmw.at_most", "pmw.bars") and tag != "SET":
-            plain, own = Settings(), self.settings
-            keeps = (rest == "pmw.bars", rest == "pmw.at_most")
-            self.settings = Settings(
-                own.at_most if keeps[0] else plain.at_most, own.bars if keeps[1] else plain.bars
-            )
-        elif found := _SET.fullmatch(text):
-            if (found[1] or "").strip().lower() == "local":
-                raise WireError("0A000", "SET LOCAL of a setting of pmw is not supported; use SET, and RESET")
-            self.settings = self.settings.changed(found[2], found[3])
+        elif tag in ("SET", "RESET", "DISCARD ALL"):
+            self._set(tag, rest)
         return Reply(None, tag=tag)
+
+    def _set(self, tag: str, rest: str) -> None:
+        """Change a setting of pmw; whatever names pmw and is not read is refused, and others are let be."""
+        found = _SET.fullmatch(rest) if tag == "SET" else None
+        name = re.sub(r'[\s"]', "", rest if found is None else found[1]).lower()
+        if tag != "SET" and name == "all":
+            self.settings = Settings()
+        elif name.startswith("local") and "pmw" in name:
+            raise WireError("0A000", "SET LOCAL of a setting of pmw is not supported; use SET, and RESET")
+        elif "pmw" in name:
+            value = "default" if tag == "RESET" else "" if found is None else found[2]
+            self.settings = self.settings.changed(name, value)
+
+    def _ended(self, tag: str, rest: str) -> str:
+        """End the transaction, or go back to a savepoint; return the tag of it."""
+        if found := _TO.fullmatch(rest):
+            place = self._point(name_of(found[1]))
+            self.settings, self.status = self._points[place][1], "T"
+            del self._points[place + 1 :]
+            return tag
+        tag = "ROLLBACK" if self.status == "E" else tag
+        if tag == "ROLLBACK":
+            self.settings = self._points[0][1]
+        self.keep_settings()
+        self.status = "I"
+        return tag
+
+    def _pointed(self, tag: str, name: str) -> None:
+        """Make a savepoint, or release one."""
+        if tag == "RELEASE":
+            del self._points[self._point(name) :]
+        elif self.status == "I":
+            raise WireError("25P01", "expected SAVEPOINT within a transaction; send BEGIN first")
+        elif len(self._points) > _MOST_POINTS:
+            raise WireError("54000", f"expected at most {_MOST_POINTS} savepoints; release some")
+        else:
+            self._points.append((name, self.settings))
+
+    def _point(self, name: str) -> int:
+        """Return the place of the last savepoint of a name."""
+        places = [n for n, (one, _) in enumerate(self._points) if n and one == name]
+        if self.status == "I" or not places:
+            state = "25P01" if self.status == "I" else "3B001"
+            raise WireError(state, "expected a savepoint of this transaction, got another")
+        return places[-1]
 
     def _setting(self, name: str) -> str:
         asked = self._desk.catalogue.read(f"SELECT current_setting('{re.sub('[^a-z_]', '_', name)}')", "")
@@ -361,7 +434,7 @@ class WireDialogue:
         )
 
     def _refused_question(self, error: QueryError, text: str | None) -> WireError:
-        rows = f"synthetic.{quoted(self._desk.domain.name)}"
+        rows = f"synthetic.{in_quotes(self._desk.domain.name)}"
         message, _, way = error.message.replace(SYNTHETIC, rows).partition("; ")  # then what to do next
         way = f"rows of the public model are in {rows}" if LIST in message else way
         place = error.position + 1 if text is not None and isinstance(error.position, int) else None
@@ -371,7 +444,7 @@ class WireDialogue:
 def _synthetic_note(domain: Domain) -> str:
     return (
         f"these rows are synthetic, of the public model, and {UNLIMITED_ROWS:,} at most without LIMIT; "
-        f"counts FROM {quoted(domain.name)} have intervals"
+        f"counts FROM {in_quotes(domain.name)} have intervals"
     )
 
 
@@ -449,3 +522,28 @@ def word_of(text: str) -> str:
 
 def _shown(text: str) -> str:
     return re.sub(r"\s+", "_", text.strip()[5:].strip().strip('"').lower()).removesuffix("_level")
+
+
+def name_of(text: str) -> str:
+    """Return the name that a command gives: of a savepoint, or a prepared statement.
+
+    Raises:
+        WireError: it is no name.
+    """
+    found = _NAME.fullmatch(text.strip())
+    if found is None:
+        raise WireError("42601", "expected a name, got another text")
+    return found["plain"].lower() if found["plain"] else found["quoted"].replace('""', '"')
+
+
+def forgotten(text: str, prepared: Sequence[str]) -> list[str]:
+    """Return the prepared statements that a command drops."""
+    word, rest = word_of(text), text.strip().partition(" ")[2].strip()
+    rest = re.sub(r"PREPARE\s+", "", rest, count=1, flags=re.I) if word == "DEALLOCATE" else rest
+    if word not in ("DEALLOCATE", "DISCARD"):
+        return []
+    return (
+        [*prepared]
+        if rest.lower() == "all"
+        else [one for one in prepared if word == "DEALLOCATE" and one == name_of(rest)]
+    )

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pmw.errors import PMWError
 from pmw.service.guard import UNKNOWN, Log
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.users import digest_of
@@ -35,7 +34,7 @@ from pmw.service.wire import (
     statements,
     with_parameters,
 )  # fmt: skip
-from pmw.service.wire_dialogue import COMMANDS, Desk, Reply, Settings, WireDialogue, word_of
+from pmw.service.wire_dialogue import COMMANDS, Desk, Reply, Settings, WireDialogue, forgotten, word_of
 from queries.catalogue import TEXT
 
 MOST_WIRES, OWN_WIRES = 100, 20  # connections, and of them those of one user
@@ -298,8 +297,11 @@ class Connection:
                 handler(fields)
             elif kind not in (b"c", b"d", b"f"):  # what is left of a COPY
                 raise WireError("0A000", "expected a query, or a part of one, got another message")
-        except PMWError as error:
+        except (OSError, EOFError):
+            raise
+        except Exception as error:  # noqa: BLE001  # one message fails, the connection goes on
             refused = self._dialogue.refusal_of(error)
+            self._dialogue.fail()
             if refused.is_last:
                 raise refused from None
             self._send(refusal(refused))
@@ -323,7 +325,7 @@ class Connection:
             self._send(message(b"I"))
 
     def _parse(self, fields: Fields) -> None:
-        name, text, types = fields.text(), fields.text(), fields.numbers("I")
+        name, text, types = fields.name(), fields.text(), fields.numbers("I")
         several = statements(text)
         if len(several) > 1 or max(parameters_of(text), len(types)) > _MOST_PARAMETERS:
             raise WireError(
@@ -338,7 +340,7 @@ class Connection:
         self._send(message(b"1"))
 
     def _bind(self, fields: Fields) -> None:
-        name, (text, types) = fields.text(), self._statement(fields.text())
+        name, (text, types) = fields.name(), self._statement(fields.name())
         forms, values, formats = fields.numbers(), fields.values(), fields.numbers()
         forms = forms * len(values) if len(forms) == 1 else forms or (0,) * len(values)
         types += (0,) * (len(values) - len(types))
@@ -352,7 +354,7 @@ class Connection:
         self._send(message(b"2"))
 
     def _describe(self, fields: Fields) -> None:
-        kind, name = fields.take(1), fields.text()
+        kind, name = fields.take(1), fields.name()
         if kind == b"P":
             self._run(self._portal(name))
             self._header(self._portal(name))
@@ -369,18 +371,22 @@ class Connection:
         self._send(message(b"n") if columns is None else described(columns, [0] * len(columns)))
 
     def _execute(self, fields: Fields) -> None:
-        portal, most = self._portal(fields.text()), fields.number("!I")
+        portal, most = self._portal(fields.name()), fields.number("!I")
         self._run(portal)
         self._rows(portal, most)
 
     def _close(self, fields: Fields) -> None:
         kept = self._prepared if fields.take(1) == b"S" else self._portals
-        kept.pop(fields.text(), None)
+        kept.pop(fields.name(), None)
         self._send(message(b"3"))
 
     def _run(self, portal: Portal) -> None:
-        if portal.reply is None and portal.text:
+        if portal.reply is not None:  # whose next rows are asked for
+            self._dialogue.user()
+        elif portal.text:
             portal.reply = self._dialogue.run(portal.text, has_parameters=portal.bound)
+            for name in forgotten(portal.text, [*self._prepared]):
+                del self._prepared[name]
 
     def _statement(self, name: str) -> tuple[str, tuple[int, ...]]:
         if name not in self._prepared:
@@ -438,5 +444,6 @@ class Connection:
     def _ready(self) -> None:
         if self._dialogue.status == "I":
             self._portals.clear()
+            self._dialogue.keep_settings()
         self._send(message(b"Z", self._dialogue.status.encode()))
         self._flush()

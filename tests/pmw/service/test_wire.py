@@ -177,6 +177,9 @@ def test_parameters_stand_outside_of_texts() -> None:
     assert with_parameters(text, ["a", "b", "c"]) == "SELECT a, '$1', \"$2\", $$ $1 $$, b -- $3"
     with pytest.raises(WireError, match=r"\$2, got none"):
         with_parameters(text, ["a"])
+    assert len(with_parameters("$1" * 4, ["x" * 2046])) == 8184
+    with pytest.raises(WireError, match=r"at most 8,192 characters with its values, got 8,200"):
+        with_parameters("$1" * 4, ["x" * 2048])  # as long as the statement may be, without its parameters
 
 
 @given(TEXTS, TEXTS)

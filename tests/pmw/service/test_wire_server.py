@@ -358,6 +358,85 @@ def test_what_may_be_spent_ends_with_its_transaction_or_reset(connect: Connect) 
     assert connection.execute(shown).fetchone() == ("50%",)
 
 
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ("BEGIN; SAVEPOINT a; SET pmw.at_most = '2%'; ROLLBACK TO SAVEPOINT a", "1%"),
+        ("BEGIN; SAVEPOINT a; SET pmw.at_most = '2%'; SAVEPOINT b; ROLLBACK WORK TO a", "1%"),
+        ("BEGIN; SAVEPOINT a; SET pmw.at_most = '2%'; SAVEPOINT a; ROLLBACK TO A", "2%"),
+        ('BEGIN; SAVEPOINT "A"; SET pmw.at_most = 0; SAVEPOINT a; ROLLBACK TO "A"', "1%"),
+        ("BEGIN; SAVEPOINT a; SET pmw.at_most = '2%'; RELEASE SAVEPOINT a; ROLLBACK", "1%"),
+        ("BEGIN; SAVEPOINT a; SET pmw.at_most = '2%'; RELEASE a; COMMIT", "2%"),
+        ("BEGIN; SET pmw.at_most = '2%'; BEGIN; ROLLBACK", "1%"),
+        ("SET pmw.at_most = '2%'; ROLLBACK", "1%"),  # what is sent together is one transaction
+        ("SET pmw.at_most = '2%'; BEGIN; ROLLBACK", "1%"),
+        ("SET pmw.at_most = '2%'; BEGIN; COMMIT; ROLLBACK", "2%"),
+        ("SET pmw.at_most = '2%'; SAVEPOINT a", "1%"),  # the last one is refused
+        ("SET pmw.at_most = '2%'; RELEASE a", "1%"),
+        ("SET pmw.at_most = '2%'; ROLLBACK TO a", "1%"),
+        ("DEALLOCATE ALL", "1%"),
+        ("DISCARD PLANS", "1%"),
+        ("RESET pmw.bars", "1%"),
+        ('SET "pmw.at_most" TO 0.02', "2%"),
+        ("SET pmw . at_most=\n'2%'", "2%"),
+        ("SET pmw.at_most = DEFAULT", "0%"),
+        ("RESET pmw . at_most", "0%"),
+        ('RESET "pmw.at_most"', "0%"),
+    ],
+)  # fmt: skip
+def test_what_may_be_spent_is_what_was_kept(connect: Connect, texts: str, told: str) -> None:
+    connection = connect(options="-c pmw.at_most=1%")
+    with suppress(psycopg.Error):
+        connection.execute(texts)
+    connection.execute("COMMIT")
+    assert connection.execute("SHOW pmw.at_most").fetchone() == (told,)
+
+
+@pytest.mark.parametrize(
+    ("texts", "state"),
+    [
+        ("SAVEPOINT a", "25P01"),
+        ("RELEASE a", "25P01"),
+        ("ROLLBACK TO a", "25P01"),
+        ("BEGIN; ROLLBACK TO a", "3B001"),
+        ("BEGIN; SAVEPOINT a; RELEASE a; ROLLBACK TO a", "3B001"),
+        ("BEGIN; SAVEPOINT a b", "42601"),
+        ("BEGIN" + "; SAVEPOINT a" * 101, "54000"),
+        ("SET pmw.at_most FROM CURRENT", "22023"),
+        ("SET pmw.at_most", "22023"),
+        ("SET pmw.at_mast = 0", "22023"),
+        ('SET SESSION"pmw.at_most" = 0', "22023"),
+        ("SET pmw.at_most = '101%'", "22023"),
+        ("SET pmw.bars = 3", "22023"),
+        ("SET LOCAL pmw.at_most = 0", "0A000"),
+        ("RESET pmw.nothing", "22023"),
+    ],
+)
+def test_what_pmw_does_not_set_is_refused(connect: Connect, texts: str, state: str) -> None:
+    connection = connect(options="-c pmw.at_most=1%")
+    assert refused(connection, texts).sqlstate == state
+    connection.execute("ROLLBACK")
+    assert connection.execute("SHOW pmw.at_most").fetchone() == ("1%",)
+
+
+def test_what_is_sent_along_with_what_fails_is_taken_back(port: int, token: Any) -> None:
+    nothing, shown = struct.pack("!HHH", 0, 0, 0), []
+
+    def sent(text: str) -> bytes:
+        return packed(b"P", "", text, b"\0\0") + packed(b"B", "", "", nothing) + packed(b"E", "", bytes(4))
+
+    with closing(raw(port, token())) as client:
+        for texts in (["SET pmw.at_most = 1"], ["SET pmw.at_most = 0.5", "SELECT nothing FROM people"]):
+            client.sendall(b"".join(map(sent, texts)) + packed(b"S"))
+            until_ready(client)
+            client.sendall(packed(b"Q", "SHOW pmw.at_most"))
+            shown += [body[6:] for kind, body in until_ready(client) if kind == b"D"]
+        client.sendall(packed(b"Q", "BEGIN") + packed(b"P", "", "SELECT 1; SELECT 2", b"\0\0") + packed(b"S"))
+        until_ready(client)
+        assert until_ready(client)[-1] == (b"Z", b"E")  # as after any other failure
+    assert shown == [b"100%", b"100%"]
+
+
 def test_settings_are_given_at_the_start(connect: Connect) -> None:
     connection = connect(options="-c pmw.at_most=0.1% -c geqo=off -c pmw.bars=off")
     assert connection.execute("SHOW pmw.at_most").fetchone() == ("0.1%",)
@@ -438,6 +517,25 @@ def test_places_are_those_of_http(connect: Connect, hosted: Hosted, token: Any) 
     joined(*asked)
 
 
+def test_what_is_described_is_asked_and_may_be_asked_again(
+    service: Service, port: int, token: Any, hosted: Hosted
+) -> None:
+    service.rate._at_once, service.rate._per_second = 3.0, 1e-9
+    with closing(raw(port, token())) as client:
+
+        def described(text: str) -> bytes:
+            name = packed(b"P", "", text, b"\0\0") + packed(b"D", b"S\0") + packed(b"S")
+            client.sendall(name)
+            return b"".join(kind for kind, _ in until_ready(client))
+
+        for _ in range(4):  # read once
+            assert described(BY_SEX) == b"1tTZ"
+        assert described("SELECT 1") == b"1tTZ"  # read, and run
+        assert described("SELECT 1") == b"1tEZ"
+        assert described("SET x = 1") == b"1tnZ"  # which asks nothing
+    assert hosted.queue._held["ann"] == 0
+
+
 # --- cancelling, leaving, ending ----------------------------------------------------------------------------
 
 
@@ -475,6 +573,9 @@ def test_a_statement_is_cancelled_by_its_own_key_alone(
         joined(worker)
         assert isinstance(found[0], list) if key != own else found[0].sqlstate == "57014"
     assert len(connection.execute(BY_SEX).fetchall()) == 4  # the next one is not cancelled
+    wire._open[number].gone.set()  # such as after it was answered
+    statement = "SELECT region, COUNT(*) FROM people WHERE age > %s GROUP BY region"
+    assert len(connection.execute(statement, [30], prepare=True).fetchall()) > 1
 
 
 def test_clients_that_are_killed_leave_the_service_whole(
@@ -540,12 +641,12 @@ def raw(port: int, own: str) -> socket.socket:
 def until_ready(client: socket.socket) -> list[tuple[bytes, bytes]]:
     """Return the messages that come, up to the one that says that the server waits."""
     found: list[tuple[bytes, bytes]] = []
-    with client.makefile("rb") as read:
-        while not found or found[-1][0] != b"Z":
-            head = read.read(5)
-            if len(head) < 5:
-                break
-            found.append((head[:1], read.read(struct.unpack("!I", head[1:])[0] - 4)))
+    while not found or found[-1][0] != b"Z":
+        head = client.recv(5, socket.MSG_WAITALL)
+        if len(head) < 5:
+            break
+        size = struct.unpack("!I", head[1:])[0] - 4
+        found.append((head[:1], client.recv(size, socket.MSG_WAITALL) if size else b""))
     return found
 
 
@@ -564,6 +665,54 @@ def test_rows_come_in_parts_of_a_portal(port: int, token: Any) -> None:
             packed(b"E", "p", struct.pack("!I", 0)) + packed(b"E", "p", struct.pack("!I", 0)) + packed(b"S")
         )
         assert [kind for kind, _ in until_ready(client)] == [b"E", b"Z"]  # all up to Sync is skipped
+
+
+def test_who_is_revoked_reads_no_more_rows_of_a_portal(port: int, token: Any, users: UsersFile) -> None:
+    with closing(raw(port, token())) as client:
+        client.sendall(
+            packed(b"Q", "BEGIN")
+            + packed(b"P", "", BY_SEX, b"\0\0")
+            + packed(b"B", "p", "", bytes(6))
+            + packed(b"E", "p", struct.pack("!I", 1))
+            + packed(b"S")
+        )
+        assert b"".join(kind for kind, _ in until_ready(client) + until_ready(client)) == b"CZ12DsZ"
+        users.revoke("ann")
+        client.sendall(packed(b"E", "p", struct.pack("!I", 1)) + packed(b"S"))
+        ((kind, told),) = until_ready(client)
+    assert kind == b"E"
+    assert b"C28P01\0" in told
+
+
+def test_prepared_statements_are_dropped_by_their_name_or_all(port: int, token: Any) -> None:
+    with closing(raw(port, token())) as client:
+        dropping = ["DEALLOCATE PREPARE a", 'DEALLOCATE "B"', "DEALLOCATE all", "DISCARD ALL"]
+        for text in [*dropping, "DISCARD PLANS", "RESET ALL"]:
+            kept = b"EZ" if text in dropping else b"tTZ"
+            name = "B" if "B" in text else "a"
+            client.sendall(packed(b"C", b"S" + name.encode() + b"\0") + packed(b"P", name, BY_SEX, b"\0\0"))
+            client.sendall(packed(b"S") + packed(b"Q", text) + packed(b"D", b"S" + name.encode() + b"\0"))
+            client.sendall(packed(b"S"))
+            assert b"".join(kind for kind, _ in until_ready(client) + until_ready(client)) == b"31ZCZ"
+            assert b"".join(kind for kind, _ in until_ready(client)) == kept
+
+
+def test_days_that_no_form_has_are_refused_and_what_fails_is_told(
+    port: int, token: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(raw(port, token())) as client:
+        text = "SELECT CAST('20000-01-01' AS DATE) AS d"
+        client.sendall(
+            packed(b"P", "", text, b"\0\0") + packed(b"B", "", "", struct.pack("!HHHH", 0, 0, 1, 1))
+        )
+        client.sendall(packed(b"E", "", bytes(4)) + packed(b"S"))
+        (error,) = [body for kind, body in until_ready(client) if kind == b"E"]
+        assert b"C22008\0" in error
+        monkeypatch.setattr(wire_server, "statements", lambda text: 1 / 0)
+        client.sendall(packed(b"Q", "SELECT 1"))
+        (error, _) = [body for _, body in until_ready(client)]
+        assert b"CXX000\0" in error
+        assert b"division" not in error
 
 
 @pytest.mark.parametrize(
@@ -657,6 +806,8 @@ def test_random_messages_of_a_user_do_nothing_else(
         (packed(b"P", "", "SELECT $1", b"\0\0") + packed(b"B", "", "", b"\0\0\0\0\0\0"), b"08P01"),
         (packed(b"P", "", "x" * 8193, b"\0\0"), b"54000"),
         (packed(b"Q", "x" * 8193), b"54000"),
+        (packed(b"P", "n" * 64, "BEGIN", b"\0\0"), b"42622"),
+        (packed(b"P", "", "BEGIN", b"\0\0") + packed(b"B", "n" * 64, "", b"\0\0\0\0\0\0"), b"42622"),
         (b"".join(packed(b"P", f"{n}", "SELECT" + " " * 8000, b"\0\0") for n in range(140)), b"54000"),
         (
             packed(b"P", "", "BEGIN", b"\0\0")
