@@ -23,12 +23,13 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 
+from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.locked_engine import LockedTables
 from queries.numbers import NumberCells
-from queries.sql_tree import LONGEST_TEXT
+from queries.sql_tree import LONGEST_TEXT, require_shallow
 from queries.statement_grammar import SCHEMAS
 
 MOST_ROWS = 50_000  # of a result
@@ -136,7 +137,7 @@ _NODES = frozenset({
     exp.Max, exp.Min, exp.Sum, exp.Avg, exp.Stddev, exp.LogicalAnd, exp.LogicalOr, exp.Filter, exp.Window,
     exp.WindowSpec, exp.RowNumber, exp.Lower, exp.Upper, exp.Length, exp.Substring, exp.Trim, exp.Abs,
     exp.Round, exp.Floor, exp.Ceil, exp.DateTrunc, exp.TimestampTrunc, exp.Extract, exp.CurrentSchema,
-    exp.CurrentSchemas, exp.CurrentVersion, exp.CurrentTimestamp, exp.CurrentDate,
+    exp.CurrentSchemas, exp.CurrentVersion, exp.CurrentTimestamp, exp.CurrentDate, exp.With,
 })  # fmt: skip
 
 
@@ -157,8 +158,8 @@ class Catalogue:
         places = np.arange(1, len(self._types) + 1)
         table = {"name": _texts(self._types), "kind": _texts(self._types.values()), "place": places}
         table |= {"base": _texts([name] * len(places)), "relname": _texts([domain.name] * len(places))}
-        columns = ", ".join(f"{quoted(one)} {kind}" for one, kind in self._types.items() if self._is_table)
-        own = f"CREATE SCHEMA public; CREATE TABLE public.{quoted(domain.name)} ({columns or 'n BIGINT'});"
+        columns = ", ".join(f"{in_quotes(one)} {kind}" for one, kind in self._types.items() if self._is_table)
+        own = f"CREATE SCHEMA public; CREATE TABLE public.{in_quotes(domain.name)} ({columns or 'n BIGINT'});"
         kinds = ", ".join(f"({kind!r}, {', '.join(map(repr, one))})" for kind, one in TYPES.items())
         names = "kind, oid, typname, title, typlen, typcategory"
         head = f"{own} CREATE TABLE kinds AS FROM (VALUES {kinds}) AS t ({names});"
@@ -170,9 +171,9 @@ class Catalogue:
         Args:
             columns: texts of the values, by attribute; None for empty ones.
         """
-        listed = ", ".join(f"CAST(c{place} AS {kind}) AS {quoted(name)}"
+        listed = ", ".join(f"CAST(c{place} AS {kind}) AS {in_quotes(name)}"
                            for place, (name, kind) in enumerate(self._types.items()))  # fmt: skip
-        made = f"CREATE TABLE synthetic.{quoted(self._domain.name)} AS SELECT {listed} FROM r"  # noqa: S608
+        made = f"CREATE TABLE synthetic.{in_quotes(self._domain.name)} AS SELECT {listed} FROM r"  # noqa: S608
         table = {f"c{place}": _texts(columns[name]) for place, name in enumerate(self._types)}
         return LockedTables(f"CREATE SCHEMA synthetic; {made}", table)
 
@@ -184,8 +185,8 @@ class Catalogue:
             user: who asks.
         """
         try:
-            (tree,) = _Language().parse(text) if len(text) <= 2 * LONGEST_TEXT else [None]
-        except (SqlglotError, RecursionError, ValueError):
+            (tree,) = self._trees(text) if len(text) <= 2 * LONGEST_TEXT else [None]
+        except (SqlglotError, RecursionError, ValueError, QueryError):
             return Reading(Place.SESSION)
         if not isinstance(tree, exp.Query):
             return Reading(Place.SESSION)
@@ -206,6 +207,13 @@ class Catalogue:
         allowed = few and all(map(self._is_allowed, tree.walk()))
         asked = tree.sql("duckdb", identify=True, comments=False, unsupported_level=ErrorLevel.IGNORE)
         return Reading(place, asked if allowed else None, titles, parameters, bool(tables))
+
+    @staticmethod
+    def _trees(text: str) -> list[exp.Expr | None]:
+        language = _Language()
+        tokens = language.tokenize(text)
+        require_shallow(tokens)
+        return language.parser().parse(tokens, text)
 
     def rows(
         self, reading: Reading, tables: LockedTables | None = None
@@ -258,30 +266,33 @@ class Catalogue:
             known = f"{node.db}.{node.name}" in _COLUMNS or (node.db in ("public", "synthetic")
                                                             and node.name == self._domain.name)  # fmt: skip
             return isinstance(node.this, exp.Identifier) and (known or (not node.db and _is_common(node)))
-        if isinstance(node, exp.With):
-            return not node.recursive
         if isinstance(node, exp.Literal) and node.is_string:
             return len(node.name) <= _LONGEST_WORD
         if isinstance(node, exp.Literal | exp.Var):  # which are written as they are
             return re.fullmatch(r"[\w.]+", node.name) is not None
-        return node.this in _PLAIN_TYPES if isinstance(node, exp.DataType) else type(node) in _NODES
+        if isinstance(node, exp.DataType):
+            return node.this in _PLAIN_TYPES
+        return type(node) in _NODES and _is_bounded(node)
 
     def _parameters(self, tree: exp.Expr) -> dict[int, tuple[ColumnType, str]]:
         """Return what stands for each parameter, by the attribute that it is compared with."""
         found: dict[int, tuple[ColumnType, str]] = {}
         for node in tree.find_all(exp.Parameter):
+            number = _whole(node.name)
+            if number is None:
+                continue
             around = node.find_ancestor(exp.Predicate, exp.Limit, exp.Offset, exp.Select)
             columns = around.find_all(exp.Column) if isinstance(around, exp.Predicate) else ()
             name = next((one.name for one in columns if one.name in self._types), None)
             if name is None:
                 rows = isinstance(around, exp.Limit | exp.Offset)
-                found[int(node.name)] = (INT8, "1") if rows else (TEXT, "NULL")
+                found[number] = (INT8, "1") if rows else (TEXT, "NULL")
                 continue
             kind, value = TYPES[self._types[name]], self._domain[name].value(0)
             if kind is TEXT and isinstance(self._domain[name], NumberCells):  # with undeclared texts beside
                 kind = FLOAT8
             sample = exp.Literal.string(str(value)).sql() if kind is not BOOL else str(value).upper()
-            found[int(node.name)] = kind, "1" if kind in (INT8, FLOAT8) else sample
+            found[number] = kind, "1" if kind in (INT8, FLOAT8) else sample
         return found
 
     def _write_plain(self, node: exp.Expr, user: str, place: Place) -> None:
@@ -308,11 +319,6 @@ class Catalogue:
         for key, value in (("this", name), ("db", schema)):
             node.set(key, exp.to_identifier(value))
         node.set("catalog", None)
-
-
-def quoted(name: str) -> str:
-    """Return a name in double quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _texts(values: Any) -> Any:
@@ -370,9 +376,28 @@ def _limit(tree: exp.Query) -> None:
     count = None if limit is None else limit.args.get("count") or limit.expression
     while isinstance(count, exp.Cast | exp.Paren):
         count = count.this
-    told = int(count.name) if isinstance(count, exp.Literal) and count.name.isdecimal() else MOST_ROWS
+    number = _whole(count.name) if isinstance(count, exp.Literal) else None
+    told = MOST_ROWS if number is None else number
     most = UNLIMITED_ROWS if limit is None else min(told, MOST_ROWS)
     tree.set("limit", exp.Limit(expression=exp.Literal.number(most)))
+
+
+def _is_bounded(node: exp.Expr) -> bool:
+    """Tell whether a query of WITH does not ask itself, and a list holds constants alone or is compared.
+
+    Lists of lists grow without bound.
+    """
+    if isinstance(node, exp.With):
+        return not node.recursive
+    compared = isinstance(node.parent, exp.Values | exp.In | exp.Predicate)
+    if not isinstance(node, exp.Array | exp.Tuple) or (compared and isinstance(node, exp.Tuple)):
+        return True
+    return not any(one.find(exp.Column, exp.Query, exp.Array, exp.Tuple) for one in node.expressions)
+
+
+def _whole(text: str) -> int | None:
+    """Return a whole number of few digits; None for any other text."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 
 def _write_cast(node: exp.Cast) -> None:

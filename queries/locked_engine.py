@@ -117,7 +117,7 @@ class LockedTables:
             rows, size = list[tuple[Any, ...]](), 0
             while more := found.fetchmany(_PART):
                 rows += more
-                size += sum(_CELL + (len(one) if type(one) is str else 0) for row in more for one in row)
+                size += sum(_size_of(one) for row in more for one in row)
                 if size > _MOST_BYTES:
                     raise QueryError(
                         "this result is too large; ask for fewer rows by LIMIT", code="too_large"
@@ -168,6 +168,13 @@ def _library() -> ModuleType:
             code="unsupported",
         ) from None
     return duckdb
+
+
+def _size_of(value: Any) -> int:
+    """Return about how many bytes a value of a result takes."""
+    if isinstance(value, list | tuple):
+        return _CELL * (1 + len(value))
+    return _CELL + (len(value) if isinstance(value, str) else 0)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 from typing import ClassVar, NoReturn
 
@@ -30,6 +30,9 @@ from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
 SYNTHETIC = "synthetic records, which pmw export writes"
+_DEEPEST = 6  # lists, and types with parentheses, in each other
+_OPENS = frozenset({TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.L_PAREN})
+_CLOSES = frozenset({TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.R_PAREN})
 _LONGEST_SHOWN = 40  # characters of a refused part
 _MOST_TRIED = 8  # words of a refused text that are tried as names
 COMPARISONS: dict[type[exp.Expr], Order] = {
@@ -224,6 +227,7 @@ def parse_tree(
 def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.Expr]:
     """Return the tree of a text's statement, or of its condition; none of an empty text."""
     tokens = _one_statement(name_tokens(text, domain) or _split(text))
+    require_shallow(tokens)
     parser = _Language().parser()
     trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
     found = [tree for tree in trees if tree is not None]
@@ -231,6 +235,32 @@ def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.E
         if not isinstance(node, exp.Identifier | exp.Literal | exp.National):  # words of SQL, without case
             node.args.update({key: one.upper() for key, one in node.args.items() if isinstance(one, str)})
     return found
+
+
+def require_shallow(tokens: Sequence[Token]) -> None:
+    """Refuse brackets, and parentheses after names of types, that are nested deeply.
+
+    The parser tries each of them in two ways, so that every level takes twice the time.
+
+    Raises:
+        QueryError: they are nested more than ``_DEEPEST`` times.
+    """
+    opened, deep, before = list[bool](), 0, None
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENS:
+            opened.append(kind is not TokenType.L_PAREN or before in SqlParser.TYPE_TOKENS)
+            deep += opened[-1]
+        elif kind in _CLOSES and opened:
+            deep -= opened.pop()
+        if deep > _DEEPEST:
+            raise QueryError(
+                f"lists, and types with parentheses, are nested at most {_DEEPEST} deep; write fewer in each "
+                "other",
+                code="unsupported",
+                position=token.start,
+            )
+        before = kind
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:

@@ -312,6 +312,12 @@ def test_a_text_comes_back_as_it_was_written(text: str) -> None:
         "SELECT repeat('x', 1000000000)",
         "SELECT " + " || ".join(["'x'"] * 20),
         "SELECT '" + "x" * 300 + "'",
+        "SELECT ARRAY[ARRAY[1, 2], ARRAY[3]]",
+        "SELECT ARRAY[oid] FROM pg_class",
+        "SELECT (1, (2, 3))",
+        "SELECT " + "ARRAY[" * 200 + "1" + "]" * 200,
+        "SELECT " + "CAST(1 AS STRUCT(a " * 60 + "INT" + "))" * 60,
+        "SELECT $" + "9" * 5000,
         "SELECT 1 FROM " + ", ".join(f"pg_class a{n}" for n in range(25)),
     ],
 )
@@ -331,6 +337,7 @@ def test_rows_are_bounded(catalogue: Catalogue) -> None:
     many = "pg_type a, pg_type b, pg_type c, pg_type d"
     assert len(asked(catalogue, f"SELECT 1 FROM {many}")[1]) == 1000
     assert len(asked(catalogue, f"SELECT 1 FROM {many} LIMIT 2::INTEGER")[1]) == 2
+    assert len(asked(catalogue, f"SELECT 1 FROM pg_class LIMIT {'9' * 5000}")[1]) > 1
     wide = ", ".join(f"pg_class a{n}" for n in range(15))
     assert asked(catalogue, f"SELECT * FROM {wide} LIMIT 10000000")[1] == []  # too large
 

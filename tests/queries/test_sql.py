@@ -56,6 +56,12 @@ def test_any_other_statement_is_refused_by_its_first_word(
     assert capfd.readouterr() == ("", "")  # the parser says nothing of its own
 
 
+DEEP = (
+    "lists, and types with parentheses, are nested at most 6 deep; write fewer in each other, or run the "
+    "statement on synthetic records, which pmw export writes"
+)
+
+
 @pytest.mark.parametrize(
     ("statement", "code", "message"),
     [
@@ -63,8 +69,12 @@ def test_any_other_statement_is_refused_by_its_first_word(
          "a condition or statement has at most 4,096 bytes"),
         (f"SELECT COUNT(*) FROM people WHERE {'(' * 1900}age = 30{')' * 1900}", "too_long",
          "the statement is nested too deeply; write fewer parentheses"),
+        (f"SELECT COUNT(*) FROM people WHERE age = {'DATE(' * 200}30{')' * 200}", "unsupported",
+         DEEP),
+        (f"SELECT COUNT(*) FROM people WHERE age = {'[' * 7}30{']' * 7}", "unsupported",
+         DEEP),
     ],
-    ids=range(2),
+    ids=range(4),
 )  # fmt: skip
 def test_a_statement_that_is_too_long_says_why(statement: str, code: str, message: str) -> None:
     error = refusal(parse_sql, statement, DOMAIN)
