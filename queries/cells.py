@@ -50,10 +50,15 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
+def in_quotes(name: str) -> str:
+    """Return a name in double quotes, as SQL writes any."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def quoted_name(name: str) -> str:
     """Return a name as it stands in SQL: in double quotes unless it is letters and digits, and no word."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.casefold() not in GRAMMAR_WORDS
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else in_quotes(name)
 
 
 def number_text(number: float) -> str:

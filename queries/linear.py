@@ -140,11 +140,6 @@ class LinearQuery:
             factors.append(Factor((), np.array(self._constant, dtype=np.int64)))
         return LinearQuery(self.domain, tuple(factors))
 
-    @property
-    def is_comparison(self) -> bool:
-        """Whether it counts some cells of one attribute, but not all, and nothing else."""
-        return len(self.scope) == len(self.factors) == 1 and self.aligned and self.is_whole
-
     @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
         """Return the query that counts every record."""

@@ -12,7 +12,7 @@ from dataclasses import field
 import numpy as np
 
 from queries.boxes import Boxes
-from queries.cells import cell_count
+from queries.cells import cell_count, in_quotes
 from queries.domain import Domain, require_domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
@@ -96,7 +96,7 @@ def quoted(name: str) -> str:
     and names that could be taken for a number.
     """
     if any(mark in name for mark in ',:"') or is_like_number(name):
-        return '"' + name.replace('"', '""') + '"'
+        return in_quotes(name)
     return name
 
 

@@ -156,7 +156,7 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
         raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
     if given["interactive"] and (from_public is not None or not sys.stdin.isatty()):
         raise click.UsageError(
-            "--interactive asks on a terminal: leave it out without one, or with --from-public"
+            "--interactive needs a terminal, and does not go with --from-public; leave it out"
         )
     if given["bounds"] is not None or given["keys"] is not None:
         _print_by_privacy(data, from_public, given)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -134,11 +135,15 @@ def user() -> None:
     """
 
 
-_expires_option = click.option(
-    "--expires",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help=f"The last day of the token, in UTC. [a new one: {_VALID} days from now, unless told]",
-)
+def _expires_option(default: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--expires",
+        type=click.DateTime(["%Y-%m-%d"]),
+        metavar="DATE",
+        help=f"The last day of the token, in UTC, such as 2027-12-31.  [default: {default}]",
+    )
+
+
 _beyond_option = click.option(
     "--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1."
 )
@@ -170,7 +175,7 @@ _beyond_option = click.option(
 )
 @click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
 @_beyond_option
-@_expires_option
+@_expires_option(f"{_VALID} days from now")
 @_users_option
 def add(
     name: str,
@@ -240,7 +245,7 @@ Examples:
 @click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
 @click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
 @click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
-@_expires_option
+@_expires_option("as it is")
 @_beyond_option
 @_users_option
 def change(

@@ -76,7 +76,7 @@ person_options = together(
         "[default: clip of the schema's [person]]",
     ),
 )
-_QUESTION = "Is the table in --data public, so that nobody in it needs protection"
+_QUESTION = "Is the table public, so that nobody in it needs protection"
 
 
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -120,10 +120,10 @@ inside_option = click.option(
     help="Count in the database, DuckDB or Postgres, and read no record; for columns of whole numbers, "
     "double precision, booleans and declared texts, without persons.",
 )
-public_option = click.option(  # by which a custodian declares the table in --data public
+public_option = click.option(  # by which a custodian declares the table public
     "--data-is-public",
     is_flag=True,
-    help="Say, without being asked, that --data may be the very table that domains were read off; required "
+    help="Say, without being asked, that the table may be the very one that domains were read off; required "
     "for that without a terminal.",
 )
 
@@ -239,15 +239,15 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
         if given["table"] is not None:
             raise click.UsageError(
                 f"--table names a table of a database, and {data} is a file; "
-                f"leave it out, or give --data duckdb:{data} where it is a database"
+                f"leave it out, or name duckdb:{data} where it is a database"
             )
         if given.get("inside"):
             raise click.UsageError(f"--inside counts in a database, and {data} is a file; leave it out")
         return TableFile(data, dialect_of(given, data), memory_given(given))
     if named := typed(*DIALECT):
-        raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and --data is a database")
+        raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and the table is in a database")
     if given["table"] is None:
-        raise click.UsageError("--data is a database; name its table with --table")
+        raise click.UsageError("the table is in a database; name it with --table")
     with wrong_values():
         return DatabaseTable(data, given["table"], memory_given(given), given.get("inside", False))
 
@@ -367,7 +367,7 @@ def refuse_drafted(schema: Path, place: Place, given: dict[str, Any]) -> None:
 
     marks = () if given["data_is_public"] else load_drafted_from(schema)
     if marks and are_marked(place, marks):
-        _require_yes(f"the domains of {schema} were read off the table in --data: they hold its values")
+        _require_yes(f"the domains of {schema} were read off this very table: they hold its values")
 
 
 def _require_yes(found: str) -> None:

@@ -23,12 +23,12 @@ from pmw.data.engine_columns import (
     column_kinds,
     engine,
     is_readable,
-    quoted_column,
     read_columns,
     require_ids,
 )
 from pmw.data.refusals import column_refusal, quietly, require_one_column
 from pmw.errors import DataError
+from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.plain_values import type_name
 from queries.records import Columns
@@ -135,7 +135,7 @@ def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
         chosen = table.select(columns)
         return (chosen.collect() if _is_lazy(table) else chosen), frozenset()
     if library == "duckdb" and _has(table, "project"):
-        names = [quoted_column(name) for name in table.columns if name in wanted]
+        names = [in_quotes(name) for name in table.columns if name in wanted]
         return (table.project(", ".join(names)) if names else table), frozenset()
     if library == "pyarrow" and _has(table, "schema") and _has(table, "cast"):
         places = [place for place, name in enumerate(table.schema.names) if name in wanted]
@@ -160,7 +160,7 @@ def _as_bytes(table: Any) -> tuple[Any, frozenset[str]]:
 
 
 def _decoded(name: str, texts: frozenset[str]) -> str:
-    column = quoted_column(name)
+    column = in_quotes(name)
     if name not in texts:
         return column
     return f"coalesce(TRY(decode({column})), CASE WHEN {column} IS NOT NULL THEN '\ufffd' END) AS {column}"

@@ -18,6 +18,7 @@ import numpy as np
 
 from pmw.data.arrow_arrays import StreamError, batches
 from pmw.errors import DataError
+from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute
@@ -160,11 +161,6 @@ def read_columns(
             yield {name: read.made(*islice(rest, len(read.expressions))) for name, read in reads.items()}
 
 
-def quoted_column(name: str) -> str:
-    """Return a name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
     """How a column is read.
@@ -187,7 +183,7 @@ def _numbers(attribute: IntegerAttribute | NumericAttribute) -> _Read:
     low, high = math.floor(attribute.ends[0]) - 1, math.ceil(attribute.last) + 1
     if high - low >= _MOST_LISTED or max(-low, high) >= _WIDEST:
         return _exact(attribute.name)
-    name, kind = quoted_column(attribute.name), "TINYINT" if high - low < _TINY else "SMALLINT"
+    name, kind = in_quotes(attribute.name), "TINYINT" if high - low < _TINY else "SMALLINT"
     # It is clipped inside the cast, which so never fails, and cast before it is clipped: the type may be too
     # small for the ends.
     clipped = f"LEAST(GREATEST(CAST({name} AS BIGINT), {low}), {high})"
@@ -198,7 +194,7 @@ def _numbers(attribute: IntegerAttribute | NumericAttribute) -> _Read:
 
 def _exact(name: str) -> _Read:
     """Return how whole numbers are read one by one: 0 where they are NULL, and which are."""
-    column = quoted_column(name)
+    column = in_quotes(name)
     expressions = (f"CAST(coalesce({column}, 0) AS BIGINT)", f"CAST({column} IS NULL AS TINYINT)")
     return _Read(expressions, lambda numbers, empty: NumberColumn(numbers, empty != 0))
 
@@ -209,7 +205,7 @@ def _values(name: str, kind: str) -> _Read:
     A number that is none is empty, as in a pandas table.
     """
     if kind in _FLOATING:
-        return _Read((f"coalesce({quoted_column(name)}, CAST('NaN' AS {kind}))",), NumberColumn)
+        return _Read((f"coalesce({in_quotes(name)}, CAST('NaN' AS {kind}))",), NumberColumn)
     return _Read((_text(name, kind),), TextColumn)
 
 
@@ -238,7 +234,7 @@ def _listed(connection: duckdb.DuckDBPyConnection, text: str, kind: str, source:
 
 def _text(column: str, kind: str) -> str:
     """Return the expression that reads a column as text; a time or decimal without one is undeclared."""
-    name = quoted_column(column)
+    name = in_quotes(column)
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
     if kind in TIMESTAMPS:
         readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"

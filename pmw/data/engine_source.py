@@ -34,11 +34,12 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.engine_columns import quoted_column, require_ids
+from pmw.data.engine_columns import require_ids
 from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached, require_one_column
 from pmw.data.source import Bins, CountSource
 from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
+from queries.cells import in_quotes
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute, ValueGrid
@@ -84,7 +85,7 @@ class SqlTable(abc.ABC):
 
     def __init__(self, place: str, names: Sequence[str]) -> None:
         self.place, self.name = place, ".".join(names)
-        self.quoted = ".".join(map(quoted_column, names))
+        self.quoted = ".".join(map(in_quotes, names))
 
     def __str__(self) -> str:
         return f"{self.name} in {self.place}"
@@ -226,7 +227,7 @@ def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, 
 
 
 def _expression(attribute: Attribute, kind: str, words: SqlWords) -> str | None:
-    column = quoted_column(attribute.name)
+    column = in_quotes(attribute.name)
     if kind.lower() == "boolean":  # three values: the encoder itself tells their cells
         cells = [values_of(attribute).encode(value) for value in (None, True, False)]
         return f"CASE WHEN {column} IS NULL THEN {cells[0]} WHEN {column} THEN {cells[1]} ELSE {cells[2]} END"
@@ -322,7 +323,7 @@ def _place(grid: ValueGrid, kind: str) -> str:
     """Return the place of a number, by the double precision of ``ValueGrid.place``; see there."""
     if kind.lower() == "boolean":
         return "0"  # true and false are no numbers
-    column = quoted_column(grid.attribute)
+    column = in_quotes(grid.attribute)
     number = f"CAST({column} AS double precision)"
     low, high, step = (_double(one) for one in (grid.minimum, grid.maximum, grid.step))
     above = f"(LEAST(GREATEST({number}, {low}), {high}) - {_double(grid.first)})"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmw.data.engine_columns import quoted_column
 from pmw.data.engine_source import SIZE, Rows, SqlTable, SqlWords
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
+from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.records import Columns, FrameColumn
 
@@ -140,7 +140,7 @@ class PostgresTable(SqlTable):
 
 
 def _column(name: str, kind: str) -> str:
-    column = quoted_column(name)
+    column = in_quotes(name)
     if kind in _FLOATING:
         return f"{column}::double precision"  # exact, as texts of single precision are not
     if kind in ("boolean", *_WHOLE):

@@ -1,8 +1,11 @@
 """Kinds of texts: what the columns of a CSV file hold, which stores no types, and nothing of what they say.
 
-Every record is read, as a session reads it. A kind is what at least 99 % of the texts of a column are, empty
-ones apart; texts that often mark an empty value, such as ``NA``, count as empty. So a record changes a kind
-only where another one of the same text would do so too: at the boundary of 99 %.
+The first line is taken for the names. In a file without one it is a record, which a draft then tells unless
+most of it is numbers.
+
+Every other record is read, as a session reads it. A kind is what at least 99 % of the texts of a column are,
+empty ones apart; texts that often mark an empty value, such as ``NA``, count as empty. So a record changes a
+kind only where another one of the same text would do so too: at the boundary of 99 %.
 
 Privacy: a kind is no private release, for it follows from the records without noise. It is for the custodian,
     who declares what is known in public.

@@ -1,13 +1,9 @@
-"""Bins: which cells of a long attribute a model keeps apart, chosen from released one-way counts.
+"""Bins: which cells of a long attribute a model keeps apart, and a domain whose cells are bins of another's.
 
-All of it is a pure function of released numbers: public and free.
-
-Coarsening: a domain whose cells are bins of another domain's cells.
-
-A long attribute is modelled on a few bins of its cells; inside a bin a record's cell follows the released
-one-way shape, independently of everything else. Bins and shares are functions of released numbers, so all
-of this is post-processing: it is public and free. A model of the bins, with the shares inside them, is a
-distribution over the declared cells.
+A long attribute is modelled on a few bins of its cells, chosen from released one-way counts. Inside a bin a
+record's cell follows the released one-way shape, independently of everything else. Bins and shares are
+functions of released numbers, so all of this is post-processing: it is public and free. A model of the bins,
+with the shares inside them, is a distribution over the declared cells.
 """
 
 from __future__ import annotations

@@ -11,16 +11,14 @@ by what is known of them, and a row goes left where the running sum of the proba
 (after a random start). So each row by itself follows the model exactly, while every run of neighbours, such
 as the rows of one cell or of all cells that begin alike, splits as expected, rounded up or down.
 
-Source: Madow (1949), On the theory of systematic sampling II, for samples of unequal probabilities.
-
-Variable elimination: marginals and expectations over attributes that no clique holds together.
-
-The cliques between the attributes asked about are cut down to what is asked of them and their separators, and
+Variable elimination gives marginals and expectations over attributes that no clique holds together. The
+cliques between the attributes asked about are cut down to what is asked of them and their separators, and
 divided by the separator, which makes them conditional probabilities. Then tables are multiplied two by two,
 and an attribute is summed out as soon as no other table needs it. A question's weights take part as tables
 themselves, so that a product over many attributes never becomes one table over all of them.
 
-Source: Koller and Friedman (2009), Probabilistic Graphical Models, sections 9.3 and 10.3.3.3.
+Source: Madow (1949), On the theory of systematic sampling II, for samples of unequal probabilities; Koller
+    and Friedman (2009), Probabilistic Graphical Models, sections 9.3 and 10.3.3.3.
 """
 
 from __future__ import annotations

@@ -12,14 +12,11 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
   The mean of squares about that point is one linear form of the true table, so one event bounds it; so do the
   few other points that the mean's own interval leaves. A variance and a standard deviation follow.
 * A correlation has no interval.
+* Of n kept records in a group there are at most n persons, and at least n/K. What was measured of persons by
+  the cells of a scope says more, where one of these cells is the group, or holds it. Which measurement is
+  taken is decided by the scale of its noise, not by what was drawn.
 
 Proofs are in ``docs/intervals.md``.
-
-Persons in answers: how many persons have a kept record in a group.
-
-Of n kept records in a group there are at most n persons, and at least n/K. What was measured of persons by
-the cells of a scope says more, where one of these cells is the group, or holds it. Which measurement is taken
-is decided by the scale of its noise, not by what was drawn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers: those of a state's model, one by one or many at once, each within its error bar.
+"""Free answers: those of a state's model, one by one or many at once, each within its error bar.
 
 An interval holds the true answer with at least the stated confidence, for a question chosen without looking
 at the noise that answers it. True means: the kept records that the condition holds for; of a question given

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from pmw.service.hosting import url_of
-from pmw.service.question_form import quoted
 from pmw.service.shown_answers import is_statement
+from queries.cells import in_quotes
 from queries.domain import Domain
 
 TOKEN = "PMW_TOKEN"  # noqa: S105  # the variable of an environment, which holds the user's
@@ -55,6 +55,6 @@ def elsewhere(base: str, name: str, text: str, domain: Domain) -> list[tuple[str
     told = [("Python", python), ("curl", curl)]
     if isinstance(question, str):
         where = f" WHERE {text}" if text.strip() else ""
-        sql = text if kind == "sql" else f"SELECT COUNT(*) FROM {quoted(domain.name)}{where}"  # noqa: S608
+        sql = text if kind == "sql" else f"SELECT COUNT(*) FROM {in_quotes(domain.name)}{where}"  # noqa: S608
         told.insert(1, ("SQL", sql))
     return told

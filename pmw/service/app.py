@@ -224,7 +224,7 @@ class SentInParts(StreamingResponse):
 
 
 def wants_exact(request: Request) -> bool:
-    """Tell whether a client reads exact forms; see ``pmw.service.exact``."""
+    """Tell whether a client reads exact forms; see ``pmw.session.exact``."""
     return request.headers.get("accept") == EXACT
 
 

@@ -21,6 +21,7 @@ from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.asking import aggregate_statement
 from pmw.session.dialogue import Dialogue
 from pmw.session.session_requests import Kind, Kinds, SessionRequest
+from queries.cells import in_quotes
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -315,7 +316,7 @@ def _aggregate_text(form: Mapping[str, Any] | None) -> str | None:
     """Return the statement of an aggregate by groups; None for none, or where its condition is an object."""
     if form is None or not isinstance(form["where"], str):
         return None
-    name, by = _quoted(form["name"]), [_quoted(one) for one in form["by"]]
+    name, by = in_quotes(form["name"]), [in_quotes(one) for one in form["by"]]
     aggregates = {
         "count": "COUNT(*)",
         "mean": f"AVG({name})",
@@ -325,10 +326,6 @@ def _aggregate_text(form: Mapping[str, Any] | None) -> str | None:
     where = f" WHERE {form['where']}" if form["where"].strip() else ""
     groups = f" GROUP BY {', '.join(by)}" if by else ""
     return f"SELECT {', '.join([*by, aggregates[form['kind']]])} FROM data{where}{groups}"  # noqa: S608
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _answers(session: Dialogue, questions: Sequence[Question], **how: Any) -> list[Result | QueryError]:

@@ -1,7 +1,8 @@
 """The history: what users asked, as they asked it, and when; and what each session had spent by then.
 
 It is a file beside that of the users, with the mode of that. Answers are none of its business: they stand in
-the sessions. Of equal questions of a user the last one is kept, and none that is very long.
+the sessions. Of equal questions of a user the last one is kept, and none that is very long. The day of each
+token's last use is here, too.
 """
 
 from __future__ import annotations

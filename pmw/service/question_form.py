@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from queries.categories import CategoricalAttribute
-from queries.cells import OTHER_LABEL
+from queries.cells import OTHER_LABEL, in_quotes
 from queries.domain import Attribute, Domain, OrderedAttribute
 
 Fields = Mapping[str, Sequence[str]]  # the values of each field of a form
@@ -31,7 +31,7 @@ def asked_by(fields: Fields, domain: Domain) -> str:
 
 def _term(attribute: Attribute, fields: Fields) -> str:
     """Return the condition on one attribute; empty where nothing was chosen."""
-    name, also = quoted(attribute.name), _all(fields, f"also {attribute.name}")
+    name, also = in_quotes(attribute.name), _all(fields, f"also {attribute.name}")
     terms = [_chosen(attribute, fields)]
     terms += [f"{name} IS NULL"] if attribute.missing and "missing" in also else []
     terms += [f"{name} = '{OTHER_LABEL}'"] if attribute.other and "other" in also else []
@@ -40,7 +40,7 @@ def _term(attribute: Attribute, fields: Fields) -> str:
 
 
 def _chosen(attribute: Attribute, fields: Fields) -> str:
-    name = quoted(attribute.name)
+    name = in_quotes(attribute.name)
     if isinstance(attribute, CategoricalAttribute):
         places = [int(one) for one in _all(fields, f"in {attribute.name}") if _PLACE.fullmatch(one)]
         values = [attribute.values[place] for place in places if place < len(attribute.values)]
@@ -57,14 +57,9 @@ def _all(fields: Fields, name: str) -> Sequence[str]:
 
 def _grouped(domain: Domain, by: Sequence[str], condition: str) -> str:
     """Return the statement that counts the records with each value of some attributes."""
-    where, names = f" WHERE {condition}" if condition else "", ", ".join(map(quoted, by))
-    source = f"FROM {quoted(domain.name)}{where}"
+    where, names = f" WHERE {condition}" if condition else "", ", ".join(map(in_quotes, by))
+    source = f"FROM {in_quotes(domain.name)}{where}"
     return f"SELECT {names}, COUNT(*) {source} GROUP BY {names}"
-
-
-def quoted(name: str) -> str:
-    """Return a name as a statement writes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: object) -> str:
@@ -102,10 +97,10 @@ def examples_of(domain: Domain) -> dict[str, str]:
     """Return a condition and a statement over a domain."""
     first = next(iter(domain))
     if isinstance(first, CategoricalAttribute):
-        condition = f"{quoted(first.name)} = {literal(first.values[0])}"
+        condition = f"{in_quotes(first.name)} = {literal(first.values[0])}"
     else:
         middle = first.boundaries[len(first.boundaries) // 2]
-        condition = f"{quoted(first.name)} >= {first.literal(middle)}"
+        condition = f"{in_quotes(first.name)} >= {first.literal(middle)}"
     return {"example": condition, "statement": _grouped(domain, [first.name], "")}
 
 
@@ -187,7 +182,7 @@ def browsed(domain: Domain) -> list[dict[str, Any]]:
 
 def _condition(attribute: Attribute, code: int) -> str:
     """Return the condition that holds in one cell; empty where its label does not write it."""
-    name = quoted(attribute.name)
+    name = in_quotes(attribute.name)
     if code == attribute.missing_code:
         return f"{name} IS NULL"
     value = attribute.value(code)

@@ -85,7 +85,7 @@ KINDS = {"total", *_KINDS}  # of all rows
 _APART = ("units", "noise", "foundation")
 
 
-# What a damaged text makes of its readers.
+# What reading a damaged text raises.
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -185,7 +185,7 @@ def require_measurable(domain: Domain, what: Measurable | None) -> None:
 
     Raises:
         ScopeError: an attribute is not declared, or values are not summed.
-        FormError: the attributes are not in declared order, or there are others cells than theirs; sums are
+        FormError: the attributes are not in declared order, or there are other cells than theirs; sums are
             measured from elsewhere; a list of questions is empty, has one twice, or one that cells do not
             decide.
     """

@@ -18,7 +18,7 @@ from pmw.public.export.conditions import ConditionedModel
 from pmw.public.state import PublicState, coarse_model
 from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute
-from queries.cells import canonical_text
+from queries.cells import canonical_text, in_quotes
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
@@ -270,7 +270,7 @@ def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path, manifest:
     for name, kind in zip(typed.columns, types, strict=True):
         typed[name] = _TYPED[kind](typed[name])
     columns = ", ".join(
-        f"c{place}::{kind} AS {_quoted(name)}"
+        f"c{place}::{kind} AS {in_quotes(name)}"
         for place, (name, kind) in enumerate(zip(frame.columns, types, strict=True))
     )
     options, values = "FORMAT parquet, USE_TMP_FILE false", {"path": str(path.absolute())}
@@ -283,10 +283,6 @@ def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path, manifest:
             connection.execute(f"COPY (SELECT {columns} FROM typed) TO $path ({options})", values)  # noqa: S608
     except duckdb.Error:
         raise ReleaseError(f"{path}: the file cannot be written as Parquet") from None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _texts(column: pd.Series[Any]) -> pd.Series[Any]:

@@ -23,7 +23,7 @@ from queries.cells import cell_count
 
 _WITHOUT_POINT = re.compile(r'("(?:epsilon|delta)": [0-9]+)e')
 _LEFT = (
-    *("name", "data_curators", "description", "intended_use", "data_product_type", "data_product_region"),
+    *("description", "intended_use", "data_product_type", "data_product_region"),
     *("data_product_sector", "publication_date"),
 )
 _SUMS = {
@@ -63,7 +63,7 @@ def registry_form(state: PublicState, ledger: Ledger) -> dict[str, Any]:
     return {
         "url_slug": "",
         "deployment": {
-            "basic": {**dict.fromkeys(_LEFT, ""), "name": state.domain.name, "data_curators": []},
+            "basic": {"name": state.domain.name, "data_curators": [], **dict.fromkeys(_LEFT, "")},
             **_promise(contract),
             "deployment_model": {
                 "model_name": "Central",

@@ -4,16 +4,15 @@ For those who know their workload: where a session waits for questions and tests
 all of them in every round, and measures what the model misses most. What it returns is public: a model, its
 measurements and its ledger.
 
+Rounds are proposed, drawn and settled, as in a session. A proposal is public: what is chosen among, compared
+with what, under which noise. Its draws are a function of it, the table and 32 bytes expanded in a fixed
+order, in exact integers: one choice by the exponential mechanism, and one measurement. The model is rounded
+to the grid before it meets a true count. What the measurement makes of the model is post-processing, and
+free.
+
 Source: Hardt, Ligett and McSherry (2012), MWEM, where a question is measured; McKenna, Mullins, Sheldon and
     Miklau (2022), AIM, where a whole marginal is. Departures: exact integers and noise, a filter, and a refit
     to all measurements where MWEM averages its models.
-
-Rounds: proposed, drawn and settled, as in a session.
-
-A proposal is public: what is chosen among, compared with what, under which noise. Its draws are a function of
-it, the table and 32 bytes expanded in a fixed order, in exact integers: one choice by the exponential
-mechanism, and one measurement. The model is rounded to the grid before it meets a true count. What the
-measurement makes of the model is post-processing, and free.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Charges against events: each price by a formula of its own, rounds, payments, and error quantiles.
 
-Of ``pmw.public.charges`` only words are used here: a fault of its prices is found where a file is verified.
+No price of ``pmw.public.charges`` is used here: a fault of its prices is found where a file is verified. What
+one person changes in a list of questions is ``pmw.public.row_sensitivity`` for both.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_a_session_over_the_table_that_domains_were_read_off_is_refused(
     (tables / "census.csv").write_bytes(census + b"50,farm\n" * (data == "grown.csv"))
     refused = opened(run, data.replace("grown", "census"))
     assert refused.exit_code == 1
-    assert refused.stderr.startswith("Error: the domains of drafted.toml were read off the table in --data")
+    assert refused.stderr.startswith("Error: the domains of drafted.toml were read off this very table")
     assert "say so with --data-is-public" in refused.stderr
     assert not (tables / "s.pmw").exists()
     assert opened(run, data.replace("grown", "census"), "--data-is-public").exit_code == 0
@@ -106,7 +106,7 @@ def test_on_a_terminal_it_is_asked(run: Run, tables: Path, typed: str, code: int
     draft(run)
     result = run("open", "s.pmw", *ON_CENSUS, "--test", "query", stdin=typed)
     assert result.exit_code == code
-    assert "Is the table in --data public, so that nobody in it needs protection [y/N]:" in result.stderr
+    assert "Is the table public, so that nobody in it needs protection [y/N]:" in result.stderr
     assert (tables / "s.pmw").exists() == (code == 0)
     drafted = run("draft", "--data", "copy.csv", "--from-public", "people.csv", stdin=typed)
     assert drafted.exit_code == code

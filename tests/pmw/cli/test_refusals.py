@@ -178,7 +178,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     *each(
         (("check", *TABLE[2:]), ("move", "study.pmw"), ("draft",)),
-        (OF_A_DATABASE, "name its table with --table"),
+        (OF_A_DATABASE, "name it with --table"),
         ((*OF_A_DATABASE, "--table", "t", "--trim"), "--trim belong to CSV files"),
         ((*OF_A_DATABASE, "--table", "a."), "expected the name of a table"),
     ),
@@ -208,7 +208,10 @@ REFUSED: list[tuple[Any, ...]] = [
         ("draft", *TABLE[:2], "--look", "--bounds", "age", "--epsilon", "1"),
         "leave --look and --interactive out",
     ),
-    (("draft", *TABLE[:2], "--interactive"), "--interactive asks on a terminal: leave it out without one"),
+    (
+        ("draft", *TABLE[:2], "--interactive"),
+        "--interactive needs a terminal, and does not go with",
+    ),
     (("demo", *TABLE[:2]), "give --data and --schema together"),
     (("demo", *TABLE[2:], "--output", "shown"), "give --data and --schema together"),
     (("demo", "--data-is-public"), "--data-is-public tells of --data"),
