@@ -13,11 +13,7 @@ from pmw.errors import ReleaseError
 
 
 def synchronise(path: Path) -> None:
-    """Make what was done to a file, or to the names in a folder, last; nothing where there is none.
-
-    Raises:
-        OSError: the disk, or its file system, cannot.
-    """
+    """Make what was done to a file, or to the names in a folder, last; nothing where there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -29,11 +25,7 @@ def synchronise(path: Path) -> None:
 
 
 def require_file(path: Path, *, force: bool) -> None:
-    """Refuse a file that cannot or must not be written.
-
-    Raises:
-        ReleaseError: it is a folder, or it exists and ``force`` is not given.
-    """
+    """Refuse a file that cannot or must not be written."""
     if not path.name or path.is_dir():
         raise ReleaseError(f"expected a file to write, got the folder {path}")
     if path.exists() and not force:
@@ -57,10 +49,6 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_json(path: Path, form: dict[str, Any]) -> None:
-    """Write a form as a file of JSON, whole or not at all.
-
-    Raises:
-        ReleaseError: it cannot be written.
-    """
+    """Write a form as a file of JSON, whole or not at all."""
     text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))

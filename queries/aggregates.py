@@ -51,11 +51,7 @@ AGGREGATES: tuple[type[exp.Expr], ...] = (
 
 
 def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
-    """Return what an aggregate sums up.
-
-    Raises:
-        QueryError: it is not supported, or is of what holds no numbers.
-    """
+    """Return what an aggregate sums up."""
     tests: list[exp.Expr] = []
     if isinstance(node, exp.Filter):
         tests, node = [node.expression.this], node.this

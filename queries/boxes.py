@@ -42,14 +42,9 @@ class Boxes(Questions):
     """Questions about ranges of the same attributes.
 
     Args:
-        domain: the table's domain.
         scope: names of attributes, in any order.
         first: int64, shape (n, attributes): the first cell of each range.
         last: int64, the same of the last cells, inclusive.
-
-    Raises:
-        ScopeError: an attribute is unknown or named twice, shapes differ, or a range is empty or outside of
-            its attribute.
     """
 
     domain: Domain

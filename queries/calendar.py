@@ -56,7 +56,6 @@ def read_seconds(value: object, zone: str, format: str | None = None) -> int | N
 
     Args:
         value: as for ``read_days``.
-        zone: the name of the zone.
         format: another way to write times than ISO's; None for none.
     """
     found = _matched(value, format)
@@ -121,11 +120,7 @@ def _on_clock(instant: int, zone: ZoneInfo) -> int:
 
 @cache
 def zone_named(name: str) -> ZoneInfo:
-    """Return a time zone.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
+    """Return a time zone."""
     from zoneinfo import ZoneInfo  # late: few texts name a zone
 
     try:
@@ -136,11 +131,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=256)
 def format_pattern(format: str) -> re.Pattern[str]:
-    """Return what matches texts of a format: %Y, %m or %b, %d, and %H, %M, %S; anything else stands as it is.
-
-    Raises:
-        ValueError: it says of what a format needs; or the format would read ISO texts in another way.
-    """
+    """Return what matches texts of a format: %Y, %m or %b, %d, and %H, %M, %S; anything else stands as it is."""
     pattern, seen = "", ""
     for directive, letter in re.findall(r"(%(.?)|[^%])", format, re.DOTALL):
         if not directive.startswith("%") or letter == "%":
@@ -169,13 +160,7 @@ def format_pattern(format: str) -> re.Pattern[str]:
 
 
 def day_starts(first: int, last: int, period: str) -> Iterator[int]:
-    """Yield the days on which periods begin, from that of ``first`` to that of ``last``.
-
-    Args:
-        first: a day.
-        last: a day that is not before it.
-        period: day, week (from Monday), month, quarter or year.
-    """
+    """Yield the days on which periods begin, from that of ``first`` to that of ``last``."""
     if period in ("day", "week"):
         step = 1 if period == "day" else 7
         yield from range(first - (first - 1) % step, last + 1, step)  # day 1 is a Monday
@@ -209,13 +194,7 @@ def time_text(second: int) -> str:
 
 
 def period_text(first: int, last: int, period: str) -> str:
-    """Return what a period is called: ``2023-03-31``, ``2023-03``, ``2023-Q1``, ``2023``; a week by its days.
-
-    Args:
-        first: its first declared day.
-        last: its last.
-        period: day, week, month, quarter or year.
-    """
+    """Return what a period is called: ``2023-03-31``, ``2023-03``, ``2023-Q1``, ``2023``; a week by its days."""
     date = datetime.date.fromordinal(first)
     if period == "week" and first < last:
         return f"{date_text(first)}..{date_text(last)}"

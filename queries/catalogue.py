@@ -79,11 +79,9 @@ class Reading:
     """A statement that was read.
 
     Args:
-        place: where it is answered.
         text: what locked tables are asked; None for a session's, and where it is not on the whitelist.
         titles: of its columns, as far as they are known without running it.
         parameters: of each ``$1``, … the type, and a constant that can stand in its place.
-        named: it names a table.
     """
 
     place: Place
@@ -145,7 +143,6 @@ class Catalogue:
     """The catalogue of one table.
 
     Args:
-        name: of the database.
         domain: the declared attributes, and the table's name.
         types: of the attributes, as DuckDB calls them.
     """
@@ -178,12 +175,7 @@ class Catalogue:
         return LockedTables(f"CREATE SCHEMA synthetic; {made}", table)
 
     def read(self, text: str, user: str) -> Reading:
-        """Return where a statement is answered, and what is asked there; what cannot be read is a session's.
-
-        Args:
-            text: one statement.
-            user: who asks.
-        """
+        """Return where a statement is answered, and what is asked there; what cannot be read is a session's."""
         try:
             (tree,) = self._trees(text) if len(text) <= 2 * LONGEST_TEXT else [None]
         except (SqlglotError, RecursionError, ValueError, QueryError):
@@ -221,11 +213,7 @@ class Catalogue:
         """Return the columns and rows of a statement that is not the session's.
 
         Args:
-            reading: of the statement.
             tables: that are asked; None for the catalogue's own.
-
-        Raises:
-            QueryError: it is not about the catalogue, and cannot be run.
         """
         try:
             if reading.text is None:

@@ -52,11 +52,7 @@ def prefix_level(attribute: str, texts: Sequence[str], length: int) -> Level:
 
 
 def check_levels(levels: Sequence[Level], values: Sequence[str]) -> tuple[Level, ...]:
-    """Return levels from the coarsest to the finest.
-
-    Raises:
-        ValueError: a level lacks a parent, a name stands twice, or a value of one has two parents in another.
-    """
+    """Return levels from the coarsest to the finest."""
     for level in levels:
         _check_level(level, values)
     ordered = sorted(levels, key=lambda level: len(set(level.parents)))

@@ -45,13 +45,11 @@ class Term:
     Args:
         sql: over the columns of a row. A number that a cell knows by its ends stands as a mark.
         shape: ``number``, ``text``, ``dated`` or ``null``.
-        kind: of a number.
         label: what a group of it is called, of texts and dates.
         undeclared: SQL of whether a text is one that its attribute does not declare; empty where none is.
         open: SQL of whether the value may be any of its shape; one of them is enough.
         lost: columns that say whether it may also be NULL.
         plain: a text that is chosen from literals and columns, and not made of them.
-        line: which attribute a number follows.
         source: of a column, or of a constant, its values.
         column: whether it is of any column.
         ordered: a text of a date, which says nothing of how values are listed.
@@ -229,8 +227,6 @@ class Input:
     """What the cells of one attribute hold in one column: values, or whether a condition holds.
 
     Args:
-        number: of its columns.
-        attribute: its name.
         values: of cells; None for a condition.
         flags: of a condition, where it may hold (``m``) and fail (``g``), and its part of each cell (``p``).
         listed: every whole number of a cell has a row of its own.
@@ -284,7 +280,6 @@ class Writer:
     """Writes the terms of one expression, and evaluates them over the rows of its attributes.
 
     Args:
-        domain: the declared attributes.
         lists: whole numbers of wide cells have rows of their own, where they are few.
     """
 
@@ -415,11 +410,7 @@ class Writer:
         return _Cells(self, asked).condition
 
     def values(self, term: Term) -> CellValues:
-        """Return what a row of each cell holds of a term.
-
-        Raises:
-            QueryError: a cell may hold a number or NULL.
-        """
+        """Return what a row of each cell holds of a term."""
         if term.source is not None:  # a column, or a constant, as it stands
             return replace(term.source, kind=term.kind)
         if term.shape == "null":
@@ -496,11 +487,7 @@ class Writer:
         return [one for one in found if one not in declared]
 
     def evaluated(self, columns: Mapping[str, str]) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
-        """Return the cell of each row, and some columns over the rows; what is checked is refused.
-
-        Raises:
-            QueryError: a check fails, or there are too many rows.
-        """
+        """Return the cell of each row, and some columns over the rows; what is checked is refused."""
         scope = self.scope
         count_cells(self.domain.scope_size(scope), scope)
         text = self._text(columns)
@@ -646,11 +633,7 @@ class _Cells:
         return some
 
     def values(self, term: Term) -> CellValues:
-        """Return the values of a term.
-
-        Raises:
-            QueryError: a cell may hold a number or NULL, and the question opened it.
-        """
+        """Return the values of a term."""
         null = np.asarray(self.found["null"], dtype=bool)
         lost, open_ = self._some(self.found["lost"]), self._some(self.found["open"])
         present, empty = self._some(~null), self._some(null)

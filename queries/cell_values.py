@@ -45,11 +45,7 @@ class CellCondition:
 
     @classmethod
     def of(cls, query: LinearQuery) -> CellCondition:
-        """Return the condition that a counting query states.
-
-        Raises:
-            QueryError: its attributes have too many cells together.
-        """
+        """Return the condition that a counting query states."""
         domain = query.domain
         union_scope(domain, (query.scope,))
         share = query.weights() / UNITS
@@ -187,9 +183,6 @@ def counted_where(conditions: Sequence[CellCondition | CellRange], domain: Domai
     """Return the query that counts the records where conditions on different attributes all hold.
 
     Shares of cells are multiplied before they are rounded, so that a cell's weight is rounded once.
-
-    Raises:
-        QueryError: the attributes of cells that are cut have too many cells together.
     """
     if all([one.is_decided for one in conditions]):  # noqa: C419  # a list is quicker
         return LinearQuery(domain, tuple([one.factor() for one in conditions]))
@@ -288,11 +281,7 @@ class CellValues:
         )  # fmt: skip
 
     def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
-        """Return every value with the places of the cells that hold it, numbers growing, NULL last.
-
-        Raises:
-            QueryError: a cell may hold several.
-        """
+        """Return every value with the places of the cells that hold it, numbers growing, NULL last."""
         if self.labels is None and np.any((self.low != self.high) & self.present):
             raise QueryError(
                 "GROUP BY cuts cells: values inside one cell would fall into several groups; group by "
@@ -329,11 +318,7 @@ class CellValues:
         return int(cell) if cell == int(cell) else float(cell)
 
     def by_groups(self, owners: Sequence[NDArray[np.int64]]) -> dict[tuple[int, ...], GroupValue]:
-        """Return the value of each group, by the numbers that its keys have in its cells.
-
-        Raises:
-            QueryError: a cell may hold several values.
-        """
+        """Return the value of each group, by the numbers that its keys have in its cells."""
         count_cells(self.present.size * len(owners), self.scope)
         if self.labels is None and np.any((self.low != self.high) & self.present):
             raise QueryError(
@@ -354,11 +339,7 @@ class CellValues:
         return dict(zip(places, values, strict=True))
 
     def _require_told(self) -> None:
-        """Refuse texts of which a cell may hold several, one of them that of another group.
-
-        Raises:
-            QueryError: a cell does not tell its text, and it may be that of another group.
-        """
+        """Refuse texts of which a cell may hold several, one of them that of another group."""
         if self.labels is None or not self.undecided.any():
             return
         named = self.labels[self.undecided] == OTHER_LABEL
@@ -412,11 +393,7 @@ def attribute_values(attribute: Attribute) -> CellValues:
 
 
 def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the attributes of several scopes, in declared order, over which arrays are made next.
-
-    Raises:
-        QueryError: they have too many cells together.
-    """
+    """Return the attributes of several scopes, in declared order, over which arrays are made next."""
     scope = domain.scope(list({name for one in scopes for name in one}))
     count_cells(domain.scope_size(scope), scope)
     return scope
@@ -430,10 +407,6 @@ def on_scope(
 
 
 def require_finite(numbers: NDArray[np.float64]) -> None:
-    """Refuse numbers whose squares may be none.
-
-    Raises:
-        QueryError: one of them is too large.
-    """
+    """Refuse numbers whose squares may be none."""
     if not np.all(np.abs(numbers) <= _LARGEST):
         raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")

@@ -37,17 +37,7 @@ _Scale = TypeVar("_Scale", bound=OrderedCells)
 def resolve_operand(
     name: str, domain: Domain, position: Position, *, any_case: bool = False
 ) -> tuple[str, str | None]:
-    """Return the declared attribute that a name in a question stands for, and its level if it is that one's.
-
-    Args:
-        name: the name that came.
-        domain: the declared attributes.
-        position: where it came from, for the message.
-        any_case: also accept the one name that differs in upper and lower case only.
-
-    Raises:
-        QueryError: no attribute or level, or several, answer to the name.
-    """
+    """Return the declared attribute that a name in a question stands for, and its level if it is that one's."""
     name = _spelt(name, (*domain.names, *domain.levels), any_case)
     if name in domain.levels:
         return domain.levels[name], name
@@ -55,11 +45,7 @@ def resolve_operand(
 
 
 def resolve_attribute(name: str, domain: Domain, position: Position = None, *, any_case: bool = False) -> str:
-    """Return the declared attribute that a name in a question stands for; see ``resolve_operand``.
-
-    Raises:
-        QueryError: no attribute, or several, answer to the name.
-    """
+    """Return the declared attribute that a name in a question stands for; see ``resolve_operand``."""
     if name in domain:
         return name
     found = _spelt(name, domain.names, any_case)
@@ -97,11 +83,7 @@ class Meaning(ABC, Generic[_Kind]):
 
     @abstractmethod
     def named_cells(self, comparison: Comparison) -> list[int] | None:
-        """Return the cells that a comparison names, for ``<>`` too; None where it is of numbers of a scale.
-
-        Raises:
-            QueryError: a value is not declared, or the comparison needs an order or a cell that is not there.
-        """
+        """Return the cells that a comparison names, for ``<>`` too; None where it is of numbers of a scale."""
 
     @functools.cached_property
     def points(self) -> tuple[float, ...]:
@@ -114,11 +96,7 @@ class Meaning(ABC, Generic[_Kind]):
         return frozenset(self.points)
 
     def intervals(self, comparison: Comparison) -> Intervals:
-        """Return the intervals of numbers where a comparison holds, within the declared range.
-
-        Raises:
-            QueryError: a value is no finite number, or the range is empty or outside the declared ends.
-        """
+        """Return the intervals of numbers where a comparison holds, within the declared range."""
         del comparison
         return ()
 

@@ -14,11 +14,7 @@ from queries.ways import Example
 
 
 def parse_condition(text: str, domain: Domain) -> LinearQuery:
-    """Return the query that counts where a where-text holds; an empty text holds for everybody.
-
-    Raises:
-        QueryError: the text is too long or nested, is no condition, or names what is not declared.
-    """
+    """Return the query that counts where a where-text holds; an empty text holds for everybody."""
     if not text.strip():
         return where_query([], domain)
     if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
@@ -44,11 +40,7 @@ def _read(text: str, domain: Domain) -> LinearQuery:
 
 
 def condition_tree(text: str, domain: Domain) -> exp.Expr:
-    """Return the syntax tree of a where-text, with every node on the whitelist.
-
-    Raises:
-        QueryError: the text is too long or no condition, or holds what is not supported.
-    """
+    """Return the syntax tree of a where-text, with every node on the whitelist."""
     tree = canonical_parts(
         parse_tree(text, exp.Condition, lambda: f"a condition such as {Example.of(domain).condition}", domain)
     )

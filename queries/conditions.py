@@ -55,12 +55,7 @@ def plain_terms(text: str) -> Iterator[re.Match[str] | None]:
 
 
 def plain_predicate(text: str, domain: Domain) -> Predicate | None:
-    """Return the predicate that a plain where-text states; None where it is not plain.
-
-    Args:
-        text: the where-text.
-        domain: the declared attributes.
-    """
+    """Return the predicate that a plain where-text states; None where it is not plain."""
     if len(text) > _LONGEST or "\\" in text or not text.isascii():
         return None
     found = list[Predicate]()
@@ -95,11 +90,7 @@ def _plain_scalar(text: str) -> Scalar:
 
 
 def structured_predicate(where: Mapping[str, Any], domain: Domain) -> Predicate:
-    """Return the predicate that a structured condition states; an empty one holds for everybody.
-
-    Raises:
-        QueryError: a name, an operator or a value is not what the format expects.
-    """
+    """Return the predicate that a structured condition states; an empty one holds for everybody."""
     terms: list[Predicate] = []
     for name, conditions in where.items():
         if not isinstance(name, str):

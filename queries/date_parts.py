@@ -45,11 +45,7 @@ def begins_in(shorter: str, longer: str) -> bool:
 
 
 def format_pieces(format: str) -> list[str]:
-    """Return the directives of a format, and the texts between them.
-
-    Raises:
-        ValueError: names a directive that no cells can decide, or that is unknown.
-    """
+    """Return the directives of a format, and the texts between them."""
     pieces: list[str] = _TEXT_PIECES.findall(format)
     for piece in pieces:
         if piece.startswith("%") and piece not in _DIRECTIVES:
@@ -161,11 +157,7 @@ class DatePart:
     # --- of an attribute
 
     def of(self, attribute: Attribute, position: Position) -> Periods:
-        """Return the attribute, whose values have the part.
-
-        Raises:
-            QueryError: they are no dates, or have no hours.
-        """
+        """Return the attribute, whose values have the part."""
         if not isinstance(attribute, Periods):
             message = f"holds no dates, and has no {self.shown(quoted_name(attribute.name))}"
         elif "hour" not in attribute.widths and ("hour" in self.periods or self.offset % DAY):
@@ -175,11 +167,7 @@ class DatePart:
         raise QueryError(f"attribute {attribute.name!r} {message}", code="wrong_kind", position=position)
 
     def starts(self, attribute: Periods, position: Position) -> NDArray[np.int64] | None:
-        """Return the seconds at which its value may change, within the declared ends; None for any second.
-
-        Raises:
-            QueryError: there are too many, or they leave the calendar.
-        """
+        """Return the seconds at which its value may change, within the declared ends; None for any second."""
         periods = self.periods or (("day",) if attribute.scale == DAY else ())
         first, last, ahead = (
             *attribute.boundaries[:: len(attribute.boundaries) - 1],

@@ -85,11 +85,7 @@ class Domain:
         return math.prod(self.shape)
 
     def _check_clips(self) -> None:
-        """Refuse a clip of what is not summed, or of values whose grid has no place for 0.
-
-        Raises:
-            DomainError: there is one.
-        """
+        """Refuse a clip of what is not summed, or of values whose grid has no place for 0."""
         for name, most in () if self.person is None else self.person.clips:
             attribute = self[name]
             if not isinstance(attribute, NumberCells) or attribute.resolution is None:
@@ -186,10 +182,6 @@ class Domain:
 
 
 def require_domain(domain: object) -> None:
-    """Refuse what is no domain, such as a table in its place, by its type alone.
-
-    Raises:
-        DomainError: it is none; the message names its type and shows nothing of it.
-    """
+    """Refuse what is no domain, such as a table in its place, by its type alone."""
     if not issubclass(type(domain), Domain):
         raise DomainError(f"expected a Domain, got a {type_name(domain)}; load_schema and Domain make one")

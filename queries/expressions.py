@@ -71,11 +71,7 @@ class Constant(Expression):
 
     @property
     def number(self) -> float:
-        """The number.
-
-        Raises:
-            QueryError: it is a text, or NULL.
-        """
+        """The number."""
         if isinstance(self.value, str) or self.value is None:
             raise QueryError("arithmetic needs numbers", code="wrong_kind")
         return self.value
@@ -86,7 +82,6 @@ class KeyFunction(Expression):
     """A value of a group, or a function of such values as ``UPPER(sex)``.
 
     Args:
-        places: the numbers of their groupings.
         values: of the function, by the places of the group's values.
         in_order: it is a value itself, of groups that stand in the order of their values.
     """
@@ -301,9 +296,7 @@ class Share(Expression):
     """A sum divided by a window's sum, such as ``COUNT(*) / SUM(COUNT(*)) OVER ()``: one event for both.
 
     Args:
-        above: the sum.
         window: ``sum`` of a sum.
-        factor: multiplies the quotient.
     """
 
     above: Linear
@@ -321,11 +314,7 @@ class Share(Expression):
 
 
 def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
-    """Return two expressions joined by an operator: one sum or one ratio of sums where they make one.
-
-    Raises:
-        QueryError: a division by 0, or numbers that are too large.
-    """
+    """Return two expressions joined by an operator: one sum or one ratio of sums where they make one."""
     if sign == "/" and right == Constant(0):
         raise QueryError("a division by 0", code="bad_request")
     for side in (left, right):
@@ -440,9 +429,7 @@ class Spread(Aggregate):
     """A variance or a standard deviation of a number; NULL is left out.
 
     Args:
-        values: the number.
         sample: divided by n - 1, not by n.
-        root: its square root.
         condition: which records are meant beside the statement's; None for all.
     """
 
@@ -457,7 +444,6 @@ class Correlation(Aggregate):
     """The correlation of two numbers, of the rows that hold both.
 
     Args:
-        one, two: the numbers.
         condition: which records are meant beside the statement's; None for all.
     """
 
@@ -508,7 +494,6 @@ class Rounding(Expression):
     Args:
         function: ``round``, ``floor``, ``ceil``, ``abs``, ``sign``, ``cast`` to a whole number, or
             ``nullif``: none where it is 0.
-        inner: the expression.
         digits: of ``round``.
     """
 

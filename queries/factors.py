@@ -45,7 +45,6 @@ class Span:
     """One record in each of consecutive cells of one attribute, but for both ends.
 
     Args:
-        size: the attribute's cells.
         inside: the cells; none of them for the weight 0 everywhere.
         ends: the weights of the first and of the last of them, above 0; of a single one, the lesser.
     """
@@ -254,9 +253,7 @@ def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | Non
     """Return the weight of every cell, or None where they differ.
 
     Args:
-        weights: of the cells.
         positive: how many are not 0.
-        full: how many are one record.
     """
     if not positive:
         return 0
@@ -336,9 +333,6 @@ def weight_runs(factor: Factor) -> list[list[int]]:
 
 def told_apart(factors: Iterable[Factor]) -> dict[str, NDArray[np.intp]]:
     """Return of each attribute the first cells of the longest runs whose cells have the same weights.
-
-    Args:
-        factors: of one question, or of several.
 
     Returns:
         By name, int64, growing; the first is 0.

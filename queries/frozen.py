@@ -26,11 +26,7 @@ def _decorator(
     ``dataclasses`` itself. A class with an ``InitVar`` takes ``dataclasses.dataclass``.
 
     Args:
-        frozen: always true; written out, as readers and type checkers know it.
         slots, eq, repr: as of ``dataclasses.dataclass``.
-
-    Raises:
-        TypeError: frozen is false, or the class extends a dataclass that is not frozen.
     """
 
     def decorate(cls: type[_Value]) -> type[_Value]:
@@ -148,15 +144,7 @@ def _tuple_of(owner: str, names: Sequence[str]) -> str:
 def _written(
     cls: type, name: str, parameters: Sequence[str], body: Sequence[str], known: dict[str, Any]
 ) -> Any:
-    """Return a method of a class, compiled from its text.
-
-    Args:
-        cls: the class; the method is named as one of it.
-        name: of the method.
-        parameters: each as it is written.
-        body: its lines.
-        known: what the names in it stand for, besides parameters and builtins.
-    """
+    """Return a method of a class, compiled from its text."""
     text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in body)
     space: dict[str, Any] = {**known, "__name__": cls.__module__}
     exec(text, space)  # noqa: S102  # a text of the names of fields alone

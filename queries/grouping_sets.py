@@ -15,14 +15,7 @@ _Set = tuple[exp.Expr, ...]
 
 
 def grouping_sets(nodes: Sequence[exp.Expr]) -> list[_Set]:
-    """Return the keys of each set, as the SQL standard combines them.
-
-    Args:
-        nodes: what stands behind GROUP BY: one set of each is taken, in every combination.
-
-    Raises:
-        QueryError: there are more than MOST_SETS.
-    """
+    """Return the keys of each set, as the SQL standard combines them."""
     parts = []
     for node in nodes:
         parts.append(_sets_of(node))

@@ -34,8 +34,6 @@ class JoinedLookup:
     """A lookup as a statement joins it.
 
     Args:
-        lookup: what the schema declares.
-        alias: how the statement calls it.
         outer: LEFT JOIN, which keeps records without a row of it.
     """
 
@@ -52,8 +50,6 @@ class JoinedLookup:
         """Return a column as a node of the tree.
 
         Args:
-            column: its name.
-            place: the column of the text that it takes the place of.
             outer: as if LEFT JOIN were written; None as it was.
         """
         table, attribute = (
@@ -78,17 +74,7 @@ class JoinedLookup:
 def take_joins(
     tree: exp.Select, domain: Domain, tables: set[str], known: Sequence[str]
 ) -> tuple[JoinedLookup, ...]:
-    """Return the lookups that a statement joins, and take the joins off it.
-
-    Args:
-        tree: the statement.
-        domain: the declared attributes, and lookups.
-        tables: how the statement calls its table, folded.
-        known: names of sub-queries, folded, which go before those of lookups.
-
-    Raises:
-        QueryError: anything else is joined, or by anything but the keys.
-    """
+    """Return the lookups that a statement joins, and take the joins off it."""
     joined: list[JoinedLookup] = []
     for join in tree.args.get("joins") or ():
         one = _lookup_of(join, domain, known)
@@ -174,11 +160,7 @@ def join_refusal(place: exp.Expr, what: str, domain: Domain, lookup: Lookup | No
 
 
 def place_columns(tree: exp.Select, domain: Domain, joined: Sequence[JoinedLookup]) -> None:
-    """Put the columns of joined lookups in place of their names.
-
-    Raises:
-        QueryError: a lookup has no such column, or a name without a table's may mean two columns.
-    """
+    """Put the columns of joined lookups in place of their names."""
     titles = {one.alias.casefold(): one for one in tree.expressions if isinstance(one, exp.Alias)}
     for column in list(tree.find_all(exp.Column)) if joined else ():
         node = _placed(column, domain, joined)
@@ -247,10 +229,6 @@ class LookupCells:
     """What the records of each cell are called in one column of a lookup.
 
     Args:
-        lookup: what the schema declares.
-        attribute: whose values are the keys.
-        column: of the lookup.
-        title: how the statement calls it.
         texts: the text of each cell; None for NULL.
         kept: whether the join keeps the records of each cell; of the cell that is open it keeps some.
         open: what the records of undeclared values may be called, once for each key; empty where nothing is
@@ -296,11 +274,7 @@ class LookupCells:
         return CellValues((self.attribute.name,), zeros, zeros, zeros, present, labels, undecided=undecided)
 
     def groups(self, node: exp.Expr, domain: Domain) -> tuple[tuple[GroupValue, NDArray[np.int64]], ...]:
-        """Return the cells of each text, NULL and then undeclared values last.
-
-        Raises:
-            QueryError: undeclared values may be called like declared ones.
-        """
+        """Return the cells of each text, NULL and then undeclared values last."""
         found, shared = self._declared(), self.shared
         if shared:
             name = "NULL" if shared[0] is None else repr(shared[0])

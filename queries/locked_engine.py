@@ -105,11 +105,7 @@ class LockedTables:
         """Return the columns of a statement, each with its type, and its rows.
 
         Args:
-            text: a SELECT that was written here.
             seconds: after which it is interrupted.
-
-        Raises:
-            QueryError: it cannot be run, or it takes too much time or memory, or gives too much.
         """
         with closing(self._database.cursor()) as cursor, _interrupted(cursor, seconds, _OF_ROWS):
             found = cursor.execute(text)
@@ -131,13 +127,8 @@ def evaluated(
     """Return the columns of a statement over a table, empty values masked.
 
     Args:
-        text: a SELECT that was written here.
         rows: the columns of its only table, ``r``, by name.
-        texts: the values of its parameters.
         seconds: after which the statement is interrupted.
-
-    Raises:
-        QueryError: a number leaves its range, or it takes too much time or memory.
     """
     connection, found = _CONNECTIONS.own(), None
     try:
@@ -154,11 +145,7 @@ def evaluated(
 
 
 def _library() -> ModuleType:
-    """Return DuckDB, which is imported by the first expression that needs it.
-
-    Raises:
-        QueryError: it is not installed.
-    """
+    """Return DuckDB, which is imported by the first expression that needs it."""
     try:
         import duckdb
     except ImportError:
@@ -179,11 +166,7 @@ def _size_of(value: Any) -> int:
 
 @contextmanager
 def _interrupted(connection: duckdb.DuckDBPyConnection, seconds: float, refused: _Refused) -> Iterator[None]:
-    """Interrupt what runs too long on a connection, and tell of what fails in words of our own.
-
-    Raises:
-        QueryError: it failed, or took too much time or memory.
-    """
+    """Interrupt what runs too long on a connection, and tell of what fails in words of our own."""
     library = _library()
     clock = threading.Timer(seconds, connection.interrupt)
     clock.daemon = True

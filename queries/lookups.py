@@ -112,12 +112,7 @@ class Lookup:
 
 
 def check_lookups(lookups: Sequence[object], attributes: Sequence[Cells], table: str) -> None:
-    """Refuse lookups that do not fit a table.
-
-    Raises:
-        DomainError: one is no ``Lookup``, is called like another, an attribute, a level or the table, or is
-            of an attribute that is not declared, has wide cells, or has none of the keys.
-    """
+    """Refuse lookups that do not fit a table."""
     taken = {table.casefold(): "the table"}
     for attribute in attributes:
         names = (attribute.name, *attribute.level_names)

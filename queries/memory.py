@@ -25,7 +25,6 @@ class Memory(Generic[_Kept]):
     turns, and is a little more than there is room for, would else be gone each time it is looked for.
 
     Args:
-        most: how many are kept.
         most_bytes: that they may take together. What takes an eighth of that by itself is not kept.
     """
 
@@ -52,8 +51,6 @@ class Memory(Generic[_Kept]):
         """Keep what was found under a key.
 
         Args:
-            key: what it is looked for by.
-            found: what is kept.
             size: bytes of both.
         """
         size += _ENTRY

@@ -243,7 +243,6 @@ class ValueGrid(Cells):
 
     Args:
         minimum, maximum: the declared ends, to which values are clipped.
-        step: the distance between places.
         whole: values are whole numbers; others are undeclared.
         clip: the most that the values of one person may come to; 0 has a place then.
     """
@@ -306,7 +305,6 @@ class ValueGrid(Cells):
 
         Args:
             place: the expression of a place, a whole number of 64 bits.
-            divide: the division of whole numbers.
             suffix: of a whole number of 64 bits.
         """
         from_middle = f"(2{suffix} * {place} - {self._top}{suffix})"

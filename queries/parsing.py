@@ -131,10 +131,6 @@ def require_aligned(query: LinearQuery) -> None:
 
     Args:
         query: the question; of a statement the one that counts the records that it is about.
-
-    Raises:
-        QueryError: names the nearest conditions on whole cells, and where cells of the attributes begin that
-            are cut; where no cell is decided, those of the first ordered attributes.
     """
     if query.aligned:
         return
@@ -176,11 +172,7 @@ def parse_line(line: str | bytes, domain: Domain) -> Question:
 
 
 def read_line(line: str | bytes) -> dict[str, Any]:
-    """Return the JSON object on a line.
-
-    Raises:
-        QueryError: the line is too long or nested too deeply, is no JSON object, or repeats a key.
-    """
+    """Return the JSON object on a line."""
     if len(line) > _LONGEST_LINE:
         raise QueryError(f"a line has at most {_LONGEST_LINE:,} bytes", code="too_long")
     try:
@@ -201,11 +193,7 @@ def read_line(line: str | bytes) -> dict[str, Any]:
 
 
 def _require_shallow(text: str) -> None:
-    """Refuse a line that is nested too deeply, before a parser meets a limit of its own.
-
-    Raises:
-        QueryError: lists and objects lie more than ``_DEEPEST`` deep inside each other.
-    """
+    """Refuse a line that is nested too deeply, before a parser meets a limit of its own."""
     if text.count("[") + text.count("{") <= _DEEPEST:
         return
     depths = itertools.accumulate(map(_STEPS.__getitem__, _NO_BRACKET.sub("", text)))
@@ -235,16 +223,7 @@ def question_of(
     read_where: Callable[[Any], LinearQuery],
     read_sql: Callable[[str], LinearQuery | Statement],
 ) -> Question:
-    """Return the question that a JSON object states.
-
-    Args:
-        form: the object.
-        read_where: what reads a condition.
-        read_sql: what reads a statement.
-
-    Raises:
-        QueryError: a key is unknown, a value has the wrong type, or the condition is refused.
-    """
+    """Return the question that a JSON object states."""
     for key in form:
         if key not in _KEYS:
             raise QueryError(
@@ -279,11 +258,7 @@ def _query_of(
 
 
 def require_key(value: object) -> None:
-    """Refuse what is no idempotency key.
-
-    Raises:
-        QueryError: it is no text of 1 to 200 characters without control characters.
-    """
+    """Refuse what is no idempotency key."""
     is_text = isinstance(value, str) and 1 <= len(value) <= 200 and is_encodable(value)
     if not (is_text and min(str(value)) >= " "):
         raise QueryError(

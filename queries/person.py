@@ -89,11 +89,7 @@ class Person:
 
 
 def check_person(person: object, names: Sequence[str]) -> None:
-    """Refuse what does not fit a table's attributes; None is nothing to refuse.
-
-    Raises:
-        DomainError: it is no ``Person``, its column is an attribute too, or a constant is none.
-    """
+    """Refuse what does not fit a table's attributes; None is nothing to refuse."""
     if person is None:
         return
     if not issubclass(type(person), Person):

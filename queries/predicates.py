@@ -77,7 +77,6 @@ class Predicate(ABC):
 
         Args:
             where: tells of a comparison where it is true, or with True where it is false.
-            negated: where it is false.
         """
 
     def joined_by(self, kind: Literal["and", "or"]) -> tuple[Predicate, ...]:
@@ -91,7 +90,6 @@ class Comparison(Predicate):
     """``attribute operator values``.
 
     Args:
-        attribute: its name.
         operator: what is compared; ``missing`` holds of empty values, ``other`` of undeclared ones.
         values: one; of ``between`` both ends, of ``in`` at least one, of ``missing`` and ``other`` none.
         position: where it came from: a character offset into a text, or a path into a structured question.

@@ -165,9 +165,7 @@ class Products:
     """Questions about sets of cells of the same attributes, on which each depends.
 
     Args:
-        domain: the table's domain.
         scope: names of attributes, in declared order.
-        sides: the sets of each attribute.
     """
 
     domain: Domain

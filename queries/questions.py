@@ -71,7 +71,6 @@ class QuestionList(Questions):
     """Questions one by one.
 
     Args:
-        listed: the questions.
         texts: their canonical texts; None to write them where they are needed.
     """
 

@@ -46,11 +46,7 @@ _COUNT = re.compile(
 
 
 class QuestionReader:
-    """Reads questions over one domain; each is the one that the parser of single questions makes of it.
-
-    Args:
-        domain: the declared attributes.
-    """
+    """Reads questions over one domain; each is the one that the parser of single questions makes of it."""
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -60,11 +56,7 @@ class QuestionReader:
         self._terms: Memory[Factor] = Memory(_MOST_TERMS, _MOST_BYTES)
 
     def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
-        """Return the query that counts where a condition holds; see ``parse_where``.
-
-        Raises:
-            QueryError: the condition cannot be read or names what is not declared.
-        """
+        """Return the query that counts where a condition holds; see ``parse_where``."""
         if isinstance(where, str):
             return self._remembered(where, where, lambda: self._text(where, ""))
         if _is_plain(where):  # its text tells 1 from 1.0 and True
@@ -72,19 +64,11 @@ class QuestionReader:
         return parse_where(where, self.domain)
 
     def question(self, form: Mapping[str, Any]) -> Question:
-        """Return the question that a JSON object states; see ``parse_question``.
-
-        Raises:
-            QueryError: a key is unknown, a value has the wrong type, or the condition is refused.
-        """
+        """Return the question that a JSON object states; see ``parse_question``."""
         return question_of(form, self.where, self.statement)
 
     def statement(self, text: str) -> Statement:
-        """Return what a statement asks; see ``parse_sql``.
-
-        Raises:
-            QueryError: the text is no statement that can be answered.
-        """
+        """Return what a statement asks; see ``parse_sql``."""
         known = self._statements.get(text)
         if known is not None:
             return known
@@ -121,12 +105,7 @@ class QuestionReader:
         return self._product(keys, lambda: parse_where(where, self.domain))
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
-        """Return the query of a plain where-text of one comparison for each name; None for others.
-
-        Args:
-            where: the text.
-            head: of the statement that it ends; empty for a condition alone.
-        """
+        """Return the query of a plain where-text of one comparison for each name; None for others."""
         terms = list(plain_terms(where))
         keys = {one["name"].strip('"'): head + one[0] for one in terms if one is not None}
         if len(keys) < len(terms):
@@ -136,11 +115,7 @@ class QuestionReader:
         )
 
     def _counted(self, head: str, where: str) -> LinearQuery:
-        """Return the query of a condition in a statement; a statement's head is read whole once.
-
-        Raises:
-            QueryError: the statement is refused.
-        """
+        """Return the query of a condition in a statement; a statement's head is read whole once."""
         plain = plain_predicate(where, self.domain) if self._beginnings.get(head) else None
         if plain is not None:
             return count_where(plain, self.domain)
@@ -149,12 +124,7 @@ class QuestionReader:
         return query
 
     def _product(self, keys: Mapping[str, str], read: Callable[[], LinearQuery]) -> LinearQuery | None:
-        """Return the query of comparisons that all hold: by what is known of each, or read together.
-
-        Args:
-            keys: under which comparisons are remembered, by the name of what they are about.
-            read: reads them, and raises what they are refused with.
-        """
+        """Return the query of comparisons that all hold: by what is known of each, or read together."""
         domain = self.domain
         if not keys or any(name not in domain for name in keys):
             return None
@@ -197,13 +167,7 @@ def questions_in_text(
     that begin with ``--``, ask nothing.
 
     Args:
-        path: the file.
-        reader: reads questions over the declared attributes.
         counts_alone: refuse what counts do not answer, and return each group of a GROUP BY by itself.
-
-    Raises:
-        OSError: the file cannot be read.
-        QueryError: questions are refused; the message names the lines of all of them.
     """
     found, refused = list[Question](), list[QueryError]()
     for number, text in _pieces(Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)):
@@ -237,11 +201,7 @@ def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _question_in(text: bytes, reader: QuestionReader) -> Question:
-    """Return the question that a text states: a condition, a statement, or an object of JSON.
-
-    Raises:
-        QueryError: the text is refused.
-    """
+    """Return the question that a text states: a condition, a statement, or an object of JSON."""
     if text.startswith(b"{"):
         return reader.question(read_line(text))
     try:

@@ -99,13 +99,9 @@ def encode_columns(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedi
 
     Args:
         columns: the declared columns of some records.
-        domain: the declared attributes.
 
     Returns:
         One array of integers per attribute, in declared order, shape (records,).
-
-    Raises:
-        DomainError: the domain is none.
     """
     require_domain(domain)
     return tuple(columns[attribute.name].cells(attribute) for attribute in domain)
@@ -116,7 +112,6 @@ def encode_places(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedin
 
     Args:
         columns: the declared columns of some records.
-        domain: the declared attributes.
 
     Returns:
         One array of integers per grid, in the order of ``domain.grids``, shape (records,).
@@ -133,11 +128,7 @@ def kept_records(codes: Sequence[NDArray[np.signedinteger[Any]]]) -> NDArray[np.
 
 
 def named_column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """Return the column of a name.
-
-    Raises:
-        RecordsError: there is none, or there are two.
-    """
+    """Return the column of a name."""
     names = [str(label) if issubclass(type(label), str) else None for label in frame.columns]
     if names.count(name) != 1:
         # The columns that came are not listed: in a table without a header they are a person's record.
@@ -147,11 +138,7 @@ def named_column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
 
 
 def require_frame(frame: object) -> None:
-    """Refuse what is no pandas table, by its type alone.
-
-    Raises:
-        RecordsError: it is none; the message names its type and shows nothing of it.
-    """
+    """Refuse what is no pandas table, by its type alone."""
     import pandas as pd  # late: only where tables are handled
 
     # The type is asked, for a thing may say that it is of another class.
@@ -195,7 +182,6 @@ def decode_batches(
     Args:
         records: cells per record.
         generator: draws the place inside a cell; nothing private depends on it.
-        size: rows of each table but the last.
         leans: as ``decode_records`` has them.
     """
     import pandas as pd  # late: only where tables are handled
@@ -262,11 +248,7 @@ Columns: TypeAlias = Mapping[str, Column]  # of some records, by name
 
 
 class FrameColumn(Column):
-    """A column of pandas.
-
-    Args:
-        column: of any type.
-    """
+    """A column of pandas."""
 
     def __init__(self, column: pd.Series[Any]) -> None:
         self._column = column
@@ -362,11 +344,7 @@ class TextColumn(Column):
 
 
 class Listing:
-    """The values that may stand in a column, each encoded once.
-
-    Args:
-        values: different ones.
-    """
+    """The values that may stand in a column, each encoded once."""
 
     def __init__(self, values: Column) -> None:
         self.values = values
@@ -386,7 +364,6 @@ class ListedColumn(Column):
 
     Args:
         places: signed integers, shape (records,); -1 is empty.
-        listing: the values.
     """
 
     def __init__(self, places: NDArray[np.signedinteger[Any]], listing: Listing) -> None:
@@ -409,11 +386,7 @@ class ListedColumn(Column):
 
 
 def frame_columns(frame: pd.DataFrame, names: Iterable[str]) -> Columns:
-    """Return some columns of a pandas table.
-
-    Raises:
-        RecordsError: it is no pandas table, or one of the columns is absent or stands there twice.
-    """
+    """Return some columns of a pandas table."""
     require_frame(frame)
     return {name: FrameColumn(named_column(frame, name)) for name in names}
 

@@ -28,11 +28,7 @@ _Written = TypeVar("_Written", Term, Truth)
 
 @once
 def row_value(node: exp.Expr, domain: Domain) -> CellValues:
-    """Return what a row of each cell holds of an expression.
-
-    Raises:
-        QueryError: the expression is not supported, or names what is not declared.
-    """
+    """Return what a row of each cell holds of an expression."""
     rows, term = _written(node, domain, value_term)
     return rows.values(term)
 
@@ -42,9 +38,6 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     """Return where a condition holds: as ``convert_condition`` reads it where it can, else by the engine.
 
     What is compared with NULL holds nowhere, and neither does its negation.
-
-    Raises:
-        QueryError: the condition is not supported, or names what is not declared.
     """
     if isinstance(node, exp.Paren | exp.Not):
         return row_condition(node.this, domain, negated=negated != isinstance(node, exp.Not))
@@ -117,11 +110,7 @@ def _sides(chain: exp.Expr) -> list[exp.Expr]:
 
 
 def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
-    """Return the question that counts the records where conditions all hold.
-
-    Raises:
-        QueryError: a condition is not supported, or names what is not declared, or joins too many cells.
-    """
+    """Return the question that counts the records where conditions all hold."""
     terms = [term for node in nodes for term in _conjuncts(node)]
     computed = dict[object, exp.Expr]()  # of one attribute together, the others one by one
     for place, term in enumerate(terms):

@@ -97,11 +97,7 @@ def wrong_kind(what: str, node: exp.Expr, *, dated: bool) -> QueryError:
 
 
 def require_declared(left: exp.Expr, right: exp.Expr, domain: Domain) -> None:
-    """Refuse a name in the place of a value that is no attribute's.
-
-    Raises:
-        QueryError: tells how a text is written.
-    """
+    """Refuse a name in the place of a value that is no attribute's."""
     if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
         return
     name, names = right.name, {one.casefold() for one in (*domain.names, *domain.levels)}
@@ -176,11 +172,7 @@ def quoted(node: exp.Expr, whole: exp.Expr) -> str:
 
 
 def like_kind(pattern: str, escape: str | None) -> tuple[str | None, bool]:
-    """Return the one text that a pattern of LIKE matches, None where several do, and whether all of them do.
-
-    Raises:
-        QueryError: it ends with the character behind which another one stands for itself, or that is none.
-    """
+    """Return the one text that a pattern of LIKE matches, None where several do, and whether all of them do."""
     if escape is not None and len(escape) != 1:
         raise QueryError(f"ESCAPE needs one character, got {escape[:40]!r}", code="syntax")
     mark = "(?!)" if escape is None else re.escape(escape)

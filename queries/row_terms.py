@@ -73,11 +73,7 @@ _NEGATED: dict[Order, Order] = {
 
 
 def value_term(node: exp.Expr, rows: Writer) -> Term:
-    """Return the term of an expression.
-
-    Raises:
-        QueryError: the expression is not supported, or names what is not declared.
-    """
+    """Return the term of an expression."""
     node = rewritten(node)
     return rows.once(("value", node), lambda: rows.shortened(_term(node, rows)))
 
@@ -434,11 +430,7 @@ _TERMS: dict[type[exp.Expr], Callable[[exp.Expr, Writer], Term]] = {
 
 
 def truth_of(node: exp.Expr, rows: Writer) -> Truth:
-    """Return whether a condition holds.
-
-    Raises:
-        QueryError: the condition is not supported, or names what is not declared.
-    """
+    """Return whether a condition holds."""
     node = rewritten(node)
     if isinstance(node, exp.Not):
         return truth_of(node.this, rows).negated
@@ -468,9 +460,6 @@ def _truth(node: exp.Expr, rows: Writer) -> Truth:
 def _errors_of_part(node: exp.Expr, domain: Domain) -> tuple[Callable[[], QueryError], ...]:
     """Return the errors of a part of dates that is compared with constants: if it never holds, if it tells of
     no cell.
-
-    Raises:
-        QueryError: a constant is of another kind.
     """
     is_plain = isinstance(node, (*COMPARISONS, exp.Between, exp.In))
     sides = [one.unnest() for one in node.iter_expressions()] if is_plain else []
@@ -506,11 +495,7 @@ def _native(node: exp.Expr, rows: Writer) -> Truth:
 
 
 def compared_terms(one: Term, sign: Order, two: Term, rows: Writer) -> Truth:
-    """Return whether two values compare as a sign says; what is compared with NULL is unknown.
-
-    Raises:
-        QueryError: the values are of different kinds, or texts are compared by an order.
-    """
+    """Return whether two values compare as a sign says; what is compared with NULL is unknown."""
     if "null" in (one.shape, two.shape):
         return NEVER
     if "dated" in (one.shape, two.shape):

@@ -79,11 +79,7 @@ def parse_schema(text: str, folder: Path | None = None) -> Domain:
 
 
 def parse_stored(text: str) -> Domain:
-    """Return the domain of a text that ``stored_schema`` wrote: where it tells no resolution, there is none.
-
-    Raises:
-        SchemaError: the text is too long, is not TOML or does not describe a domain.
-    """
+    """Return the domain of a text that ``stored_schema`` wrote: where it tells no resolution, there is none."""
     return _domain(_table(text), None, is_stored=True)
 
 
@@ -305,11 +301,7 @@ _KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...
 
 
 def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
-    """Return what a section declares with the files that it names read in.
-
-    Raises:
-        DomainError: a file cannot be read or contradicts the section, or there is no folder to read it from.
-    """
+    """Return what a section declares with the files that it names read in."""
     filled = {key: value for key, value in entry.items() if key not in _FILES}
     for key, fills in _FILES.items():
         if key not in entry:
@@ -331,11 +323,7 @@ def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, A
 
 
 def _read_values(path: Path) -> tuple[str, ...]:
-    """Return the values of a file, in its order.
-
-    Raises:
-        ValueError: the file cannot be read, a line is empty, or a value stands there twice.
-    """
+    """Return the values of a file, in its order."""
     lines = _read_text(path, "file", _LARGEST_FILE).split("\n")
     if lines[-1] == "":
         del lines[-1]
@@ -368,12 +356,7 @@ def _with_parents(filled: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the levels of a file, and for each value its parents in them, in the file's order.
-
-    Raises:
-        ValueError: the file cannot be read, a line has too few fields or too many, a parent is missing, or a
-            value stands there twice.
-    """
+    """Return the levels of a file, and for each value its parents in them, in the file's order."""
     header, found = _read_table(path, "code,chapter", _wrong_parents)
     return header[1:], found
 
@@ -384,12 +367,7 @@ def _read_table(
     """Return the first line of a CSV file, and the further fields of each line by its first one.
 
     Args:
-        path: the file.
-        example: a first line.
         wrong_row: what is wrong with a line, the first line and those before; an empty text where nothing is.
-
-    Raises:
-        ValueError: the file cannot be read, or something is wrong with a line.
     """
     import csv  # few schemas name such a file
 
@@ -432,11 +410,7 @@ def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[s
 
 
 def _lookups(sections: object, folder: Path | None) -> tuple[Lookup, ...]:
-    """Return what the sections ``[lookups.NAME]`` declare.
-
-    Raises:
-        DomainError: a section is wrong, or a file that it names.
-    """
+    """Return what the sections ``[lookups.NAME]`` declare."""
     if not isinstance(sections, dict) or not all(isinstance(one, dict) for one in sections.values()):
         raise SchemaError("expected one section [lookups.NAME] for each lookup")
     return tuple(_lookup(name, entry, folder) for name, entry in sections.items())

@@ -34,21 +34,12 @@ _ROUNDING = 1e-12  # of a sum of shares
 
 
 def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
-    """Return the query that counts the records where the predicate holds.
-
-    Raises:
-        QueryError: a name or value is not declared, a value is of the wrong kind, a range is empty, or a
-            condition joins so many attributes that its weights would not fit.
-    """
+    """Return the query that counts the records where the predicate holds."""
     return counted_where(conditions_where(predicate, domain), domain)
 
 
 def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition | CellRange]:
-    """Return where a predicate holds: conditions on different attributes, which all hold.
-
-    Raises:
-        QueryError: as for ``count_where``.
-    """
+    """Return where a predicate holds: conditions on different attributes, which all hold."""
     terms = predicate.pushed().joined_by("and")
     groups = connected_terms(terms)
     return [_range_where(members, domain) or _evaluate(members, domain) for members in groups]
@@ -133,13 +124,7 @@ class _Segments:
         return len(self.shares) == len(self.cells)
 
     def holds(self, comparison: Comparison, intervals: Intervals, negated: bool) -> NDArray[np.bool_]:
-        """Return on which pieces a comparison is true, or on which it is false.
-
-        Args:
-            comparison: of the attribute.
-            intervals: of numbers, where it holds.
-            negated: where it is false.
-        """
+        """Return on which pieces a comparison is true, or on which it is false."""
         attribute, meaning = self.attribute, meaning_of(self.attribute)
         true, known = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
         if attribute.missing and comparison.operator not in ("missing", "other"):

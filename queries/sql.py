@@ -222,14 +222,7 @@ def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
 
 
 def _select(tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Select] = ()) -> Statement:
-    """Return the statement that a tree over the table states.
-
-    Args:
-        tree: the tree.
-        text: that was read.
-        domain: the declared attributes.
-        others: the same with other numbers in its condition, between which the true ones lie.
-    """
+    """Return the statement that a tree over the table states."""
     if _shows_nothing(tree):
         return _no_rows(tree, text, domain)
     if any(_but_condition(one) != _but_condition(tree) for one in others):
@@ -330,13 +323,7 @@ def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
 
 
 def _sorted_by(node: exp.Expr, titles: list[str], places: list[int]) -> Sorting:
-    """Return what rows of several statements are sorted by: one of their columns, by its place.
-
-    Args:
-        node: the expression.
-        titles: of the columns, as the table has them.
-        places: where these stand in the text.
-    """
+    """Return what rows of several statements are sorted by: one of their columns, by its place."""
     inner = node.this
     name = inner.name.casefold() if isinstance(inner, exp.Column) else ""
     place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0

@@ -73,11 +73,7 @@ _SPELLINGS = Grammar.of(
 
 
 def canonical_parts(tree: exp.Expr) -> exp.Expr:
-    """Return a tree in which parts of dates stand as PART_NODES alone, and constants as constants.
-
-    Raises:
-        QueryError: a part, a format or an interval is unknown.
-    """
+    """Return a tree in which parts of dates stand as PART_NODES alone, and constants as constants."""
     root = exp.Paren(this=tree)
     for node in reversed(list(tree.walk())):  # what stands inside comes first
         convert = _CONVERTERS.get(type(node))
@@ -95,11 +91,7 @@ def canonical_parts(tree: exp.Expr) -> exp.Expr:
 
 
 def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
-    """Return the attribute of one of the PART_NODES, and the part.
-
-    Raises:
-        QueryError: it is of anything but a declared attribute, or that has no such part.
-    """
+    """Return the attribute of one of the PART_NODES, and the part."""
     column, part = _operand_and_part(node)
     if not isinstance(column, exp.Column):
         raise _no_attribute(column, part, domain)

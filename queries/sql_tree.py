@@ -56,7 +56,6 @@ class Grammar:
     Args:
         arguments: which arguments each kind of node may carry; a node or an argument that is not here is
             refused.
-        advice: what to write instead.
     """
 
     arguments: dict[type[exp.Expr], frozenset[str]]
@@ -189,11 +188,6 @@ def parse_tree(
     Args:
         text: at most LONGEST_TEXT bytes.
         kind: what to read it as; None for a statement.
-        expected: returns what should have come, for the message.
-        domain: whose names may be words of SQL.
-
-    Raises:
-        QueryError: the text is too long, cannot be read, or holds a second statement.
     """
     try:
         encoded = text.encode()
@@ -241,9 +235,6 @@ def require_shallow(tokens: Sequence[Token]) -> None:
     """Refuse brackets, and parentheses after names of types, that are nested deeply.
 
     The parser tries each of them in two ways, so that every level takes twice the time.
-
-    Raises:
-        QueryError: they are nested more than ``_DEEPEST`` times.
     """
     opened, deep, before = list[bool](), 0, None
     for token in tokens:
@@ -264,11 +255,7 @@ def require_shallow(tokens: Sequence[Token]) -> None:
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:
-    """Return the tokens of a text without semicolons at its end.
-
-    Raises:
-        QueryError: a second statement follows a semicolon; the parser is not asked what it may be.
-    """
+    """Return the tokens of a text without semicolons at its end."""
     ends = [place for place, token in enumerate(tokens) if token.token_type is TokenType.SEMICOLON]
     for place in ends:
         behind = next((one for one in tokens[place:] if one.token_type is not TokenType.SEMICOLON), None)
@@ -281,11 +268,7 @@ def _one_statement(tokens: list[Token]) -> list[Token]:
 
 
 def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
-    """Refuse a node, or one of its arguments, that is not on the whitelist.
-
-    Raises:
-        QueryError: names what is not supported.
-    """
+    """Refuse a node, or one of its arguments, that is not on the whitelist."""
     if not isinstance(node, exp.Expr):
         raise QueryError(f"unsupported condition; {grammar.advice}", code="unsupported")
     allowed = grammar.arguments.get(type(node))
@@ -301,11 +284,7 @@ def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
 def refuse(
     node: exp.Expr, what: str | None = None, *, grammar: Grammar = CONDITIONS, position: int | None = None
 ) -> NoReturn:
-    """Refuse a construct by name.
-
-    Raises:
-        QueryError: always.
-    """
+    """Refuse a construct by name."""
     known = what or _WORDS.get(type(node))
     words = known or f"{written(node)} here"
     error = error_at(node, "unsupported", f"{words} is not supported; {grammar.advice}")
@@ -332,11 +311,7 @@ def written(node: exp.Expr) -> str:
 
 
 def require_bare(column: exp.Column, grammar: Grammar = CONDITIONS) -> None:
-    """Refuse a name with a dot.
-
-    Raises:
-        QueryError: always where the name has one.
-    """
+    """Refuse a name with a dot."""
     if column.args.get("table") is not None:
         refuse(column, f"a name with a dot such as {'.'.join(part.name for part in column.parts)}",
                grammar=grammar)  # fmt: skip
@@ -437,9 +412,6 @@ def name_tokens(text: str, domain: Domain) -> list[Token] | None:
 
     Returns:
         The tokens, or None where no declared name is such a word: the text can be parsed as it is.
-
-    Raises:
-        SqlglotError: the text cannot be split.
     """
     names = _word_names((domain.name, *domain.names))
     if not names:
@@ -469,12 +441,6 @@ def with_quoting_hint(
     """Return a refusal that also tells which word of the text would be a declared name in double quotes.
 
     It is told where the text can be read then, or is refused for something else than that it cannot.
-
-    Args:
-        refusal: of the text.
-        text: a condition or a statement.
-        domain: whose names may be words of SQL.
-        read: reads such a text, or refuses it.
     """
     names = _word_names((domain.name, *domain.names))
     if not names or refusal.code not in ("syntax", "unsupported"):

@@ -92,11 +92,7 @@ REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
 
 
 def check_nodes(tree: exp.Expr, domain: Domain) -> None:
-    """Refuse every part of a statement, and of its sub-queries, that is not on the whitelist.
-
-    Raises:
-        QueryError: names what is not supported.
-    """
+    """Refuse every part of a statement, and of its sub-queries, that is not on the whitelist."""
     for node in tree.walk():
         if isinstance(node, exp.In) and node.args.get("query") is not None and domain.lookups:
             raise join_refusal(node, "a sub-query in IN", domain)
@@ -106,11 +102,7 @@ def check_nodes(tree: exp.Expr, domain: Domain) -> None:
 
 
 def check_statement(tree: exp.Select, domain: Domain) -> None:
-    """Refuse what no statement over the table answers; where one of another form asks the same, name it.
-
-    Raises:
-        QueryError: names what is not supported, and what to do instead.
-    """
+    """Refuse what no statement over the table answers; where one of another form asks the same, name it."""
     for node in tree.walk():
         for what, is_meant in REFUSALS.items():
             if is_meant(node, tree):
@@ -172,8 +164,6 @@ def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) 
     """Return the statement that counts the records of each value of attributes.
 
     Args:
-        names: the attributes, or levels of them.
-        table: as it stands in SQL.
         where: the WHERE clause; None for all records.
     """
     listed = ", ".join(map(quoted_name, names))
@@ -189,9 +179,6 @@ def over_table(tree: exp.Select, domain: Domain) -> exp.Select:
     """Return a query over the table whose columns stand without a table's name, spelt as declared.
 
     Its condition holds those of joined lookups, too.
-
-    Raises:
-        QueryError: the table is another one, or is joined with one.
     """
     source = tree.args.get("from_")
     if source is None:
@@ -277,17 +264,7 @@ def _is_of_people(counted: object, domain: Domain) -> bool:
 
 
 def require_countable(node: exp.Expr, scope: set[str], domain: Domain) -> None:
-    """Refuse a count of people that the kept records do not tell.
-
-    Args:
-        node: the count.
-        scope: the attributes that conditions and groups name.
-        domain: the declared attributes, and persons.
-
-    Raises:
-        QueryError: how many records of a person are kept is not declared, or an attribute may differ between
-            them.
-    """
+    """Refuse a count of people that the kept records do not tell."""
     person = domain.person
     if person is None:
         return

@@ -86,13 +86,8 @@ def attribute_grouping(
     read off the data.
 
     Args:
-        name: the attribute.
         level: the level of its values that groups them; None for another grouping.
-        domain: the declared attributes.
         groups: what its declared values are grouped by; None for the values themselves.
-
-    Raises:
-        QueryError: the attribute is not declared, or it has more values than MOST_BINS.
     """
     attribute = domain[resolve_attribute(name, domain)]
     base, in_order = attribute.base_size, attribute.is_ordered
@@ -520,13 +515,8 @@ def statement_of(
 
     Args:
         kind: ``mean``, ``sum`` or ``quantile``.
-        name: the attribute.
         where: the question that counts the records that are asked about.
-        by: attributes that group them.
         part: of a quantile, in [0, 1].
-
-    Raises:
-        QueryError: the attribute is not declared or holds no numbers, or the part is not in [0, 1].
     """
     domain, counts = where.domain, Statement.count_by(where, by)
     if name not in domain:

@@ -59,7 +59,6 @@ class _Named:
     """A query that WITH names.
 
     Args:
-        tree: the query.
         known: the names before it: no query is of itself.
     """
 
@@ -72,7 +71,6 @@ class _Source:
     """What stands behind FROM or JOIN.
 
     Args:
-        alias: its name, folded.
         tree: the query, over the table alone.
         columns: its columns by their folded names.
     """
@@ -106,12 +104,7 @@ class _Source:
 
 
 def flat_statement(tree: exp.Expr, domain: Domain) -> exp.Select:
-    """Return a statement over the table alone that asks the same; its tables' names are taken off.
-
-    Raises:
-        QueryError: a table is another one, a name is unknown, or a sub-query asks what no statement can; or
-            there are too many.
-    """
+    """Return a statement over the table alone that asks the same; its tables' names are taken off."""
     count = _queries_in(tree, {})
     if count > _MOST_QUERIES:
         raise QueryError(
@@ -123,12 +116,7 @@ def flat_statement(tree: exp.Expr, domain: Domain) -> exp.Select:
 
 
 def _queries_in(node: exp.Expr, named: Mapping[str, int]) -> int:
-    """Return how many queries a part of a statement has, where names stand for what WITH says.
-
-    Args:
-        node: the part.
-        named: how many those have that it may name, by their folded names.
-    """
+    """Return how many queries a part of a statement has, where names stand for what WITH says."""
     if isinstance(node, exp.Table):
         return 0 if node.args.get("db") is not None else named.get(node.name.casefold(), 0)
     own = dict(named)
@@ -139,11 +127,7 @@ def _queries_in(node: exp.Expr, named: Mapping[str, int]) -> int:
 
 
 def arms_of(tree: exp.Union) -> list[exp.Expr]:
-    """Return the statements that UNION ALL joins; each has the queries that WITH names.
-
-    Raises:
-        QueryError: it is UNION, which shows equal rows once.
-    """
+    """Return the statements that UNION ALL joins; each has the queries that WITH names."""
     if tree.args.get("distinct"):
         refuse(tree, grammar=GRAMMAR)
     found: list[exp.Expr] = []
@@ -267,17 +251,7 @@ def _named_columns(source: _Source) -> Iterator[exp.Expr]:
 
 
 def _place(outer: exp.Select, sources: Sequence[_Source], titles: Collection[str], domain: Domain) -> None:
-    """Put the columns of sub-queries in place of their names.
-
-    Args:
-        outer: the query.
-        sources: the sub-queries.
-        titles: what the query calls columns itself, folded.
-        domain: the declared attributes.
-
-    Raises:
-        QueryError: a name is that of no column, or of several.
-    """
+    """Put the columns of sub-queries in place of their names."""
     given = (outer.args.get(key) for key in ("where", "group"))
     roots, size = [*row_parts(outer), *(one for one in given if one is not None)], 0
     for column in [one for root in roots for one in root.find_all(exp.Column)]:
@@ -378,14 +352,7 @@ def _lifted(
     keys: list[exp.Expr],
     lift: Callable[[exp.Expr, list[exp.Expr]], exp.Expr],
 ) -> exp.Select:
-    """Return a query whose aggregates are windows over finer groups, with one row for each key.
-
-    Args:
-        outer: the query, settled.
-        inner: has the finer groups.
-        keys: of the outer query.
-        lift: writes an aggregate as windows over these keys.
-    """
+    """Return a query whose aggregates are windows over finer groups, with one row for each key."""
     for key in ("expressions", "having", "order"):
         given = outer.args.get(key)
         for node in given if isinstance(given, list) else [] if given is None else [given]:
@@ -489,9 +456,6 @@ def _joined(sources: Sequence[_Source], joins: Sequence[exp.Expr], domain: Domai
 
     Every group of the keys has a row, whether or not each sub-query has records there. A key that is NULL
     equals none: such a group has no row.
-
-    Raises:
-        QueryError: they are of different groups, or are joined by anything but all of their keys.
     """
     for one in sources:
         given = [
@@ -564,11 +528,7 @@ def _side(node: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
 
 
 def _counted_together(trees: Sequence[exp.Select], keys: list[exp.Expr]) -> list[exp.Select]:
-    """Return queries over the same groups, or over none, with one condition for all.
-
-    Raises:
-        QueryError: what is over all records stands beside totals, which windows would count again.
-    """
+    """Return queries over the same groups, or over none, with one condition for all."""
     if any(isinstance(one, _SETS) for one in keys) and not all(map(keys_of, trees)):
         refuse(keys[0], "a number of all records beside totals", grammar=GRAMMAR)
     wheres = [one.args.get("where") for one in trees]
@@ -637,11 +597,7 @@ _ORDERS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
 def asked_first(tree: exp.Select) -> list[exp.Subquery]:
-    """Return the sub-queries that stand for a number in a statement's condition.
-
-    Raises:
-        QueryError: what the condition comes to does not grow, or fall, with the number.
-    """
+    """Return the sub-queries that stand for a number in a statement's condition."""
     where = tree.args.get("where")
     found = []
     for node in [] if where is None else list(where.find_all(exp.Subquery)):

@@ -221,6 +221,5 @@ def way_on(construct: str, domain: Domain) -> str:
 
     Args:
         construct: in the words of ``queries.sql_tree.refuse``; of one that is not known, counts.
-        domain: whose names it has.
     """
     return WAYS.get(construct, _COUNTS)(Example.of(domain))

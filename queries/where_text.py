@@ -27,11 +27,7 @@ _FLIPPED: dict[Order, Order] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", 
 
 
 def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:
-    """Return the predicate that a syntax tree states.
-
-    Raises:
-        QueryError: the tree holds what is not supported, or names what is not declared.
-    """
+    """Return the predicate that a syntax tree states."""
     check_node(node)
     convert = _comparison if type(node) in COMPARISONS else _CONVERTERS.get(type(node))
     if convert is None:
@@ -139,11 +135,7 @@ def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
 
 
 def require_no_hyphen(node: exp.Expr, domain: Domain) -> None:
-    """Refuse a subtraction whose text is a declared name.
-
-    Raises:
-        QueryError: tells how the name is written.
-    """
+    """Refuse a subtraction whose text is a declared name."""
     name = _hyphenated(node)
     declared = [known for known in domain.names if known.casefold() == name.casefold()]
     if declared:

@@ -29,15 +29,7 @@ _KNOWN = "ROW_NUMBER, RANK, DENSE_RANK, SUM, AVG, MIN, MAX, LAG, LEAD, FIRST_VAL
 
 
 def window_node(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
-    """Return a window over the groups of a statement.
-
-    Args:
-        node: the window.
-        read: reads an expression of answers, or a key.
-
-    Raises:
-        QueryError: it is none of these, or its frame is of another kind.
-    """
+    """Return a window over the groups of a statement."""
     if node.this.find(exp.Window):
         refuse(node.this, "a window inside another one", grammar=GRAMMAR)
     window = _window(node, read)

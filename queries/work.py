@@ -81,26 +81,14 @@ def counted_reading(look: Callable[[], None] = lambda: None) -> Iterator[Work]:
 
 
 def count_cells(cells: int, scope: Sequence[str]) -> None:
-    """Count cells before they are evaluated; where no question is read, they only have to fit.
-
-    Args:
-        cells: of the scope, or several times that.
-        scope: attribute names.
-
-    Raises:
-        QueryError: the question under way evaluates more than ``MOST_CELLS``, or they do not fit.
-    """
+    """Count cells before they are evaluated; where no question is read, they only have to fit."""
     require_fit(cells, scope)
     if (work := _UNDER_WAY.get()) is not None:
         work.count(cells, scope)
 
 
 def require_fit(cells: int, scope: Sequence[str]) -> None:
-    """Refuse more cells than one condition, or one aggregate, may be about.
-
-    Raises:
-        QueryError: there are more than MOST_SCOPE_CELLS.
-    """
+    """Refuse more cells than one condition, or one aggregate, may be about."""
     if cells > MOST_SCOPE_CELLS:
         raise QueryError(
             f"a question that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
@@ -123,11 +111,7 @@ def once(evaluate: _Evaluate) -> _Evaluate:
 
 
 def require_few_groups(count: int) -> None:
-    """Refuse more groups than answers that one question may ask for.
-
-    Raises:
-        QueryError: there are more than ``MOST_BINS``.
-    """
+    """Refuse more groups than answers that one question may ask for."""
     if count > MOST_BINS:
         raise QueryError(
             f"expected at most {MOST_BINS:,} groups, got {count:,}; group by fewer attributes",

@@ -64,22 +64,14 @@ class Workload:
 
 
 def check_between(label: str, value: int, low: int, high: int) -> None:
-    """Refuse a whole number outside ``low`` to ``high``.
-
-    Raises:
-        ScopeError: it is outside, or no whole number.
-    """
+    """Refuse a whole number outside ``low`` to ``high``."""
     require_whole(label, value)
     if not low <= value <= high:
         raise ScopeError(f"expected {label} from {low:,} to {high:,}, got {label}={shown(value)}")
 
 
 def require_whole(label: str, value: object) -> None:
-    """Refuse what is no whole number, by its type alone.
-
-    Raises:
-        ScopeError: it is none.
-    """
+    """Refuse what is no whole number, by its type alone."""
     if not issubclass(type(value), int) and not isinstance(plain_value(value), int):
         raise ScopeError(f"expected {label} as a whole number, got a {type_name(value)}")
 

@@ -65,7 +65,6 @@ class StreamOptions:
     Args:
         fresh: ask a newer model, or for tests that were not made, where there are stored answers.
         strict: the exit code is 3 or 4 where no test could be paid for an answer, or a question was refused.
-        strict_cells: refuse questions that cut cells.
         format: how answers are written, one of ``FORMATS``.
         population: tell the interval of the population too; see ``pmw.public.population``.
         at_most: the part of the budget that one question may charge; None unless told.
@@ -80,30 +79,17 @@ class StreamOptions:
 
 
 def read_condition(where: str, domain: Domain) -> LinearQuery:
-    """Return the query of a condition, written as text or as a JSON object.
-
-    Raises:
-        QueryError: it cannot be read, or names what is not declared.
-    """
+    """Return the query of a condition, written as text or as a JSON object."""
     return parse_where(condition_of(where), domain)
 
 
 def condition_of(where: str) -> str | dict[str, Any]:
-    """Return a condition as it is asked: its text, or the object that was written.
-
-    Raises:
-        QueryError: it begins as an object, and is none.
-    """
+    """Return a condition as it is asked: its text, or the object that was written."""
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
 def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
-    """Return the answer to one question.
-
-    Raises:
-        QueryError: the question is refused; nothing is spent.
-        StoreError: the answer could not be made durable; nothing was released.
-    """
+    """Return the answer to one question."""
     require_accepted(asked, options)
     if isinstance(asked, LinearQuery):
         return session.ask_all([asked], fresh=options.fresh, at_most=options.at_most)
@@ -160,11 +146,7 @@ def paid(
     Args:
         session: that is asked; of one in a file a tenth of what is left may be charged unless told.
         at_most: the part of the budget that may be charged; None unless told.
-        ask: asks with such a part.
         price: tells what it costs, in words; None for the part of the budget alone.
-
-    Raises:
-        PriceError: it could cost more, and nobody said yes; or it is above the user's ceiling.
     """
     if at_most is None and isinstance(session, LocalAsking):
         ledger = session.state.ledger
@@ -189,13 +171,7 @@ def agrees(price: str) -> bool:
 
 
 def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
-    """Answer lines of questions until the source ends; return the exit code.
-
-    Args:
-        session: the open session, or a model.
-        source: lines of JSON.
-        options: how they are answered.
-    """
+    """Answer lines of questions until the source ends; return the exit code."""
     known = Memory[_Parsed](_REMEMBERED, _MOST_BYTES)
     batches = ([_parsed(*line, session, options, known) for line in lines] for lines in _batches(source))
     return _answer_batches(session, batches, options)
@@ -255,10 +231,7 @@ def _answer_steps(
     """Answer some questions after the others, and return the exit code.
 
     Args:
-        session: that answers.
         steps: each answers some and tells how many, the strictest exit code, and how many were refused.
-        options: how they are answered.
-        writer: of the answers.
         total: how many questions there are; None where nobody knows.
     """
     code = asked = refused = 0
@@ -327,10 +300,6 @@ def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question
     """Yield questions together until their counts, and the bytes of large ones, are a batch or more.
 
     A statement with other aggregates stands alone: what it comes to depends on what is known just then.
-
-    Args:
-        questions: in order.
-        whole: every statement stands alone, for it is answered whole elsewhere.
     """
     chunk: list[Question] = []
     size = 0
@@ -353,9 +322,7 @@ class _Printer:
     """Prints a line for each question, in order, as its answer becomes durable.
 
     Args:
-        session: that answers.
         parsed: what each line begins with, and its question or why it is refused.
-        writer: writes it.
     """
 
     def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
@@ -463,10 +430,6 @@ def _parsed(
     """Return what a line begins with, and its question or why it is refused.
 
     Args:
-        number: of the line.
-        line: JSON.
-        session: what it is asked of.
-        options: how it is answered.
         known: what lines that came before were found to be; the same line is the same question.
     """
     found = known.get(line)
@@ -501,12 +464,7 @@ def _accepted(question: Question, options: StreamOptions) -> Question:
 
 
 def require_accepted(asked: Asked, options: StreamOptions) -> None:
-    """Refuse a question that the options do not go with.
-
-    Raises:
-        QueryError: it cuts cells, and whole ones are wanted; or it is no condition, and an interval of the
-            population is.
-    """
+    """Refuse a question that the options do not go with."""
     if options.strict_cells:
         require_aligned(asked if isinstance(asked, LinearQuery) else asked.where)
     if not options.population:

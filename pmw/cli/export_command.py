@@ -140,12 +140,7 @@ def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
 
 
 def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model: bool) -> None:
-    """Refuse files that must not be written, before anything is.
-
-    Raises:
-        UsageError: one belongs to the session, or is its table.
-        ReleaseError: a Croissant file exists and ``force`` is not given.
-    """
+    """Refuse files that must not be written, before anything is."""
     from pmw.cli.session_files import refuse_session_files, refuse_table
     from pmw.disk import require_file
 
@@ -158,12 +153,7 @@ def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
-    """Return how rows are drawn, where that was typed.
-
-    Raises:
-        UsageError: it was, or the model is to be refined, or the rows described, and the format has no rows;
-            or it cannot be.
-    """
+    """Return how rows are drawn, where that was typed."""
     from pmw.public.export import RowPlan
 
     rows, method, seed, where = (given[name] for name in ("rows", "method", "seed", "where"))

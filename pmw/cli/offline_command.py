@@ -146,12 +146,7 @@ def _refuse_inputs(output: Path, *inputs: Path) -> None:
 
 
 def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
-    """Return the questions of a workload's name, or of a file.
-
-    Raises:
-        QueryError: the name is none, or a line is refused, which its message names.
-        ClickException: the file cannot be read.
-    """
+    """Return the questions of a workload's name, or of a file."""
     from queries.linear import LinearQuery
     from queries.reader import QuestionReader, questions_in_text
     from queries.workload_text import parse_workload

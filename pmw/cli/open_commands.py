@@ -140,13 +140,7 @@ def drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
 
 
 def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
-    """Return the prior of --prior; None where there is none. The table in --data is not looked at.
-
-    Raises:
-        UsageError: a table is given without --prior-is-public, or that without a table.
-        ModelFileError: the model is damaged, or of a later format.
-        DataError: it is of other attributes, or the table cannot be read or has no record.
-    """
+    """Return the prior of --prior; None where there is none. The table in --data is not looked at."""
     path: Path | None = given["prior"]
     if path is None:
         if given["prior_is_public"]:
@@ -170,11 +164,7 @@ def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:
-    """Refuse a session without a budget, and an accuracy contract that is half given, or of no use.
-
-    Raises:
-        UsageError: it is.
-    """
+    """Refuse a session without a budget, and an accuracy contract that is half given, or of no use."""
     if given["epsilon"] is None and given["accuracy"] is None:
         raise click.UsageError("give --epsilon or --accuracy, or both")
     if (given["accuracy"] is None) != (given["records"] is None):
@@ -339,12 +329,7 @@ def _refuse_wrong_count(records: int | None, given: dict[str, Any]) -> None:
 
 
 def _epsilons(given: dict[str, Any]) -> tuple[str, ...]:
-    """Return the epsilons that were typed, each a budget with delta; none where --accuracy chooses one.
-
-    Raises:
-        UsageError: they are no budgets, too many for one screen, one is there twice, or several go with
-            another option.
-    """
+    """Return the epsilons that were typed, each a budget with delta; none where --accuracy chooses one."""
     from pmw.privacy.budget import Budget
 
     found = () if given["epsilon"] is None else tuple(one.strip() for one in given["epsilon"].split(","))

@@ -81,8 +81,6 @@ def budget_table(plans: Sequence[SessionPlan], titles: Sequence[str], *, sized: 
     """Return what budgets give as a table, a column for each.
 
     Args:
-        plans: of the same domain and options.
-        titles: of the columns.
         sized: the number of records is known; else bounds that depend on it are left out.
     """
 
@@ -493,11 +491,7 @@ def bin_lines(plan: SessionPlan) -> Iterator[str]:
 
 
 def require_size(domain: Domain) -> None:
-    """Refuse a schema that no session holds, whatever its options; see ``check_attributes``.
-
-    Raises:
-        BudgetError: there are too many attributes, or they have too many cells together.
-    """
+    """Refuse a schema that no session holds, whatever its options; see ``check_attributes``."""
     check_attributes(domain)
 
 
@@ -505,7 +499,6 @@ def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]
     """Return what bins would cost at a usual budget: a form ready for JSON, and lines; empty for none.
 
     Args:
-        domain: the declared attributes.
         records: exact, for the custodian alone.
     """
     try:

@@ -14,12 +14,7 @@ def connected(url: str, token_file: Path | None) -> RemoteSession:
     """Return a session of a service.
 
     Args:
-        url: of the service, or of a session in it.
         token_file: the file with the token; ``-`` is standard input.
-
-    Raises:
-        UsageError: the token is missing, or cannot be read.
-        ServiceError: the service refuses the request, or does not answer.
     """
     return connect(url, token=_token(token_file))
 

@@ -38,16 +38,7 @@ token_option = click.option(
 
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:
-    """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached.
-
-    Args:
-        target: the file to write.
-        session: the session file.
-        what: what would be written, for the message.
-
-    Raises:
-        UsageError: the file is one of the session's.
-    """
+    """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached."""
     from pmw.session.store import SessionFiles
 
     real = Path(os.path.realpath(session))
@@ -58,16 +49,7 @@ def refuse_session_files(target: Path, session: Path, what: str) -> None:
 
 
 def check_picture(target: Path, *, force: bool) -> None:
-    """Refuse a picture that cannot or must not be written.
-
-    Args:
-        target: the file to write.
-        force: overwrite it.
-
-    Raises:
-        UsageError: its name tells no kind of picture.
-        ReleaseError: it is there and not to be overwritten, cannot be written, or matplotlib is missing.
-    """
+    """Refuse a picture that cannot or must not be written."""
     from pmw.display.figures import check_kind, check_target
 
     with wrong_values():
@@ -76,16 +58,7 @@ def check_picture(target: Path, *, force: bool) -> None:
 
 
 def refuse_table(target: Path, session: Path, what: str) -> None:
-    """Refuse to write over the table that a session remembers.
-
-    Args:
-        target: the file that would be overwritten by force.
-        session: the session file.
-        what: what would be written, for the message.
-
-    Raises:
-        UsageError: the file is the table, or one of its files.
-    """
+    """Refuse to write over the table that a session remembers."""
     from pmw.session.maintenance import remembered_table
 
     table = remembered_table(session)
@@ -99,11 +72,7 @@ def patiently(use: Callable[[float], _Result], session: Path, seconds: float) ->
 
     Args:
         use: takes the session, waiting so many seconds for others.
-        session: what it is called.
         seconds: the longest wait.
-
-    Raises:
-        SessionLockedError: others used it all that time.
     """
     from pmw.errors import SessionLockedError
 
@@ -119,12 +88,7 @@ def resumed(session: Path, seconds: float) -> Session:
     """Return the session in a file, once no other process uses it.
 
     Args:
-        session: the file.
         seconds: the longest wait.
-
-    Raises:
-        SessionLockedError: others used it all that time.
-        SessionCorruptError: the file is damaged.
     """
     from pmw.session.opening import resume_session
 
@@ -137,22 +101,13 @@ def is_address(session: str) -> bool:
 
 
 def require_address(session: str, token_file: Path | None) -> None:
-    """Refuse a token for what needs none.
-
-    Raises:
-        UsageError: there is one, and the session is a file.
-    """
+    """Refuse a token for what needs none."""
     if token_file is not None and not is_address(session):
         raise click.UsageError("--token-file is for the address of a service; leave it out, or give one")
 
 
 def opened_model(path: Path, *, as_json: bool) -> PublicModel:
-    """Return the model in a file; with ``as_json`` what is wrong with it is printed as an answer would be.
-
-    Raises:
-        ModelFileError: the file is no model, damaged, too large or of a later format.
-        Exit: likewise, where the error was printed.
-    """
+    """Return the model in a file; with ``as_json`` what is wrong with it is printed as an answer would be."""
     from pmw.cli.texts import json_line
     from pmw.errors import ModelFileError
     from pmw.session.public_model import load_model

@@ -227,12 +227,7 @@ class SectionedCommand(click.Command):
 
 
 def read_options(given: dict[str, Any]) -> Options:
-    """Return the choices that a command was given.
-
-    Raises:
-        UsageError: an option belongs to another kind of test than the one chosen, is out of range or
-            contradicts another.
-    """
+    """Return the choices that a command was given."""
     if given["beta"] is not None:
         _take_beta(given)
     if given["preset"] is not None:
@@ -252,12 +247,7 @@ def read_options(given: dict[str, Any]) -> Options:
 
 
 def expected_given(given: dict[str, Any], domain: Domain) -> ExpectedQuestions | None:
-    """Return the questions of --expect; None where it is not given. No table is looked at.
-
-    Raises:
-        ClickException: the file cannot be read.
-        QueryError: questions are refused; the message names the lines of all of them.
-    """
+    """Return the questions of --expect; None where it is not given. No table is looked at."""
     if given["expect"] is None:
         return None
     from pmw.session.expected import expected_questions
@@ -269,11 +259,7 @@ def expected_given(given: dict[str, Any], domain: Domain) -> ExpectedQuestions |
 
 
 def _take_preset(given: dict[str, Any]) -> None:
-    """Take the choices of the textbook's loop, unless another of them was typed.
-
-    Raises:
-        UsageError: an option contradicts the preset.
-    """
+    """Take the choices of the textbook's loop, unless another of them was typed."""
     names = (*_TEXTBOOK, "model", "max_cells", "simultaneous")
     wanted = {**_TEXTBOOK, "model": given["model"] if given["model"] == "dense" else "auto"}
     other = [name for name in names if typed(name) and given[name] != wanted.get(name)]

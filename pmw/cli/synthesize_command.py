@@ -136,11 +136,7 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
 
 
 def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
-    """Return how rows are drawn, once what was typed can be.
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Return how rows are drawn, once what was typed can be."""
     from pmw.planning.session_plan import check_records
     from pmw.public.export import RowPlan
 
@@ -157,13 +153,7 @@ def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
 
 
 def _files(output: Path, read: list[Path | str | None], given: dict[str, Any]) -> Path | None:
-    """Return the file of the page, None for none, once all files are found to be such that can be written.
-
-    Raises:
-        UsageError: two are the same, one is read, a folder is not there, or options contradict each other.
-        ReleaseError: one exists and is not to be overwritten.
-        SessionExistsError: the session does.
-    """
+    """Return the file of the page, None for none, once all files are found to be such that can be written."""
     from pmw.disk import require_file
     from pmw.errors import SessionExistsError
 
@@ -197,11 +187,7 @@ def _options(given: dict[str, Any], domain: Domain) -> Options:
 
 
 def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> None:
-    """Say of how few records the rows would be noise, and what a delta gains, before anything is drawn.
-
-    Raises:
-        BudgetError: a stated number of records is such.
-    """
+    """Say of how few records the rows would be noise, and what a delta gains, before anything is drawn."""
     from pmw.display.texts import number
     from pmw.errors import BudgetError
     from pmw.planning.plans import delta_for_pairs, fewest_records

@@ -80,11 +80,7 @@ _QUESTION = "Is the table public, so that nobody in it needs protection"
 
 
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the bytes of a size such as 512MB or 4GiB, for click.
-
-    Raises:
-        BadParameter: it is none.
-    """
+    """Return the bytes of a size such as 512MB or 4GiB, for click."""
     if value is None:
         return None
     written = _SIZE.fullmatch(value.strip())
@@ -129,11 +125,7 @@ public_option = click.option(  # by which a custodian declares the table public
 
 
 def memory_given(given: dict[str, Any]) -> MemoryLimit | None:
-    """Return the limit that the options tell; None where none of them is given.
-
-    Raises:
-        UsageError: the limit cannot be.
-    """
+    """Return the limit that the options tell; None where none of them is given."""
     size, folder = given.get("memory"), given.get("temporary_folder")
     if size is None and folder is None:
         return None
@@ -224,15 +216,7 @@ def _typed_again(context: click.Context) -> Iterator[str]:
 
 
 def place_given(given: dict[str, Any], data: Path | str) -> Place:
-    """Return where the options say that the table is.
-
-    Args:
-        given: the options.
-        data: the file, or the address of a database.
-
-    Raises:
-        UsageError: the options contradict each other, or one cannot be.
-    """
+    """Return where the options say that the table is."""
     from pmw.data import DatabaseTable, TableFile
 
     if isinstance(data, Path):
@@ -253,15 +237,7 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
 
 
 def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
-    """Return the dialect that the options name.
-
-    Args:
-        given: the options.
-        table: the file that they tell of.
-
-    Raises:
-        UsageError: the dialect cannot be, or the file is no CSV file.
-    """
+    """Return the dialect that the options name."""
     from pmw.data import CsvDialect, TableFile
 
     named = typed(*DIALECT)
@@ -285,13 +261,7 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
 
 
 def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
-    """Return the domain of a schema, with the persons that the schema and the options declare.
-
-    Raises:
-        SchemaError: the file does not describe a domain.
-        BudgetError: the options name another column of ids, or another number of records, than the schema.
-        DomainError: the column of ids is an attribute.
-    """
+    """Return the domain of a schema, with the persons that the schema and the options declare."""
     from pmw.errors import BudgetError
     from pmw.public.contract import agreed
     from pmw.public.options import Options
@@ -311,12 +281,7 @@ def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
 
 
 def _clipped(domain: Domain, clips: Sequence[str]) -> Domain:
-    """Return a domain whose persons' values count as much at most as options say.
-
-    Raises:
-        UsageError: there are no persons, or an option is no attribute and number.
-        DomainError: the values of an attribute are not summed.
-    """
+    """Return a domain whose persons' values count as much at most as options say."""
     if domain.person is None:
         raise click.UsageError("--person-clip needs a column of ids, which tell whose a value is")
     found = domain.person.clip
@@ -333,10 +298,6 @@ def _clipped(domain: Domain, clips: Sequence[str]) -> Domain:
 
 def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> PublicTable:
     """Return the table that --from-public names, if the table in --data is another, or declared public too.
-
-    Raises:
-        DataError: it is the same table, and nobody says that it is public; or it cannot be read.
-        Abort: somebody who was asked said no.
     """
     from pmw.data.drafting import PublicTable, are_marked, file_marks
 
@@ -349,15 +310,6 @@ def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> Pub
 
 def refuse_drafted(schema: Path, place: Place, given: dict[str, Any]) -> None:
     """Refuse a table that the domains of its schema were read off, unless it is declared public.
-
-    Args:
-        schema: the file, which was read before.
-        place: of the table.
-        given: the options.
-
-    Raises:
-        DataError: it is that table, and nobody says that it is public; or it cannot be read.
-        Abort: somebody who was asked said no.
 
     Privacy: nothing is drawn yet, and what is compared is the whole file with one that was declared public.
         With --data-is-public nothing is compared.

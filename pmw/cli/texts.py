@@ -79,13 +79,7 @@ def json_line(form: Any) -> str:
 
 
 def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
-    """Return what a custodian reads after opening: what there is, what it promises and what to do next.
-
-    Args:
-        state: of the new session.
-        path: of its file.
-        verbose: tell what was measured, and what tests look for, too.
-    """
+    """Return what a custodian reads after opening: what there is, what it promises and what to do next."""
     total = state.total
     records = counted(total.records, "record")
     if total.deviation:
@@ -113,7 +107,6 @@ def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:
     """Yield how many pairs of attributes are held, and what measures one that is not.
 
     Args:
-        state: of the session.
         path: of its file; None where nothing can be measured.
     """
     from pmw.public.pairs import held_pairs, pairs_sentence
@@ -240,14 +233,7 @@ def key_threshold_text(attribute: str, terms: DraftTerms) -> str:
 def finish_plan_text(
     quotes: Sequence[Quote], state: PublicState, asked: int, names: Sequence[str] = ()
 ) -> str:
-    """Return what finishing a session would measure, and at which price, in words.
-
-    Args:
-        quotes: what would be measured.
-        state: of the session.
-        asked: how many distinct questions were answered.
-        names: of analysts.
-    """
+    """Return what finishing a session would measure, and at which price, in words."""
     total = sum(quote.share for quote in quotes)
     lines = _finish_lines(quotes, state, asked, measured=False)
     if state.contract.options.reserved and asked:
@@ -274,11 +260,7 @@ def finish_text(
     """Return what finishing a session measured, and what became better, in words.
 
     Args:
-        path: of the session.
-        quotes: what was measured.
-        state: of the closed session.
         before: half-widths of the asked questions' bars before that, in records.
-        after: the same now, in the same order.
     """
     lines = _finish_lines(quotes, state, len(before), measured=True)
     if quotes:

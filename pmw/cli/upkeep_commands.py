@@ -222,12 +222,7 @@ def _tell_left(session: Path) -> None:
 
 
 def _confirm(verb: str, question: str) -> None:
-    """Ask whether to do what cannot be undone.
-
-    Raises:
-        UsageError: there is nobody to ask.
-        Abort: the answer is no.
-    """
+    """Ask whether to do what cannot be undone."""
     if not sys.stdin.isatty():
         raise click.UsageError(f"{verb} cannot be undone and nobody can be asked here; confirm it with --yes")
     click.confirm(question, abort=True, err=True)
@@ -237,10 +232,7 @@ def closing_text(path: Path, status: Status, ledger: Ledger, *, abandon: bool) -
     """Return what a custodian reads after closing.
 
     Args:
-        path: the session file.
-        status: where it stands.
         ledger: its charges.
-        abandon: whether a batch that could not be finished was to be abandoned.
     """
     lines = [
         f"Closed {path}: nothing is spent any more ({status.budget_share:.1%} of the budget was), "

@@ -58,11 +58,7 @@ def wrong_values() -> Iterator[None]:
 
 
 def read_budget(given: dict[str, Any]) -> None:
-    """Refuse an epsilon or a delta that is no budget.
-
-    Raises:
-        UsageError: it is none, or charges cannot be added up so with it.
-    """
+    """Refuse an epsilon or a delta that is no budget."""
     from pmw.privacy.budget import Budget, Composition
     from pmw.privacy.filter import open_filter
 
@@ -91,11 +87,7 @@ class Suggesting(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names, and the words after it.
-
-        Raises:
-            UsageError: it names none.
-        """
+        """Return the command that the first word names, and the words after it."""
         name = args[0]
         if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
             from queries.cells import nearest
@@ -105,11 +97,7 @@ class Suggesting(click.Group):
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float) -> float:
-    """Return a number that an option was given, unless it is infinite or none; for click's callbacks.
-
-    Raises:
-        BadParameter: it is.
-    """
+    """Return a number that an option was given, unless it is infinite or none; for click's callbacks."""
     if not math.isfinite(value):
         raise click.BadParameter(f"expected a finite number, got {value}", param=parameter)
     return value
@@ -154,11 +142,7 @@ def _mark(text: str | None, position: int | str | None) -> str:
 
 
 def budget_part(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
-    """Return the part of the budget that an option was given, for click.
-
-    Raises:
-        BadParameter: it is none.
-    """
+    """Return the part of the budget that an option was given, for click."""
     if value is None:
         return None
     from pmw.errors import BudgetError

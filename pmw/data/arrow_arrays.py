@@ -79,11 +79,7 @@ class _Stream(ctypes.Structure):
 
 
 def fields(table: Any) -> list[tuple[str, str]]:
-    """Return the columns of a table: name, and format of the values, of a dictionary's where it has one.
-
-    Raises:
-        StreamError: the stream has no schema.
-    """
+    """Return the columns of a table: name, and format of the values, of a dictionary's where it has one."""
     stream = table.__arrow_c_stream__()
     return _fields(_address(stream))
 
@@ -93,10 +89,6 @@ def batches(relation: Any) -> Generator[list[NDArray[Any] | Texts]]:
 
     Args:
         relation: of DuckDB, whose columns are signed numbers that are never NULL, and texts.
-
-    Raises:
-        StreamError: the engine fails, or a column is of another kind.
-        UnicodeDecodeError: a text is no UTF-8.
 
     Privacy: true records; they stay in this room.
     """

@@ -70,9 +70,6 @@ def has_arrow_stream(table: object) -> bool:
 def arrow_parts(table: object, domain: Domain) -> Iterator[Columns]:
     """Yield the records of a table part by part, declared columns only.
 
-    Raises:
-        DataError: the table cannot be read, lacks a declared column, or one is of a type that is refused.
-
     Privacy: true records; they stay in this room.
     """
     what = f"the table of type {type_name(table)}"

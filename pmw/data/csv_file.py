@@ -128,11 +128,7 @@ def _is_bytewise(encoding: str) -> bool:
 
 
 def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
-    """Return the names in the first line.
-
-    Raises:
-        DataError: the file cannot be read, or its first line names no columns.
-    """
+    """Return the names in the first line."""
     try:
         with bytes_of(file) as stream:
             first = stream.readline(_LONGEST_LINE)
@@ -166,15 +162,6 @@ def csv_parts(
     file: Path, names: Sequence[str], dialect: CsvDialect, numbers: Collection[str] = ()
 ) -> Iterator[TablePart]:
     """Yield the records of a file part by part, the named columns only.
-
-    Args:
-        file: the file.
-        names: the columns to read.
-        dialect: how it is written.
-        numbers: those of the columns that hold numbers, whose texts get a decimal point.
-
-    Raises:
-        DataError: the file cannot be read.
 
     Privacy: true records; they stay in this room.
     """
@@ -303,11 +290,7 @@ def _blocks(file: Path) -> Iterator[list[bytes]]:
 
 @contextmanager
 def bytes_of(file: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading its bytes; of a compressed one (.gz) those inside.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """Open a file for reading its bytes; of a compressed one (.gz) those inside."""
     opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
     try:
         with opener(file, "rb") as stream:

@@ -165,8 +165,6 @@ class PublicTable:
     """A table that the custodian declares public, for the domains of another.
 
     Args:
-        file: where it is.
-        marks: what tells it again.
         is_the_table: the other table is declared public too; it may be the same.
     """
 
@@ -179,9 +177,6 @@ def file_marks(place: Place) -> tuple[str, ...]:
     """Return what tells the files of a table again: digests of their absolute paths and of their bytes.
 
     Of a compressed CSV file they are the bytes inside. A table of a database has none.
-
-    Raises:
-        DataError: a file is absent or unreadable.
 
     Privacy: whoever guesses all bytes of a file can check the guess. So marks are written of a table that is
         declared public alone; those of any other are compared with them and forgotten.
@@ -201,9 +196,6 @@ def file_marks(place: Place) -> tuple[str, ...]:
 def are_marked(place: Place, marks: Iterable[str]) -> bool:
     """Return whether a file of a table is one that the marks are of, or has the same bytes.
 
-    Raises:
-        DataError: a file of the table is absent or unreadable.
-
     Privacy: for the custodian, before anything is drawn. Yes says that the table is one that was declared
         public; no says of its records only that they are not, byte for byte, that public table.
     """
@@ -211,15 +203,7 @@ def are_marked(place: Place, marks: Iterable[str]) -> bool:
 
 
 def public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tuple[str, Attribute]]:
-    """Yield the attributes whose domains the values of a public table give.
-
-    Args:
-        public: the table.
-        wanted: names; those that are no column of the public table are passed over.
-
-    Raises:
-        DataError: the table is absent or unreadable, or has none of the names.
-    """
+    """Yield the attributes whose domains the values of a public table give."""
     columns = public.names()
     names = [name for name in wanted if columns.count(name) == 1]
     if not names:
@@ -335,10 +319,7 @@ def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribu
     """Return whole periods from the first of these times to the last, narrow ones where they are few.
 
     Args:
-        name: of the attribute.
         seconds: the times.
-        timed: some have a time of day.
-        missing: there are empty ones besides.
     """
     low, high = min(seconds), max(seconds)
     first, last = low // DAY, high // DAY
@@ -380,9 +361,6 @@ def draft_schema(
 
     Returns:
         TOML text, the same for all tables of the same columns and types, and of the same ``looked``.
-
-    Raises:
-        DataError: a table is absent or unreadable, or its columns cannot be told apart, or asked about.
 
     Privacy: no value of ``table`` is read here. Of ``public`` every value is, outside the guarantee.
     """

@@ -37,7 +37,6 @@ class DuckdbTable(SqlTable):
     """A table, or a view, of a DuckDB database.
 
     Args:
-        file: the database.
         names: of the table, with that of its schema.
     """
 
@@ -84,11 +83,7 @@ class DuckdbTable(SqlTable):
         return connection
 
     def kinds_by(self, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-        """Return the type of each column by its name, in the engine's words.
-
-        Raises:
-            DataError: there is no such table.
-        """
+        """Return the type of each column by its name, in the engine's words."""
         import duckdb
 
         try:

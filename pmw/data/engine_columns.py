@@ -50,14 +50,7 @@ _TEXTUAL = (
 
 @contextmanager
 def engine(told: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield an engine of our own, which reads what others hold.
-
-    Args:
-        told: what is said where it fails; its own text may quote a record.
-
-    Raises:
-        DataError: it fails.
-    """
+    """Yield an engine of our own, which reads what others hold."""
     import duckdb  # late: only needed where tables are read
 
     try:
@@ -80,12 +73,7 @@ def silence(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def column_kinds(connection: duckdb.DuckDBPyConnection, source: str) -> dict[str, str]:
-    """Return the type of each column by its name, in the engine's words.
-
-    Args:
-        connection: to the engine.
-        source: what stands behind FROM.
-    """
+    """Return the type of each column by its name, in the engine's words."""
     described = connection.execute(f"DESCRIBE SELECT * FROM {source}")  # noqa: S608 - quoted
     return {str(row[0]): str(row[1]) for row in described.fetchall()}
 
@@ -98,14 +86,6 @@ def is_readable(kind: str) -> bool:
 
 def require_ids(what: str, domain: Domain, kinds: Mapping[str, str]) -> None:
     """Refuse a column of ids whose type holds values that no text tells apart: times, durations and decimals.
-
-    Args:
-        what: the name of the table, for messages.
-        domain: the declared attributes, and persons.
-        kinds: the type of each declared column, in the words of what holds it.
-
-    Raises:
-        DataError: the column of ids is of such a type, whatever it holds.
     """
     person = domain.person
     if person is None:
@@ -131,13 +111,6 @@ def read_columns(
     A column of which few values are told apart comes as the places of these, which is much faster: one of
     whole numbers where few lie between the declared ends, and one that is read as text where the source has
     few of them.
-
-    Args:
-        connection: to the engine; times with a zone are written in that of its settings.
-        domain: the declared attributes, and persons.
-        kinds: the type of each declared column, in the engine's words; all are readable.
-        source: what stands behind FROM.
-        again: it can be read several times, and says the same each time.
 
     Privacy: true records; they stay in this room.
     """
@@ -210,14 +183,7 @@ def _values(name: str, kind: str) -> _Read:
 
 
 def _listed(connection: duckdb.DuckDBPyConnection, text: str, kind: str, source: str) -> _Read | None:
-    """Return how a column is read as places of its distinct texts; None if it has many.
-
-    Args:
-        connection: to the engine.
-        text: the expression that reads the column as texts.
-        kind: a name for the type that lists its values.
-        source: what stands behind FROM.
-    """
+    """Return how a column is read as places of its distinct texts; None if it has many."""
     few = f"SELECT DISTINCT {text} AS value FROM {source} LIMIT {_MOST_LISTED + 2}"  # noqa: S608 - quoted
     connection.execute(f"CREATE OR REPLACE TEMP TABLE listed AS {few}")
     ((found,),) = connection.execute("SELECT count(value) FROM listed").fetchall()

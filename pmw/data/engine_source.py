@@ -60,9 +60,6 @@ class SqlWords:
 
     Args:
         whole: types of whole numbers of at most 64 bits.
-        floating: types of floating-point numbers.
-        textual: types of texts, beside enumerations.
-        divide: the division of whole numbers.
         text_is: the condition that a column's text is a given one, byte by byte.
     """
 
@@ -91,20 +88,12 @@ class SqlTable(abc.ABC):
         return f"{self.name} in {self.place}"
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each column by its name, in the words of the database.
-
-        Raises:
-            DataError: the database or the table is absent or unreadable.
-        """
+        """Return the type of each column by its name, in the words of the database."""
         with self.translated(), self.connect() as connection:
             return self.kinds_by(connection)
 
     def columns(self, domain: Domain) -> Iterator[Columns]:
         """Yield the records part by part, declared columns only, all of one snapshot.
-
-        Raises:
-            DataError: the table is absent or unreadable, lacks a declared column, or one is of a type that is
-                refused.
 
         Privacy: true records; they stay in this room.
         """
@@ -132,11 +121,7 @@ class SqlTable(abc.ABC):
 
     @abc.abstractmethod
     def kinds_by(self, connection: Any) -> dict[str, str]:
-        """Return the type of each column by its name.
-
-        Raises:
-            DataError: there is no such table.
-        """
+        """Return the type of each column by its name."""
 
     @abc.abstractmethod
     def columns_by(self, connection: Any, domain: Domain, kinds: Mapping[str, str]) -> Iterator[Columns]:
@@ -151,14 +136,7 @@ class SqlTable(abc.ABC):
 
 
 class Snapshot:
-    """One snapshot of a table, held open until nothing needs it.
-
-    Args:
-        table: what is looked at.
-
-    Raises:
-        DataError: the database or the table is absent or unreadable.
-    """
+    """One snapshot of a table, held open until nothing needs it."""
 
     def __init__(self, table: SqlTable) -> None:
         self.table = table
@@ -177,11 +155,7 @@ class Snapshot:
         self._connection.close()
 
     def rows(self, statement: str) -> Rows:
-        """Return the rows of a statement.
-
-        Raises:
-            DataError: the engine fails, or was restarted.
-        """
+        """Return the rows of a statement."""
         try:
             return detached(lambda: self._rows(statement))
         except DataError:
@@ -199,15 +173,6 @@ class Snapshot:
 
 def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, what: str) -> list[str]:
     """Return an expression per attribute: the number of a record's cell, -1 where its value drops the record.
-
-    Args:
-        domain: the declared attributes.
-        kinds: the type of each column, in the engine's words.
-        words: how the engine writes expressions.
-        what: the name of the table, for messages.
-
-    Raises:
-        DataError: a column is absent, or its cells cannot be made in the engine exactly.
     """
     if domain.person is not None:
         raise DataError(f"{what}: people are bounded where the table is read; leave --inside out")
@@ -310,12 +275,7 @@ def _numeric_cell(attribute: NumericAttribute, number: str) -> str | None:
 
 
 def place_expressions(domain: Domain, kinds: Mapping[str, str]) -> list[str]:
-    """Return an expression per grid: the place of a record's value, 0 where it is empty or undeclared.
-
-    Args:
-        domain: the declared attributes, whose cells can be made in the engine.
-        kinds: the type of each column, in the engine's words.
-    """
+    """Return an expression per grid: the place of a record's value, 0 where it is empty or undeclared."""
     return [_place(grid, kinds[grid.attribute]) for grid in domain.grids]
 
 
@@ -376,10 +336,8 @@ class EngineSource(CountSource):
     """A table whose records stay in a database.
 
     Args:
-        snapshot: what is counted.
         cells: an expression per attribute, of a record's cell, -1 where its value drops the record; behind
             these one per grid, of the place of its value.
-        domain: the declared attributes.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
@@ -404,11 +362,7 @@ class EngineSource(CountSource):
 
     @classmethod
     def of(cls, table: SqlTable, domain: Domain) -> EngineSource:
-        """Return the source of a table as it is now.
-
-        Raises:
-            DataError: the table is absent or unreadable, or its cells cannot be made in the database exactly.
-        """
+        """Return the source of a table as it is now."""
         return detached(lambda: cls._of(table, domain))
 
     @classmethod
@@ -430,9 +384,6 @@ class EngineSource(CountSource):
         attribute's cells too, and the sums of the products of places with these numbers, with other places
         and with themselves. Tables that agree in all of these are not told apart. It is another than a table
         that was read has.
-
-        Raises:
-            DataError: the engine fails.
         """
         digest = hmac.new(key, stored_schema(self.domain).encode() + b" counted inside", hashlib.sha256)
         names = self.domain.names

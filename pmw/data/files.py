@@ -166,11 +166,7 @@ class TableFile:
 
 
 def require_file_name(path: object) -> None:
-    """Refuse a path that is none, and a table's text in place of its name.
-
-    Raises:
-        DataError: it is none; the message shows nothing of it.
-    """
+    """Refuse a path that is none, and a table's text in place of its name."""
     if not issubclass(type(path), str | Path):
         raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(path)}")
     if not is_path_name(str(path)):

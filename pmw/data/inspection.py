@@ -51,9 +51,7 @@ class AttributeFacts:
     """What the values of one column are.
 
     Args:
-        name: the attribute.
         kind, cells: what the schema says of it.
-        empty: number of empty values.
         empty_kept: empty values have a cell, ``missing``; else each drops its record.
         undeclared: number of values that no cell was declared for.
         undeclared_kept: undeclared values have a cell, ``other``; else each drops its record.
@@ -85,8 +83,6 @@ class PeopleFacts:
     """Whose the records of a file are that no value drops.
 
     Args:
-        column: the column of ids.
-        persons: number of different ids.
         most: the most records of one id.
         without: number of records without an id that can be read; each is dropped.
         own: number of records without an id that are taken for persons of their own.
@@ -176,9 +172,6 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
 
     The records are read and put into cells by the very functions that a session uses.
 
-    Raises:
-        DataError: the table is absent or unreadable.
-
     Privacy: exact and secret, outside every guarantee: for the custodian's own terminal.
     """
     file = place if isinstance(place, TableFile) else None
@@ -213,11 +206,7 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
 
 
 class _PeopleTally:
-    """Counts the records of each person.
-
-    Args:
-        person: what is declared of persons.
-    """
+    """Counts the records of each person."""
 
     def __init__(self, person: Person) -> None:
         self._person = person

@@ -49,7 +49,6 @@ class KeyHolders:
     """The keys of a column (secret).
 
     Args:
-        keys: different texts, in no order.
         persons: how many give each: int64, shape (keys,), 1 or more.
     """
 
@@ -79,14 +78,8 @@ def key_holders(table: Table, attribute: str, person: Person | None, key: bytes 
 
     Args:
         table: the table; its records are read here.
-        attribute: the column of texts.
         person: whose records are whose, and K; None where each record is a person.
         key: 32 bytes, secret, that choose which keys of a person count; None where no persons are declared.
-
-    Raises:
-        DataError: the table cannot be read, or lacks a column; the type of the column is not of texts, or
-            that of ids is refused; or persons are declared and there is no key, or no number of records.
-        DomainError: the column has no name that can be declared, or is that of the ids.
 
     Privacy: exact and secret, the texts too. One person changes at most K of the numbers by 1 under
         add/remove, and at most 2K under replace-one: K that one person gives and K that another does. A text
@@ -110,12 +103,7 @@ def key_holders(table: Table, attribute: str, person: Person | None, key: bytes 
 
 
 def _require_texts(table: Table, attribute: str) -> None:
-    """Refuse a column whose type is not of texts, whatever it holds.
-
-    Raises:
-        DataError: it is none.
-        RecordsError: a pandas table has no such column, or two.
-    """
+    """Refuse a column whose type is not of texts, whatever it holds."""
     kind = column_kind(table, attribute)
     if kind is not None and not kind.upper().startswith(_TEXTS):
         got = kind.partition("(")[0]
@@ -164,9 +152,7 @@ def _given(
     Args:
         places: of each record the place of its key: int64, shape (records,).
         persons: of each record, as ``PeopleRecords`` has them.
-        hashes: of the persons, likewise.
         words: two keyed hashes of each key: uint64, shape (2, keys).
-        limit: K.
     """
     own, keys = persons == OWN, max(1, words.shape[1])
     pairs = np.unique(persons[~own].astype(np.int64) * keys + places[~own])

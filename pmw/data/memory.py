@@ -63,7 +63,6 @@ class TablePart:
     """Some records of a table, in its order.
 
     Args:
-        columns: the declared columns.
         malformed: why lines of a file could not be read, by their numbers, its first line being 1.
     """
 
@@ -75,7 +74,6 @@ class PeopleIntake:
     """Bounds the records of persons.
 
     Args:
-        domain: the declared attributes, and persons.
         bound: how their records are bounded.
         limit: how much memory the records may take.
     """
@@ -93,22 +91,14 @@ class PeopleIntake:
         self._buckets: _Buckets | None = None
 
     def add(self, block: tuple[Codes, ...]) -> None:
-        """Take in the cells of records whose persons ``roster`` took in just before.
-
-        Raises:
-            DataError: the file cannot be made, or the disk is full.
-        """
+        """Take in the cells of records whose persons ``roster`` took in just before."""
         self._blocks.append(block)
         self._records += len(block[0])
         if self._records > self._limit.records_with_persons:
             self._set_aside()
 
     def finish(self) -> tuple[PackedRecords, Bound, bytes]:
-        """Return the records that are kept, how they were bounded, and what tells the table from others.
-
-        Raises:
-            DataError: the disk is full, or fails.
-        """
+        """Return the records that are kept, how they were bounded, and what tells the table from others."""
         if self._everyone is None or self._buckets is None:
             found = self._found()
             self._keep(found)
@@ -138,7 +128,6 @@ class PeopleIntake:
         Args:
             kept: the records.
             persons: as ``PeopleRecords`` has them.
-            known: how many persons there are but for those of their own.
         """
         block = pack(self._domain, kept.columns)
         if self._numbers_persons:
@@ -173,7 +162,6 @@ class _Buckets:
     """Rows in a file, parted by some bits of their first word (secret).
 
     Args:
-        file: where they are.
         passed: the leading bits that all rows agree in.
     """
 
@@ -212,13 +200,9 @@ class Intake:
     """Takes in a table part by part.
 
     Args:
-        domain: the declared attributes, and persons.
         key: 32 bytes, secret, that choose which records of a person are kept; None where the domain declares
             no persons.
         limit: how much memory the records may take; None for the usual.
-
-    Raises:
-        DataError: there is no key, or no number of records, and persons are declared.
     """
 
     def __init__(self, domain: Domain, key: bytes | None, limit: MemoryLimit | None = None) -> None:
@@ -228,12 +212,7 @@ class Intake:
         self._kept = BlockKeeper(self._stored, limit)
 
     def add(self, part: TablePart) -> None:
-        """Take in the records of a part; of those that cannot be read all values are undeclared.
-
-        Raises:
-            DataError: the column of ids is of a type that is refused; or the records exceed the limit, and
-                the disk is full, or fails.
-        """
+        """Take in the records of a part; of those that cannot be read all values are undeclared."""
         people = self._people
         codes = kept_codes(part.columns, self._domain, None if people is None else people.roster)
         (self._kept if people is None else people).add(pack(self._stored, codes))
@@ -243,19 +222,12 @@ class Intake:
 
     def finish(self) -> tuple[PackedRecords, Bound | None, bytes | None]:
         """Return the records that a session counts, and of persons how they were bounded, and the identity.
-
-        Raises:
-            DataError: the records exceed the limit, and the disk is full, or fails.
         """
         return (self._kept.finish(), None, None) if self._people is None else self._people.finish()
 
 
 def frame_parts(frames: Iterable[pd.DataFrame], domain: Domain) -> Iterator[TablePart]:
-    """Yield the records of pandas tables, declared columns only.
-
-    Raises:
-        RecordsError: one is no pandas table, or a declared column is absent or stands there twice.
-    """
+    """Yield the records of pandas tables, declared columns only."""
     return (TablePart(frame_columns(frame, domain.columns)) for frame in frames)
 
 
@@ -268,11 +240,7 @@ def kept_codes(
 
     Args:
         columns: the declared columns of some records.
-        domain: the declared attributes, and persons.
         roster: takes in whose the kept records are; None where no persons are declared.
-
-    Raises:
-        DataError: the column of ids is of a type that is refused.
     """
     ids = ids_of(columns, domain)
     codes = encode_columns(columns, domain) + encode_places(columns, domain)
@@ -283,11 +251,7 @@ def kept_codes(
 
 
 def ids_of(columns: Columns, domain: Domain) -> pd.Series[Any] | None:
-    """Return the column of ids of some records; None where no persons are declared.
-
-    Raises:
-        DataError: it is of a type that is refused.
-    """
+    """Return the column of ids of some records; None where no persons are declared."""
     if domain.person is None:
         return None
     ids = columns[domain.person.column].series()
@@ -351,15 +315,9 @@ class MemorySource(CountSource):
         persons are declared it has none, and is dropped.
 
         Args:
-            parts: of the table.
-            domain: the declared attributes, and persons.
             key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
                 declared.
             limit: how much memory the records may take, besides the parts; None for the usual.
-
-        Raises:
-            DataError: the table is none, or cannot be read, or lacks a declared column; persons are declared
-                and there is no key; or the records exceed the limit, and the disk is full, or fails.
         """
 
         def taken_in() -> MemorySource:
@@ -374,9 +332,6 @@ class MemorySource(CountSource):
         """Count several scopes in one reading, where the records are in a file; else each when asked for.
 
         Privacy: exact and secret; nothing is returned.
-
-        Raises:
-            DataError: the file cannot be read.
         """
         if self._records.limit is not None:
             super().prepare(scopes)
@@ -386,9 +341,6 @@ class MemorySource(CountSource):
 
         HMAC-SHA-256 of the declared domain and the cells of the records, in any order; where persons are
         declared, of all records before any was left out, and of their ids.
-
-        Raises:
-            DataError: the records are in a file, and the disk is full, or fails.
         """
         if self._identity is None:  # the records never change: a session that opens asks twice
             self._identity = packed_digest(self._records)

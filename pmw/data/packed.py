@@ -49,7 +49,6 @@ class PackedRecords:
     """The cells of records (secret).
 
     Args:
-        domain: the declared attributes.
         blocks: of some records each, as ``pack`` has them.
         limit: the memory that they were to take, where they are in a file; None where they are in memory.
         owners: of each block the numbers of its records' persons; None where these are not kept.
@@ -70,7 +69,6 @@ class PackedRecords:
         """Return so many records of each cell.
 
         Args:
-            domain: the declared attributes.
             counts: int64, shape (cells,), in declared order.
         """
         cells, blocks, times = np.flatnonzero(counts), [], []
@@ -96,20 +94,13 @@ class PackedRecords:
         Args:
             tables: per attribute, a number for each cell: shape (cells,); None stands for nothing. One at
                 least is given.
-
-        Raises:
-            DataError: the file that they are in cannot be read.
         """
         return (found for (found,) in self.several_sums([tables]))
 
     def several_sums(
         self, wanted: Sequence[Sequence[NDArray[_Number] | None]]
     ) -> Iterator[list[NDArray[_Number]]]:
-        """Yield block by block the ``sums`` for several tables each, of one reading.
-
-        Raises:
-            DataError: the file that they are in cannot be read.
-        """
+        """Yield block by block the ``sums`` for several tables each, of one reading."""
         joined = [_joined_tables(self.domain, tables) for tables in wanted]
         for block in self.blocks:
             codes = _needed(block, joined)
@@ -125,11 +116,7 @@ class PackedRecords:
 
         Args:
             tables: as ``sums`` has them.
-            leading: those of the other sum.
             ends: the least that it may be, and what it is to be below; None where there is no end.
-
-        Raises:
-            DataError: the file that they are in cannot be read.
         """
         joined, other = _joined_tables(self.domain, tables), _joined_tables(self.domain, leading)
         low, high = ends
@@ -151,10 +138,6 @@ class PackedRecords:
 
         Args:
             tables: as ``sums`` has them: what makes the number of a record's cell.
-            cells: how many there are.
-
-        Raises:
-            DataError: the file that they are in cannot be read, or whose the records are is not kept.
         """
         if self.owners is None:
             raise DataError("expected records whose persons are known, got others")
@@ -187,7 +170,6 @@ class BlockKeeper:
     """Keeps blocks in memory: as they are, or counted; or all of them in a scratch file beyond a limit.
 
     Args:
-        domain: the declared attributes.
         limit: how much memory they may take.
         single: each record is kept by itself, for it is told whose it is.
     """
@@ -206,11 +188,7 @@ class BlockKeeper:
         self._counts: NDArray[np.int64] | None = None
 
     def add(self, block: tuple[Codes, ...]) -> None:
-        """Take in the cells of some records, as ``pack`` has them.
-
-        Raises:
-            DataError: the file cannot be made, or the disk is full.
-        """
+        """Take in the cells of some records, as ``pack`` has them."""
         self._held.append(block)
         self._records += len(block[0])
         self._bytes += sum(codes.nbytes for codes in block)
@@ -225,9 +203,6 @@ class BlockKeeper:
 
         Args:
             persons: how many there are, where each block ends with the numbers of its records' persons.
-
-        Raises:
-            DataError: the disk is full.
         """
         if self._counts is not None:
             self._count()
@@ -284,7 +259,6 @@ def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[C
     """Return the cells of some records, packed.
 
     Args:
-        domain: the declared attributes.
         columns: integers, shape (records,) each: the cell of each record, one array per attribute.
     """
     block = []
@@ -399,11 +373,7 @@ def multiset_digest(words: Sequence[Words]) -> bytes:
 
 
 def packed_digest(records: PackedRecords) -> bytes:
-    """Return ``multiset_digest`` of the records' ``cell_words``, in little memory.
-
-    Raises:
-        DataError: they are in a file, and the disk is full, or fails.
-    """
+    """Return ``multiset_digest`` of the records' ``cell_words``, in little memory."""
     tables = _word_tables(records.domain.shape)
     if records.limit is not None:
         rows = SortedRows(len(tables), records.limit)

@@ -39,20 +39,13 @@ _DECIMAL_BYTES = ((4, 2), (9, 4), (18, 8), (38, 16))  # the engine's numbers: up
 
 
 def parquet_kinds(file: Path) -> dict[str, str]:
-    """Return the type of each column by its name, in the engine's words.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """Return the type of each column by its name, in the engine's words."""
     with _connected(file) as connection:
         return column_kinds(connection, _scanned(file))
 
 
 def parquet_parts(file: Path, domain: Domain) -> Iterator[Columns]:
     """Yield the records of a file part by part, declared columns only.
-
-    Raises:
-        DataError: the file cannot be read, or a declared column is of a type that is refused.
 
     Privacy: true records; they stay in this room.
     """

@@ -52,7 +52,6 @@ class Bound:
     """How the records of a table are bounded (secret).
 
     Args:
-        person: what is declared of persons.
         records: the most that are kept of each.
         key: 32 bytes that choose which.
     """
@@ -66,11 +65,7 @@ def required_bound(domain: Domain, key: bytes | None) -> Bound | None:
     """Return how the records of a table are bounded; None where no persons are declared.
 
     Args:
-        domain: the declared attributes, and persons.
         key: 32 bytes, secret; None where the domain declares no persons.
-
-    Raises:
-        DataError: there is no key, or no number of records, and persons are declared.
     """
     person = domain.person
     if person is None:
@@ -127,7 +122,6 @@ def hashes_of(persons: Numbers, keys: Words) -> Words:
 
     Args:
         persons: as ``PeopleRecords`` has them.
-        keys: likewise.
     """
     return np.concatenate([keys, np.zeros((2, 1), dtype=np.uint64)], axis=1)[:, persons]
 
@@ -139,7 +133,6 @@ class Roster:
     """Numbers the persons of a table that comes part by part.
 
     Args:
-        person: what is declared of ids.
         key: 32 bytes, secret.
     """
 
@@ -168,11 +161,7 @@ class Roster:
         return kept
 
     def _add_texts(self, texts: NDArray[np.object_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take in canonical ids, and return which are ids, and which are empty.
-
-        Raises:
-            UnicodeEncodeError: a text has no bytes; nothing is taken in.
-        """
+        """Take in canonical ids, and return which are ids, and which are empty."""
         empty = texts == ""
         named = ~empty & (texts != None)  # noqa: E711 - value by value
         self._ids.append(self._hashed(texts[named]))
@@ -206,9 +195,6 @@ def keyed_hashes(texts: NDArray[np.object_], key: bytes) -> Words:
     Args:
         texts: of valid Unicode, shape (texts,).
         key: 32 bytes, secret.
-
-    Raises:
-        UnicodeEncodeError: a text has no bytes.
     """
     from pandas.util import hash_array  # late: only where tables are handled
 
@@ -353,8 +339,6 @@ def first_of_each(
 
     Args:
         persons: whose each thing is, as ``PeopleRecords`` has them.
-        keys: likewise; the first hash of a person's id puts this person's things into order.
-        limit: how many of each person are chosen.
         words_of: of the things at some places, numbers that tell them from others: uint64, shape (places,)
             each. They are functions of the thing alone.
 

@@ -53,7 +53,6 @@ class PostgresTable(SqlTable):
     """A table, or a view, of Postgres.
 
     Args:
-        place: the address of the database.
         names: of the table, with that of its schema.
     """
 
@@ -67,11 +66,7 @@ class PostgresTable(SqlTable):
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn the driver's errors into one that shows nothing of a record, and no password.
-
-        Raises:
-            DataError: likewise, or the driver is missing.
-        """
+        """Turn the driver's errors into one that shows nothing of a record, and no password."""
         try:
             import psycopg  # late, and an extra
         except ImportError:
@@ -95,11 +90,7 @@ class PostgresTable(SqlTable):
         return connection
 
     def kinds_by(self, connection: psycopg.Connection) -> dict[str, str]:
-        """Return the type of each column by its name, in the words of the database.
-
-        Raises:
-            DataError: there is no such table, or its texts may be of another encoding.
-        """
+        """Return the type of each column by its name, in the words of the database."""
         found = connection.execute("SELECT to_regclass(%s)::oid", [self.quoted]).fetchone()
         if found is None or found[0] is None:
             raise self._absent()

@@ -19,11 +19,7 @@ _Result = TypeVar("_Result")
 
 
 def detached(run: Callable[[], _Result]) -> _Result:
-    """Return what a call gives; its refusal is raised anew, without the error that it came from.
-
-    Raises:
-        DataError: the call raised one, or a RecordsError; the text is the same.
-    """
+    """Return what a call gives; its refusal is raised anew, without the error that it came from."""
     try:
         return run()
     except (DataError, RecordsError) as error:
@@ -37,9 +33,6 @@ def detached(run: Callable[[], _Result]) -> _Result:
 
 def quietly(told: str, run: Callable[[], _Result]) -> _Result:
     """Return what calls of another library give, without its warnings, and with our words for what it raises.
-
-    Raises:
-        DataError: a call failed; the text is ``told``, and the error that it came from is not kept.
     """
     try:
         with warnings.catch_warnings():
@@ -53,14 +46,7 @@ def quietly(told: str, run: Callable[[], _Result]) -> _Result:
 
 
 def column_refusal(what: str, name: str, got: str, cure: str) -> DataError:
-    """Return the refusal of a column whose type holds values that reading may fail at.
-
-    Args:
-        what: the name of the table.
-        name: of the column.
-        got: its type, in words.
-        cure: what to do about it.
-    """
+    """Return the refusal of a column whose type holds values that reading may fail at."""
     return DataError(f"{what}: expected plain values in column {name!r}, got {got}; {cure}")
 
 
@@ -68,14 +54,6 @@ def require_one_column(what: str, name: str, names: Sequence[str]) -> None:
     """Refuse a table in which a declared column is absent, or stands twice.
 
     The columns that are there are not listed: where there is no header they are a person's record.
-
-    Args:
-        what: the name of the table.
-        name: of the column.
-        names: of all columns.
-
-    Raises:
-        DataError: it does not stand there once.
     """
     if names.count(name) != 1:
         came = "it twice" if name in names else "no such column"

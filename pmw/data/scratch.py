@@ -57,9 +57,6 @@ class MemoryLimit:
     Args:
         size: bytes; None for half of the memory of the machine, or of the container.
         folder: where that file is made; None for TMPDIR, or else the system's temporary folder.
-
-    Raises:
-        DataError: the size is no positive whole number, or the folder is no path.
     """
 
     size: int | None = None
@@ -120,11 +117,7 @@ def _machine_bytes() -> int:
 
 
 def require_limit(limit: object) -> None:
-    """Refuse what is neither a limit nor None, by its type alone.
-
-    Raises:
-        DataError: it is none.
-    """
+    """Refuse what is neither a limit nor None, by its type alone."""
     if limit is not None and not issubclass(type(limit), MemoryLimit):
         raise DataError(f"expected a MemoryLimit, got a {type_name(limit)}")
 
@@ -134,9 +127,6 @@ class ScratchFile:
 
     Args:
         folder: where it is made; None for TMPDIR, or else the system's temporary folder.
-
-    Raises:
-        DataError: no file can be made there.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_folder", "_size")
@@ -149,22 +139,14 @@ class ScratchFile:
         weakref.finalize(self, os.close, self._descriptor)
 
     def append(self, array: NDArray[Any]) -> StoredArray:
-        """Write an array of one dimension behind those before it.
-
-        Raises:
-            DataError: the disk is full, or fails.
-        """
+        """Write an array of one dimension behind those before it."""
         stored = StoredArray(self, self._size, len(array), array.dtype)
         content = np.ascontiguousarray(array).view(np.uint8).data if len(array) else memoryview(b"")
         self._tried("the cells of the table could not be written there", lambda: self._write(content))
         return stored
 
     def read(self, offset: int, count: int) -> bytes:
-        """Return bytes that were written.
-
-        Raises:
-            DataError: the disk fails.
-        """
+        """Return bytes that were written."""
         return self._tried("the cells of the table could not be read back", lambda: self._read(offset, count))
 
     def _made(self) -> int:
@@ -201,14 +183,7 @@ class ScratchFile:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StoredArray:
-    """An array in a scratch file (secret).
-
-    Args:
-        file: where it is.
-        offset: of its first byte.
-        count: the number of its items.
-        dtype: their type.
-    """
+    """An array in a scratch file (secret)."""
 
     file: ScratchFile
     offset: int
@@ -229,7 +204,6 @@ class SortedRows:
     """Rows of words that come part by part (secret); the last word weighs most, as ``lexsort`` has it.
 
     Args:
-        words: of a row.
         limit: how much memory they may take.
     """
 
@@ -241,22 +215,14 @@ class SortedRows:
         self._runs: list[_Run] = []
 
     def add(self, rows: _Rows) -> None:
-        """Take in rows: uint64, shape (rows,), one array per word.
-
-        Raises:
-            DataError: the disk is full, or fails.
-        """
+        """Take in rows: uint64, shape (rows,), one array per word."""
         self._held.append(rows)
         self._held_rows += len(rows[0])
         if self._held_rows >= self._most:
             self._write_run()
 
     def digest(self) -> bytes:
-        """Return 32 bytes of all rows: what ``multiset_digest`` gives for them, word by word.
-
-        Raises:
-            DataError: the disk is full, or fails.
-        """
+        """Return 32 bytes of all rows: what ``multiset_digest`` gives for them, word by word."""
         self._write_run()
         digest = hashlib.sha256(self._rows.to_bytes(8, "little"))
         if self._words == 1:

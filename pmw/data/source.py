@@ -34,7 +34,6 @@ class CountSource(abc.ABC):
     record.
 
     Args:
-        declared: the declared attributes, and persons.
         bound: how the records of persons were bounded; None where no persons are declared.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
@@ -73,9 +72,6 @@ class CountSource(abc.ABC):
 
         Privacy: exact and secret. One person's records change the counts by at most
             ``records_per_person`` in L1 under add/remove, by twice that under replace-one.
-
-        Raises:
-            DataError: the scope has more cells than are counted, or the table cannot be read.
         """
         return self._marginal(self.domain.scope(scope))
 
@@ -85,8 +81,6 @@ class CountSource(abc.ABC):
         An empty or undeclared value adds nothing.
 
         Args:
-            scope: attribute names, among them that of the attribute.
-            name: the attribute.
             squared: of each value the square of its distance from the middle of the places is summed instead:
                 2^20 at either end, rounded down.
 
@@ -95,10 +89,6 @@ class CountSource(abc.ABC):
 
         Privacy: exact and secret. One record changes one of the sums, by a place of its cell, or by such a
             square.
-
-        Raises:
-            DataError: the values are not summed, the scope has more cells than are counted, or the table
-                cannot be read.
         """
         wanted = self.domain.scope(scope)
         self._require_few_cells(wanted)
@@ -116,10 +106,6 @@ class CountSource(abc.ABC):
         Privacy: exact and secret. One person is in at most ``records_per_person`` cells, and in one of a
             scope without attributes; so many numbers change by 1 under add/remove, and no more than twice as
             many under replace-one.
-
-        Raises:
-            DataError: persons are not told apart, the scope has more cells than are counted, or the table
-                cannot be read.
         """
         wanted = self.domain.scope(scope)
         self._require_few_cells(wanted)
@@ -129,9 +115,6 @@ class CountSource(abc.ABC):
         """Make ready to count these scopes, which are then counted in one reading.
 
         Privacy: exact and secret; nothing is returned.
-
-        Raises:
-            DataError: the table cannot be read.
         """
         wanted = [
             scope
@@ -147,15 +130,11 @@ class CountSource(abc.ABC):
         Records are shared, not copied. Coarse counts are kept like others.
 
         Args:
-            coarse: attributes of the same names in the same order, one cell per bin.
             bins: per attribute, the bin of each cell: int64, shape (cells,); None where it is kept as
                 it is. A function of public numbers.
 
         Privacy: the new source holds true data as this one does. A record has one cell before and after, so
             one person moves its counts as far; nothing is released here.
-
-        Raises:
-            DataError: the bins do not fit the two domains, or this is a source over bins.
         """
         if self._binned is not None:
             raise DataError("expected a table over its declared cells, got one over bins of them")
@@ -178,11 +157,7 @@ class CountSource(abc.ABC):
         """
 
     def _persons(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
-        """Return the persons per cell of a scope: int64, shape (cells,).
-
-        Raises:
-            DataError: persons are not told apart.
-        """
+        """Return the persons per cell of a scope: int64, shape (cells,)."""
         del scope
         raise DataError(
             "persons are counted only in tables that are read into this program, of which several records of "
@@ -263,11 +238,7 @@ def no_values(name: str) -> DataError:
 
 
 def _require_bins(domain: Domain, coarse: Domain, bins: Bins) -> None:
-    """Refuse bins that do not lead from the cells of one domain to those of another.
-
-    Raises:
-        DataError: they do not fit.
-    """
+    """Refuse bins that do not lead from the cells of one domain to those of another."""
     if coarse.names != domain.names or len(bins) != len(domain):
         raise DataError("expected a coarse domain and bins of the same attributes")
     for name, bin_, size, coarse_size in zip(coarse.names, bins, domain.shape, coarse.shape, strict=True):

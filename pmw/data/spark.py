@@ -84,11 +84,7 @@ def is_spark_address(text: str) -> bool:
 
 
 def require_master(address: str) -> str:
-    """Return the master of an address: what Spark connects to.
-
-    Raises:
-        DataError: there is none; the message shows nothing of the address.
-    """
+    """Return the master of an address: what Spark connects to."""
     rest = address[len(_ADDRESS) :]
     master = f"spark:{rest}" if rest.startswith("//") else rest
     if not _MASTER.fullmatch(master):
@@ -104,9 +100,6 @@ def spark_table(address: str, table: str) -> Any:
     Args:
         address: ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
         table: a table or view of the catalogue, or ``parquet.PATH`` of files that the cluster can read.
-
-    Raises:
-        DataError: the library, a Java runtime, the cluster or the table is absent.
     """
     session, files = _session(address), _FILES.fullmatch(table)
     names = ["`" + name.replace("`", "``") + "`" for name in table.split(".")]
@@ -236,7 +229,6 @@ class SparkSource(CountSource):
         words: a DataFrame of the cells of each kept record, and of the places of its values on grids, as
             ``Layout`` puts them.
         everyone: the same of all records before any person's were bounded, and whose they are.
-        domain: the declared attributes, and persons.
         bound: how the records of persons were bounded; None without.
         binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
@@ -263,15 +255,8 @@ class SparkSource(CountSource):
         """Return the source of a DataFrame; its records are encoded here, once.
 
         Args:
-            frame: the DataFrame.
-            domain: the declared attributes, and persons.
             key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
                 declared.
-            what: the name of the table, for messages.
-
-        Raises:
-            DataError: a declared column is absent or of a type that is refused, there is no key and persons
-                are declared, or Spark fails.
         """
         bound = required_bound(domain, key)
         quietly("Spark's log could not be ended", _end_logs)
@@ -305,9 +290,6 @@ class SparkSource(CountSource):
         HMAC-SHA-256 of the declared domain, the number of records, and the sums of keyed hashes of all of
         them, before any was left out, and of their ids: the order of records and how Spark parts them are no
         matter. It is another than a table in memory has.
-
-        Raises:
-            DataError: Spark fails.
         """
         if key in self._prints:
             return self._prints[key]
@@ -372,7 +354,6 @@ class SparkSource(CountSource):
 
         Args:
             scope: attributes in declared order.
-            grid: on which the values lie that are summed.
             squared: their squares are summed (``ValueGrid.squares``).
         """
         code = self._code(self._declared.stored.index(grid.name))

@@ -86,7 +86,6 @@ def encoder(domain: Domain, key: bytes | None) -> Stage:
     """Return the stage that turns records into words, and drops those that every source drops.
 
     Args:
-        domain: the declared attributes, and persons.
         key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
             declared.
 
@@ -109,9 +108,7 @@ def bounder(domain: Domain, records: int) -> Stage:
     """Return the stage that keeps at most so many records of each person, and clips their values.
 
     Args:
-        domain: what is kept of a record, and persons.
         records: the most of each person.
-
     A partition holds all records of each of its persons; what is kept of a person depends on these alone.
     """
 
@@ -131,7 +128,6 @@ def summer(columns: int, keys: Sequence[str]) -> Stage:
     Such sums tell multisets from others, in any order and however they are parted.
 
     Args:
-        columns: the number of columns of a record.
         keys: ``HASHES`` secret keys of 16 characters.
 
     Source: Clarke, Devadas, van Dijk, Gassend and Suh (2003), MSet-Add-Hash; SipHash-2-4 as pandas has it.

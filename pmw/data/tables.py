@@ -248,11 +248,7 @@ def place_of(form: dict[str, Any]) -> Place:
 
 
 def require_table(table: Table | None) -> None:
-    """Refuse what is of no kind of table, by its type alone; nothing is read, and None is none to refuse.
-
-    Raises:
-        DataError: it is of none; the message names its type and shows nothing of it.
-    """
+    """Refuse what is of no kind of table, by its type alone; nothing is read, and None is none to refuse."""
     kind = type(table)  # not what the thing says of itself
     if issubclass(kind, TableFile | DatabaseTable | None):
         return
@@ -271,11 +267,7 @@ def require_table(table: Table | None) -> None:
 
 
 def as_place(table: Table) -> Place | None:
-    """Return where a table is read from, or None for a table in memory.
-
-    Raises:
-        DataError: it is of no kind of table.
-    """
+    """Return where a table is read from, or None for a table in memory."""
     require_table(table)
     if isinstance(table, TableFile | DatabaseTable):
         return table
@@ -288,14 +280,8 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
     """Return the count source of a table.
 
     Args:
-        table: in memory, or where it is.
-        domain: the declared attributes, and persons.
         key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
             declared.
-
-    Raises:
-        DataError: the table is of no known kind, cannot be read, lacks a declared column, or was read for
-            another domain.
     """
     place = as_place(table)
     if place is not None:
@@ -310,11 +296,6 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
 def table_parts(table: Table, domain: Domain) -> Iterator[TablePart]:
     """Return the records of a table part by part, declared columns only.
 
-    Raises:
-        DataError: the table is of no known kind, or is read elsewhere; once the parts are taken, also that
-            it cannot be read, or lacks a declared column.
-        RecordsError: once the parts are taken: a pandas table lacks a declared column, or has two.
-
     Privacy: true records; they stay in this room.
     """
     place = as_place(table)
@@ -328,12 +309,7 @@ def table_parts(table: Table, domain: Domain) -> Iterator[TablePart]:
 
 
 def column_kind(table: Table, name: str) -> str | None:
-    """Return the type of a column in the words of what holds the table; None where it has none, as in CSV.
-
-    Raises:
-        DataError: the table is of no known kind, or is absent or unreadable.
-        RecordsError: a pandas table has no such column, or two.
-    """
+    """Return the type of a column in the words of what holds the table; None where it has none, as in CSV."""
     place = as_place(table)
     if place is not None:
         return place.kinds().get(name)

@@ -75,7 +75,6 @@ class ColumnKind:
     """What a column holds.
 
     Args:
-        kind: of its texts.
         formats: of ``FORMATS``, those by which dates are read that are not written as ISO 8601 does.
     """
 
@@ -84,11 +83,7 @@ class ColumnKind:
 
 
 def require_columns(table: Place, names: Sequence[str]) -> None:
-    """Refuse a table whose columns cannot be told apart.
-
-    Raises:
-        DataError: a name stands there twice, or the only one holds another delimiter.
-    """
+    """Refuse a table whose columns cannot be told apart."""
     first: dict[str, int] = {}
     for place, name in enumerate(names, start=1):
         if first.setdefault(name, place) != place:  # not quoted: without a header it is a value
@@ -102,10 +97,6 @@ def require_columns(table: Place, names: Sequence[str]) -> None:
 
 def column_kinds(table: TableFile) -> dict[str, ColumnKind]:
     """Return what the columns of a CSV file hold, by their names; the whole file is read.
-
-    Raises:
-        DataError: the file is absent or unreadable, its columns cannot be told apart, at least 1 % of its
-            lines are malformed, or its first line looks like a record.
 
     Privacy: outside the guarantee, for the custodian alone.
     """
@@ -141,7 +132,6 @@ class _Tally:
     Texts are kept as hashes, 16 bytes each with its number.
 
     Args:
-        name: of the column.
         decimal: the character before the fraction of a number.
     """
 

@@ -27,7 +27,6 @@ class Picture:
 
     Args:
         headline: what it belongs to, such as a table and its epsilon; empty where its page says it.
-        title: what it shows.
         description: what is to be seen in it, in words.
         scale: what its numbers are, such as “% of all records”; empty where its title says it.
         width: of the drawing; a unit is a pixel where the page is wide enough.
@@ -50,8 +49,6 @@ class Bar:
     """One number of a chart.
 
     Args:
-        label: what it is about.
-        value: how long its bar is.
         text: the number as it is written beside its bar; empty where it is not.
         measured: what was measured of it, a dot; None where nothing was.
         interval: the ends of the line through its dot, or at its end; None for none.
@@ -77,7 +74,6 @@ class Bars:
     """Bars below each other, or columns beside each other.
 
     Args:
-        bars: in their order.
         range: what their dots and lines are, in words; empty where no legend is drawn.
         unit: of the numbers on the axis; empty where there is no axis.
         starts: where each column begins, and where the last one of a number ends; none for bars.
@@ -109,7 +105,6 @@ class Line:
     """A line of a chart.
 
     Args:
-        name: what it shows.
         kind: of its style: line-0 to line-5, or all.
         points: its corners, as (x, y), the first coordinate never decreasing; at least one.
         is_stepped: between two points it stays at the height of the first.
@@ -384,12 +379,7 @@ def _top(picture: Picture, bars: Bars | None = None) -> float:
 
 
 def standalone(drawing: Markup, style: str) -> str:
-    """Return a drawing as a file of its own.
-
-    Args:
-        drawing: of this module.
-        style: the style sheet that a page has for it.
-    """
+    """Return a drawing as a file of its own."""
     head = '<svg xmlns="http://www.w3.org/2000/svg" '
     return str(drawing).replace("<svg ", head, 1).replace(">", f"><style>{style}</style>", 1)
 

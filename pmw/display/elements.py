@@ -53,9 +53,7 @@ def table(
     """Return a table; the first cell of a row is its heading.
 
     Args:
-        caption: what it shows.
         header: a title per column; none where the rows speak for themselves.
-        rows: a text per column each.
         left: how many columns hold texts, the others numbers; None for those in which something does not
             begin as a number.
         drawn: what stands behind the texts of each row; its titles are the last of the header.

@@ -57,7 +57,6 @@ class Panel:
 
     Args:
         title: what is above it; empty for nothing.
-        labels: of the places.
         connected: so many of the first are joined by a line in a band; 0 for bars.
         series: at least one, at most as many as there are colours.
         from_zero: its numbers are counts, so that a line stands above zero.
@@ -75,15 +74,7 @@ class MissingLettersWarning(UserWarning):
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure that lays itself out; it belongs to nobody else and opens no window.
-
-    Args:
-        width: in inches.
-        height: in inches.
-
-    Raises:
-        ReleaseError: matplotlib is not installed.
-    """
+    """Return an empty figure that lays itself out; it belongs to nobody else and opens no window."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -91,11 +82,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def require_matplotlib() -> None:
-    """Refuse to draw where nothing can; called before work that ends in a picture.
-
-    Raises:
-        ReleaseError: matplotlib is not installed.
-    """
+    """Refuse to draw where nothing can; called before work that ends in a picture."""
     try:
         import matplotlib.figure  # noqa: F401 - it is asked for whole, for a part may be missing
     except ImportError:
@@ -190,13 +177,7 @@ def draw_lines(axes: Any, picture: Picture, lines: Lines) -> None:
 
 
 def draw_series(axes: Any, panel: Panel, *, width: float) -> None:
-    """Draw bars with ranges, or lines in bands with what has no place on them at the right.
-
-    Args:
-        axes: where.
-        panel: what.
-        width: of the axes, in inches, about.
-    """
+    """Draw bars with ranges, or lines in bands with what has no place on them at the right."""
     if panel.connected:
         for number, series in enumerate(panel.series):
             _draw_band(axes, panel, series, number)
@@ -276,37 +257,20 @@ def _draw_ranges(axes: Any, panel: Panel) -> None:
 
 
 def check_kind(path: Path) -> None:
-    """Refuse a file whose suffix names no kind of picture.
-
-    Raises:
-        ReleaseError: it names none.
-    """
+    """Refuse a file whose suffix names no kind of picture."""
     if path.suffix.lower() not in _SUFFIXES:
         raise ReleaseError(f"expected a picture file ending in .png, .pdf or .svg, got {path.name!r}")
 
 
 def check_target(path: Path, *, force: bool) -> None:
-    """Refuse a file that a picture cannot be written to, before anything is drawn.
-
-    Raises:
-        ReleaseError: the suffix names no kind of picture, the path is a folder, the file exists and
-            ``force`` is not given, or matplotlib is not installed.
-    """
+    """Refuse a file that a picture cannot be written to, before anything is drawn."""
     check_kind(path)
     require_file(path, force=force)
     require_matplotlib()
 
 
 def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
-    """Write a picture whole or not at all: PNG, PDF or SVG, by the file's suffix.
-
-    Raises:
-        ReleaseError: the suffix names no kind of picture, the file exists and ``force`` is not given, or it
-            cannot be written.
-
-    Warns:
-        MissingLettersWarning: letters are missing or not joined; the picture is written all the same.
-    """
+    """Write a picture whole or not at all: PNG, PDF or SVG, by the file's suffix."""
     check_target(path, force=force)
     picture = _written(figure, path.suffix.lower()[1:], 130)
     write_whole(path, lambda target: target.write_bytes(picture))

@@ -27,9 +27,6 @@ def drawn_table(
     """Return a table with a column of bars for each of its columns of numbers, each on its own scale.
 
     Args:
-        caption: what it shows.
-        header: a title per column.
-        rows: a text per column each.
         columns: of bars, each with its title and a bar for each row, None where there is no number.
         more: a line below it, such as how many rows are shown; empty for none.
     """
@@ -51,7 +48,6 @@ def meter(share: float, text: str) -> Markup:
 
     Args:
         share: the part that is used, in [0, 1].
-        text: the words.
     """
     inner = _WIDTH - 2 * _EDGE
     used = inner * min(1.0, max(0.0, share))

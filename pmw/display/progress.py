@@ -21,7 +21,6 @@ class Progress:
     a terminal nor a notebook's. Of two at a time the outer one is shown.
 
     Args:
-        verb: what becomes of each.
         total: how many there are; None where nobody knows.
         wanted: whether anything may be shown at all.
     """

@@ -19,8 +19,6 @@ def render(package: str, name: str, values: Mapping[str, Any]) -> str:
 
     Args:
         package: whose folder ``templates`` holds the template.
-        name: of the template.
-        values: what it shows; every text in them is escaped.
     """
     return _environment(package).get_template(name).render(values)
 

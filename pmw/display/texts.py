@@ -12,12 +12,7 @@ _MOST_LETTERS = 200  # of a text that somebody else wrote
 
 
 def counted(number: float | str, noun: str) -> str:
-    """Return a number with its noun, such as ``1 record`` and ``2,000 records``.
-
-    Args:
-        number: rounded to a whole number; or its text.
-        noun: of one of them.
-    """
+    """Return a number with its noun, such as ``1 record`` and ``2,000 records``."""
     text = number if isinstance(number, str) else f"{number:,.0f}"
     return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
 
@@ -92,9 +87,6 @@ def text_table(
     """Return an aligned table: the first ``left`` columns to the left, the others to the right.
 
     Args:
-        header: a title per column.
-        rows: a text per column each.
-        left: how many columns hold texts; the others hold numbers.
         width: characters of a line, where there is a limit. A table that is wider has its texts cut, at an
             ellipsis; where that is not enough, each row becomes a record with a line per column. Numbers
             are never cut.

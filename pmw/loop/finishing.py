@@ -52,13 +52,6 @@ def plan_finish(state: PublicState, asked: Sequence[LinearQuery]) -> tuple[Quote
     was asked larger (docs/algorithm.md). All that is left is shared among them. With a reserve, half of what
     numbers have left is for those of the asked questions whose bars are wider than such numbers' would be,
     all drawn together; the rest, and the pot of parts, is the last part.
-
-    Args:
-        state: the public state.
-        asked: the distinct questions that were asked.
-
-    Raises:
-        SessionError: the session measures nothing on request.
     """
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
     scopes, left = Counter(query.scope for query in asked), affordable_price(state)
@@ -88,13 +81,7 @@ def _price(state: PublicState, quote: Quote) -> Fraction:
 
 
 def _wide_numbers(state: PublicState, asked: Sequence[LinearQuery], most: Fraction) -> tuple[Quote, ...]:
-    """Return the quote of numbers of the asked questions whose bars are wide; none where all are narrow.
-
-    Args:
-        state: the public state.
-        asked: the distinct questions that were asked.
-        most: what they may cost together, in the filter's own measure.
-    """
+    """Return the quote of numbers of the asked questions whose bars are wide; none where all are narrow."""
     bars, price, confidence = Bars(state), floor_price(most), Confidences.in_state(state).number
     known = ((bars.half_width(query), query) for query in asked if is_counted(query))
     widths = [(math.inf if width is None else width, query) for width, query in known]
@@ -159,8 +146,6 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     a test. The questions of whoever has not so much left, or is not known, count for nothing.
 
     Args:
-        state: the public state.
-        answered: what is known of the questions.
         payers: what analysts may still be booked; None where the cap alone binds.
 
     Returns:
@@ -199,8 +184,6 @@ def _most_gained(
     """Return which scope's noise a price lowers most, times its uses, the noise, and who pays; None for none.
 
     Args:
-        state: the public state.
-        uses: of each analyst, how many questions rest on each scope.
         least: price of a positive's measurement.
         room: the most that each analyst may be booked, and no more than may be spent at all.
     """

@@ -99,9 +99,6 @@ def correct(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     marginal that would make the model's tree too large is kept beside the model, and so is a single question
     that cuts a bin. Lists of questions wait beside it (``_with_rows``), and so do the marginals of a part of
     the reserve, for the last of them (``_afresh``).
-
-    Raises:
-        BudgetError: single questions are measured for a model that is not dense.
     """
     due, after = due_scopes(state), with_founded(state, [measurement])
     if due:
@@ -217,10 +214,7 @@ def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: i
     """Return what else the model's tree can hold, those marginals first of which it is farthest off.
 
     Args:
-        state: its model takes in some measurements.
-        places: of these.
         order: attributes of the marginals, at most.
-        most: marginals.
     """
     model, found = coarse_model(state), list[int]()
     off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
@@ -393,7 +387,6 @@ def fitted_to(
     """Return the state with its model fitted to everything that it takes in, starting from the model.
 
     Args:
-        state: the state.
         rule: when the descent ends; None for the rule of the session.
         told: called after each step with 1.
     """

@@ -37,7 +37,6 @@ class Settled:
     """What a batch came to.
 
     Args:
-        state: the public state after it.
         answers: to the first of its questions, in order; those after a positive are asked again.
     """
 
@@ -121,16 +120,11 @@ def draw_tests(
 
     Args:
         proposal: the batch, with at least one request.
-        plan: the tiers.
         secret: the threshold noise so far.
-        source: the table, over the declared cells.
         bits: source of the noise.
         coarse: the same table over bins; None where nothing is binned.
 
     Privacy: one step of a sparse vector, and one measurement with fresh noise at a positive.
-
-    Raises:
-        BudgetError: the batch would draw threshold noise that it does not pay for, or pay for what is drawn.
     """
     noisy = secret.thresholds[proposal.tier]
     if proposal.opens_round != (noisy is None):
@@ -158,11 +152,7 @@ def settle(
     """Return the public state after a batch, with the model corrected at a positive, and the answers.
 
     Args:
-        state: the state that the batch was proposed in; it stays as it is.
-        proposal: the batch.
-        draws: what its tests released.
         ledger: the filter after the batch's charges.
-        free: keeps what bounds questions from one batch to the next.
     """
     state, free = replace(state, ledger=ledger), free or FreeAnswers()
     if proposal.requests:
@@ -188,7 +178,6 @@ class Forecast:
     """What asking could cost.
 
     Args:
-        questions: counting questions that are asked.
         stored: how many of them have a stored answer.
         least: what they charge where every test is negative, as a part of the cap, in [0, 1].
         most: the most that they can charge, as a part of the cap; 0 where they are free.
@@ -218,11 +207,6 @@ def forecast(state: PublicState, queries: Sequence[LinearQuery], stored: int = 0
 
     Nothing is charged where nothing is tested. Else each tier charges at most for as many positives as there
     is something to find wrong, and for the threshold noise of their rounds.
-
-    Args:
-        state: the state that they would be asked in.
-        queries: those without a stored answer, in order.
-        stored: how many others have one.
 
     Privacy: a function of public state and the questions; free.
     """

@@ -35,11 +35,7 @@ def numbers_of(counts: NDArray[np.int64], strategy: Strategy | None) -> NDArray[
 
 
 def noise_on(strategy: Strategy | None, noise: NoiseDistribution) -> NoiseDistribution:
-    """Return the noise on each number, of that on cells of the same price.
-
-    Raises:
-        NoiseError: rows have no scale for it.
-    """
+    """Return the noise on each number, of that on cells of the same price."""
     return noise if strategy is None else strategy.noise(noise)
 
 

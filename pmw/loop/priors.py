@@ -28,12 +28,6 @@ _FEWEST = 1.0  # standard deviation of a count in records: a value that fewer th
 def prior_of_table(source: CountSource) -> Prior:
     """Return the prior of a public table.
 
-    Args:
-        source: the table, over the attributes that the session has.
-
-    Raises:
-        DataError: none of its records is kept, or it cannot be read.
-
     Privacy: exact counts of a table that its owner declares public; none of them is protected.
     """
     domain = source.domain
@@ -54,15 +48,7 @@ def prior_of_table(source: CountSource) -> Prior:
 
 
 def prior_of_model(model: SyntheticDistribution, domain: Domain) -> Prior:
-    """Return the prior of a released model.
-
-    Args:
-        model: over the session's attributes, in any order, and perhaps others.
-        domain: the session's.
-
-    Raises:
-        DataError: the model lacks an attribute of the domain, or has another of its name.
-    """
+    """Return the prior of a released model."""
     for attribute in domain:
         if attribute.name not in model.domain.names or model.domain[attribute.name] != attribute:
             raise DataError(

@@ -51,10 +51,6 @@ def next_part(bought: int, full: int = FULL) -> Fraction:
     The first m = ``FULL`` numbers cost alike, the k-th after them in proportion to m/(k (1 + ln(k/m))^2), a
     sum that converges. The part is the number's weight over the sum of all weights from it on, which is
     m - k + 1 + m, or at most s_k + m/(1 + ln(k/m)). ``offered`` lets no price fall below a quarter.
-
-    Args:
-        bought: numbers of the same analyst before.
-        full: m.
     """
     number = bought + 1
     if number <= full:
@@ -85,9 +81,7 @@ def offered(
     """Return what the next number costs; None where the session buys none, or too little is left.
 
     Args:
-        state: the public state.
         left: what may be charged for the analyst, in the filter's own measure.
-        bought: numbers of the same analyst before.
         part: the analyst's share of the reserve: of the numbers at the full price as many belong to it.
         most: what may be charged for one question unless it is told; a number costs no more.
     """
@@ -119,8 +113,6 @@ def are_unclear(
     next one would be narrower, by scales alone.
 
     Args:
-        state: the public state.
-        questions: the questions.
         intervals: float64, shape (n, 2), of their answers.
         width: half-width of the bar that a number gives, in records.
     """
@@ -143,10 +135,7 @@ def drawn_together(
     Where questions overlap, their numbers have more noise than that of one question alone.
 
     Args:
-        state: the public state.
-        questions: all that are asked together.
         intervals: float64, shape (n, 2), of their answers.
-        offer: what the numbers cost.
     """
     if not are_unclear(state, questions, intervals, offer.half_width).any():
         return None
@@ -188,7 +177,6 @@ def offered_marginal(state: PublicState, scope: tuple[str, ...], price: Fraction
     It costs two prices.
 
     Args:
-        state: the public state.
         scope: attribute names in declared order.
         price: of a number, in the filter's own measure.
     """
@@ -217,8 +205,6 @@ def numbers_at(state: PublicState, queries: Sequence[LinearQuery], price: Fracti
     records, the noise is such that all of them together cost no more.
 
     Args:
-        state: the public state.
-        queries: those that are asked together, of which some are unclear.
         price: of all of them, in the filter's own measure.
     """
     found = {query.to_json(): query for query in queries if is_counted(query)}

@@ -56,7 +56,6 @@ class QueryRequest:
     """One question to be tested, with the public numbers it is tested against.
 
     Args:
-        query: what is asked.
         model_units: the model's answer, rounded to units of 2^-20 records.
         threshold: T, in units.
     """
@@ -92,7 +91,6 @@ class Proposal:
     """What a batch of questions will do. A function of public state and the questions.
 
     Args:
-        queries: the questions, in order.
         tier: the place of the tier that tests its requests.
         requests: what is tested, in order; none where nothing is.
         needs: for each question, how many of the requests must be negative before it can be answered.
@@ -227,8 +225,6 @@ class Tier(ABC, Generic[Want, Asked]):
         """Return a batch of this tier.
 
         Args:
-            state: the public state.
-            queries: the questions, in order.
             wanted: what each asks to be tested; at least one asks for something.
         """
         requests, needs = self.requests(state, wanted)
@@ -256,9 +252,6 @@ class Tier(ABC, Generic[Want, Asked]):
         """Return the outcomes of tests, up to and including the first positive, and the noise kept.
 
         Args:
-            requests: what is tested, in order.
-            before: the sparse vector.
-            source: the table, over the declared cells.
             bits: source of the noise.
             coarse: the same table over bins; None where nothing is binned.
 
@@ -291,9 +284,6 @@ class Tier(ABC, Generic[Want, Asked]):
 
         Args:
             state: the state that the batch was proposed in, with its charges.
-            proposal: the batch.
-            draws: what its tests released.
-            free: keeps what bounds questions from one batch to the next.
         """
 
     def after(self, state: PublicState, proposal: Proposal, draws: BatchDraws) -> PublicState:

@@ -72,8 +72,6 @@ class OpeningDraws:
 
     Args:
         total_units: records in units of 2^-20, noisy, or exact where the row count is public.
-        marginals: one per attribute measured.
-        sums: of values.
     """
 
     total_units: int
@@ -120,11 +118,8 @@ def settle_opening(
     """Return the session's first public state.
 
     Args:
-        contract: what is fixed at opening.
         plan: the noise of the opening measurements.
-        draws: what they gave.
         ledger: the filter after their charges.
-        test: the tests, planned from the same numbers.
         fitted: the model and its step size, where they are known already; None fits the model.
     """
     total, opening = released_total(plan, draws), founded_opening(plan, draws)
@@ -153,10 +148,7 @@ def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test
     Single questions are tested and measured on the declared cells, and so is a table that was measured whole.
 
     Args:
-        contract: what is fixed at opening.
         plan: the noise of the opening measurements.
-        draws: what they gave.
-        test: the tests, which are planned for about so many bins.
     """
     if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)
@@ -210,7 +202,6 @@ class Requested:
     Its true numbers are counted first, for that can fail. Then it is measured, and the state takes it in.
 
     Args:
-        what: is measured.
         noise: on each number, in units of 2^-20; on rows of a marginal, that of cells of the same price.
     """
 
@@ -232,9 +223,6 @@ class Requested:
         """Return the true numbers, in units.
 
         Privacy: exact and secret; for ``measured`` alone.
-
-        Raises:
-            DataError: the table cannot be counted.
         """
         what, fine = self.what, tables.fine
         if isinstance(what, QuestionNumbers):
@@ -290,8 +278,6 @@ def apply(
     Error quantiles change only what is said of answers.
 
     Args:
-        state: the state that it was made in.
-        released: what was drawn.
         ledger: the filter after its charge.
     """
     state = replace(state, ledger=ledger)
@@ -324,16 +310,8 @@ def ranked_errors(
 
     Only these are held, and no marginal is: the questions are many.
 
-    Args:
-        requests: what is released.
-        answers: the answer of a number.
-        source: the table, over the declared cells.
-
     Privacy: exact and secret. The answer a is public, so |q(D) - a| moves by at most ``query_sensitivity``
         with one person's records, and so does each order statistic of such numbers.
-
-    Raises:
-        DataError: the table cannot be counted.
     """
     return tuple(
         sorted(_error(answers(place), source) for place in request.places)[request.rank - 1]
@@ -347,7 +325,6 @@ def draw_quantiles(
     """Return the error quantiles, each with fresh noise.
 
     Args:
-        requests: what is released.
         errors: of each, from ``ranked_errors``.
         bits: source of the noise.
 

@@ -63,7 +63,6 @@ class Coarsening:
     """Which cells of a domain make up each cell of a coarser one, attribute by attribute.
 
     Args:
-        fine: the declared attributes.
         coarse: attributes of the same names in the same order, with one cell per bin.
         bins: per attribute, the bin of each cell: int64, shape (cells,), every bin of the coarse
             attribute at least once; None where the attribute is kept as it is.
@@ -72,9 +71,6 @@ class Coarsening:
 
     Attributes:
         is_identity: every attribute is kept as it is.
-
-    Raises:
-        ScopeError: the parts do not fit each other.
     """
 
     fine: Domain
@@ -129,11 +125,7 @@ class Coarsening:
         return cls(domain, domain, nothing, nothing)
 
     def grid(self, scope: Sequence[str], cells: int) -> Domain:
-        """Return the domain, declared or coarse, in which a scope has so many cells.
-
-        Raises:
-            ScopeError: it has as many in neither.
-        """
+        """Return the domain, declared or coarse, in which a scope has so many cells."""
         for domain in (self.coarse, self.fine):
             if domain.scope_size(scope) == cells:
                 return domain
@@ -265,7 +257,6 @@ class Coarsening:
 
         Args:
             records: over the coarse domain.
-            generator: draws the cells.
             independent: independent draws; else every cell gets its share of its bin's records, rounded up
                 or down.
         """
@@ -318,8 +309,6 @@ def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total:
     """Return what a model of bins should give where bins, or declared cells, were measured.
 
     Args:
-        coarsening: the bins.
-        measurement: noisy numbers over a scope; on declared cells, they are summed inside the bins.
         total: records that the model sums to; positive.
     """
     target = target_of(measurement, total)
@@ -369,9 +358,6 @@ class CoarsenedDistribution:
     Args:
         coarsening: the bins and the shares.
         model: a distribution over the coarse domain.
-
-    Raises:
-        ScopeError: the model is not over the coarse domain.
     """
 
     coarsening: Coarsening
@@ -457,9 +443,6 @@ class CoarsenedDistribution:
         The model's records, each of whose binned cells is drawn inside its bin: in systematic proportion,
         so that every cell gets its share of the bin's records rounded up or down and one-way shapes are
         kept, or as independent draws.
-
-        Raises:
-            BudgetError: the count is negative.
         """
         records = self.model.sample(count, generator, independent=independent)
         return self.coarsening.drawn(records, generator, independent=independent)
@@ -522,11 +505,9 @@ def choose_coarsening(
     numbers and the ``missing`` and ``other`` cells stay alone. Inside a bin shares are those of the counts.
 
     Args:
-        domain: the declared attributes.
         one_way: per attribute, released records per cell: float64, shape (cells,); an attribute without them
             is kept as it is.
         deviations: per attribute, the standard deviation of one cell's count, in records.
-        bins: wanted for each long ordered attribute.
     """
     coarse: list[Attribute] = []
     numbers: list[NDArray[np.int64] | None] = []
@@ -577,11 +558,9 @@ def assumed_domain(
     tables of the stream benchmark this leads to about the numbers of positives that their own bins would.
 
     Args:
-        domain: the declared attributes.
         total: records, as released or as stated.
         deviations: per attribute, the standard deviation of one cell's count, in records; an attribute
             without one is kept as it is.
-        bins: wanted for each long ordered attribute.
     """
 
     def size(attribute: Attribute) -> int:
@@ -609,9 +588,7 @@ def extreme_domains(
     categorical attribute no value may be rare.
 
     Args:
-        domain: the declared attributes.
         deviations: names the attributes that are binned, as for ``assumed_domain``.
-        bins: wanted for each long ordered attribute.
     """
 
     def fewest(attribute: Attribute) -> int:
@@ -677,7 +654,6 @@ def cut_runs(counts: NDArray[np.float64], deviation: float, bins: int) -> NDArra
     Args:
         counts: float64, shape (cells,), records per cell, none negative.
         deviation: standard deviation of one cell's count, in records.
-        bins: wanted; heavy cells may leave up to about as many short runs between them.
     """
     share, heavy = _heavy_cells(counts, deviation, bins)
     # The pieces that are cut apart whatever their mass: heavy cells, and the cells between two of them.

@@ -42,9 +42,7 @@ class CalibrationPlan:
     """What calibrating a tree with potentials on given scopes takes, whatever their values.
 
     Args:
-        tree: the cliques.
         inputs: per clique, the numbers of the potentials that it multiplies.
-        children: per clique, its children's numbers.
         products: per clique, how it multiplies its potentials and its children's messages.
         separators: per clique, the positions that it shares with its parent.
         bounds: where the tables of all cliques but the first start, in one array of all.
@@ -63,7 +61,6 @@ class Beliefs:
     """A calibrated tree.
 
     Args:
-        tree: the cliques.
         tables: per clique, float64, one axis per position: the probability of each cell.
         log_partition: natural logarithm of the sum of exp(potentials) over all cells of the domain.
     """
@@ -79,7 +76,6 @@ class _Clique:
 
     Args:
         values: products of its tables, or sums of their logarithms, up to a shift.
-        logarithmic: which of the two.
         shift: logarithm of the factor that the values lack.
         sent: what went to the parent, in the same form and with the same shift.
     """
@@ -129,7 +125,6 @@ def calibrate(plan: CalibrationPlan, potentials: Sequence[NDArray[np.float64]]) 
     """Return the marginals of all cliques under exp(sum of potentials), normalised.
 
     Args:
-        plan: made for the potentials' scopes.
         potentials: float64, natural logarithms; minus infinity forbids a cell.
     """
     # One array for all tables: the system gives a large one out in large pages, and many small ones not.
@@ -210,11 +205,7 @@ class AxisOrder:
     places: Positions
 
     def scope(self, scope: Positions) -> Positions:
-        """Return the places of a scope's attributes, ascending.
-
-        Args:
-            scope: declared positions.
-        """
+        """Return the places of a scope's attributes, ascending."""
         return tuple(sorted([self.places[position] for position in scope]))
 
     def tree(self, tree: JunctionTree) -> JunctionTree:
@@ -227,12 +218,7 @@ class AxisOrder:
         return JunctionTree(tuple(shape), cliques, tree.parents, masks)
 
     def inward(self, table: NDArray[_Scalar], scope: Positions) -> NDArray[_Scalar]:
-        """Return a table over declared positions with its axes in the order: C-contiguous.
-
-        Args:
-            table: one axis per position of the scope.
-            scope: declared positions, ascending.
-        """
+        """Return a table over declared positions with its axes in the order: C-contiguous."""
         return np.asarray(table.transpose(_axes(self.places, scope)), order="C")
 
     def outward(self, table: NDArray[np.float64], scope: Positions) -> NDArray[np.float64]:
@@ -240,17 +226,11 @@ class AxisOrder:
 
         Args:
             table: float64, one axis per place of the scope.
-            scope: declared positions, ascending.
         """
         return table.transpose(_inverse(self.places, scope))
 
     def declared(self, beliefs: Beliefs, tree: JunctionTree) -> Beliefs:
-        """Return beliefs over places as those over declared positions; they are copied.
-
-        Args:
-            beliefs: of the tree in this order.
-            tree: the same over declared positions.
-        """
+        """Return beliefs over places as those over declared positions; they are copied."""
         tables = [
             np.asarray(self.outward(table, clique), order="C")
             for table, clique in zip(beliefs.tables, tree.cliques, strict=True)

@@ -42,7 +42,6 @@ class DenseCells:
     """The array of a distribution, up to a constant factor; changed in place by who owns it.
 
     Args:
-        domain: the declared attributes.
         values: float64, shape ``domain.shape``; contiguous, not normalised.
         mass: the sum of the values, when it was last taken.
     """
@@ -79,8 +78,6 @@ def combine(values: NDArray[np.float64], domain: Domain, terms: Sequence[Term]) 
 
     Args:
         values: float64, shape ``domain.shape``, contiguous; overwritten.
-        domain: the declared attributes.
-        terms: the factors.
     """
     values.fill(0.0)
     cells = DenseCells(domain, values, 0.0)
@@ -103,7 +100,6 @@ def spread(
     Along the last axes it is repeated where it changes along them, which makes the inner loops long.
 
     Args:
-        domain: the declared attributes.
         scope: attribute names in declared order.
         table: float64, one axis per attribute of the scope.
         shape: cells per axis of the array, or of the box.
@@ -127,11 +123,7 @@ def _exponents(query: LinearQuery, dual: float, shape: tuple[int, ...]) -> NDArr
 
 
 def check_dense_size(domain: Domain) -> None:
-    """Refuse a domain that a dense array cannot hold, before anything is allocated or spent.
-
-    Raises:
-        BudgetError: the domain has more cells than LARGEST_DENSE_DOMAIN.
-    """
+    """Refuse a domain that a dense array cannot hold, before anything is allocated or spent."""
     if domain.size > LARGEST_DENSE_DOMAIN:
         raise BudgetError(
             f"the domain has {cell_count(domain.size)} cells; a dense model holds at most "
@@ -147,9 +139,7 @@ class DenseDistribution:
     the array take turns.
 
     Args:
-        domain: the declared attributes.
         total: records that the cells sum to.
-        terms: the factors that define it.
         combined: how many of the terms were combined at once; the later ones were multiplied in, in order.
         cells: its array, where it is there already; owned.
     """
@@ -177,20 +167,12 @@ class DenseDistribution:
 
     @classmethod
     def uniform(cls, domain: Domain, total: float) -> DenseDistribution:
-        """Return the distribution that spreads ``total`` records evenly.
-
-        Raises:
-            BudgetError: the domain is too large, or the total is not positive.
-        """
+        """Return the distribution that spreads ``total`` records evenly."""
         return cls.of_terms(domain, total, ())
 
     @classmethod
     def of_terms(cls, domain: Domain, total: float, terms: Sequence[Term]) -> DenseDistribution:
-        """Return the distribution that the factors define.
-
-        Raises:
-            BudgetError: the domain is too large, or the total is not positive.
-        """
+        """Return the distribution that the factors define."""
         return cls(domain, total, tuple(terms), len(terms))
 
     @property
@@ -228,9 +210,6 @@ class DenseDistribution:
         """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
 
         They equal those of ``marginal`` up to the rounding of sums.
-
-        Raises:
-            ScopeError: a name is unknown, or a scope is not in declared order.
         """
         wanted = tuple(positions(self.domain, scope) for scope in scopes)
         plan = plan_projections(self.domain.shape, tuple(range(len(self.domain))), wanted)
@@ -247,9 +226,6 @@ class DenseDistribution:
 
         Args:
             factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
-
-        Raises:
-            ScopeError: scopes overlap, or a name is unknown.
         """
         self.domain.scope([name for scope, _ in factors for name in scope])
         with self._lock:
@@ -276,11 +252,7 @@ class DenseDistribution:
         return exponents_at(self.domain, self.terms, cells) - normaliser
 
     def with_terms(self, terms: Sequence[Term]) -> DenseDistribution:
-        """Return the distribution of other factors over the same domain and total.
-
-        Raises:
-            BudgetError: the domain is too large.
-        """
+        """Return the distribution of other factors over the same domain and total."""
         return DenseDistribution.of_terms(self.domain, self.total, terms)
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
@@ -288,9 +260,6 @@ class DenseDistribution:
 
         Systematic rounding gives each cell its expected number rounded up or down; independent draws give
         it a random number with that expectation.
-
-        Raises:
-            BudgetError: the count is negative.
         """
         if count < 0:
             raise BudgetError(f"expected a number of rows of at least 0, got {count}")
@@ -348,9 +317,7 @@ class DenseWorkspace:
     """A dense array under update: changed in place, normalised lazily, frozen at the end.
 
     Args:
-        domain: the declared attributes.
         total: records that the cells sum to when frozen.
-        cells: the array; owned and changed.
         combined: how many terms of the model were combined at once.
     """
 

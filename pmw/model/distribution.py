@@ -24,12 +24,7 @@ WeightedFactor: TypeAlias = tuple[tuple[str, ...], NDArray[np.float64]]  # a sco
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTerm:
-    """A factor exp(dual * weights) of the model.
-
-    Args:
-        query: its weights.
-        dual: the multiplier.
-    """
+    """A factor exp(dual * weights) of the model."""
 
     query: LinearQuery
     dual: float
@@ -105,8 +100,6 @@ def exponents_at(domain: Domain, terms: Sequence[Term], cells: NDArray[np.int64]
     """Return the sum of dual * weight over the terms at some cells of the domain: float64, shape (n,).
 
     Args:
-        domain: the declared attributes.
-        terms: the factors of a model.
         cells: int64, shape (n, attributes), the cell of each attribute in declared order.
     """
     columns = dict(zip(domain.names, np.asarray(cells, dtype=np.int64).T, strict=True))

@@ -95,11 +95,7 @@ class Covariance:
 
 
 class Independent(Covariance):
-    """Noise of one variance on each cell by itself: S = I.
-
-    Args:
-        size: cells.
-    """
+    """Noise of one variance on each cell by itself: S = I."""
 
     def __init__(self, size: int) -> None:
         self.whole = float(size)
@@ -119,11 +115,7 @@ class Independent(Covariance):
 
 
 class OfTree(Covariance):
-    """The noise that least squares leave on the cells of a tree.
-
-    Args:
-        tree: the nodes, which were measured.
-    """
+    """The noise that least squares leave on the cells of a tree."""
 
     def __init__(self, tree: HierarchicalHistogram) -> None:
         self.tree = tree
@@ -175,7 +167,6 @@ class Block:
         axes: which of the estimate's, in order.
         values: float64, one of these axes each, records.
         variance: v, in squared records.
-        factors: S along each axis.
         grid: standard deviation of the measured numbers, each on their own grid.
         slopes: of the number of records, which has no axes: what its noise moves the cells along some axes
             by, beyond an even share: the axes, and float64, shape (cells,), which sums to zero.
@@ -215,7 +206,6 @@ class Block:
         """Return its variances in the counts of products: float64, shape (n,).
 
         Args:
-            sides: of each axis, which cells are counted.
             shares: what part of the cells that is: float64, shape (n,) each.
         """
         own = _product([share for axis, share in enumerate(shares) if axis not in self.axes])
@@ -267,7 +257,6 @@ class Estimate:
         scope: attribute names in declared order.
         shape: cells of each.
         noise: the quietest, of scale s.
-        blocks: whose sum the counts are.
         unit: of the variances of the blocks, in squared records.
         peak: the largest a_i^2 of a sum with weights in [0, 1], which counts for Laplace noise; None where it
             is not known.
@@ -320,11 +309,7 @@ class Estimate:
         return max(0.0, sum(one.squares(weights) for one in self.blocks)) * self.unit
 
     def product_squares(self, sides: Sequence[CellSets]) -> _Array:
-        """Return the sums of the a_i^2 of counts of products: float64, shape (n,).
-
-        Args:
-            sides: of each attribute, which cells are counted.
-        """
+        """Return the sums of the a_i^2 of counts of products: float64, shape (n,)."""
         shares = [side.cells() / size for side, size in zip(sides, self.shape, strict=True)]
         found = sum(one.of_products(sides, shares) for one in self.blocks)
         return np.asarray(found * (self.unit / noise_variance(self.noise)))

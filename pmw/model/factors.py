@@ -29,7 +29,6 @@ def table_cells(shape: Sequence[int], scope: Positions) -> int:
 
     Args:
         shape: cells per attribute of the domain.
-        scope: positions of attributes.
     """
     return math.prod([shape[position] for position in scope])
 
@@ -39,8 +38,6 @@ def spread(table: NDArray[np.float64], scope: Positions, axes: Positions) -> NDA
 
     Args:
         table: float64, one axis per position of the scope.
-        scope: its positions.
-        axes: positions that contain the scope.
     """
     if scope == axes:
         return table
@@ -56,8 +53,6 @@ def project(table: NDArray[np.float64], scope: Positions, kept: Positions) -> ND
 
     Args:
         table: float64, C-contiguous, one axis per position of the scope.
-        scope: its positions.
-        kept: those that stay.
     """
     steps, shape = plan_sums(table.shape, scope, kept)
     result = table
@@ -79,9 +74,7 @@ def weighted_sum(
 
     Args:
         table: float64, C-contiguous, one axis per position of the scope.
-        scope: its positions.
         weights: positions inside the scope, and float64 weights of their cells.
-        kept: positions of the scope that stay.
     """
     places, factor = weights
     if len(places) != 1 or places[0] in kept:
@@ -105,8 +98,6 @@ def plan_sums(
 
     Args:
         shape: lengths of the table's axes.
-        scope: its positions.
-        kept: those that stay.
     """
     runs: list[tuple[bool, int]] = []
     for position, length in zip(scope, shape, strict=True):
@@ -173,8 +164,6 @@ def plan_product(shape: tuple[int, ...], axes: Positions, scopes: tuple[Position
 
     Args:
         shape: cells per attribute of the domain.
-        axes: positions of the result.
-        scopes: positions of each table, inside the axes.
     """
     unions = _Unions(shape, scopes)
     steps = []
@@ -197,7 +186,6 @@ class _Unions:
 
     Args:
         shape: cells per attribute of the domain.
-        scopes: positions of the first tables.
     """
 
     def __init__(self, shape: tuple[int, ...], scopes: Sequence[Positions]) -> None:
@@ -254,7 +242,6 @@ class ProjectionPlan:
     """By way of which tables one table is summed to several scopes.
 
     Args:
-        scope: positions of the table.
         steps: each table to make: its positions, and the number of the one that it is made of; number 0 is
             the given table, the first step makes number 1.
         places: per wanted scope, the number of its table.
@@ -287,8 +274,6 @@ def plan_projections(
 
     Args:
         shape: cells per attribute of the domain.
-        axes: positions of the table.
-        scopes: positions that are wanted, each inside the axes.
     """
     whole = table_cells(shape, axes)
     parents: dict[Positions, Positions] = {}
@@ -333,9 +318,6 @@ def contraction_order(
 
     Args:
         shape: cells per attribute of the domain.
-        scopes: positions of each table; a contraction takes the next number.
-        kept: positions of the result.
-        by_union: next is the pair with the smallest table over the positions of both.
 
     Source: Smith and Gray (2018), opt_einsum, greedy paths.
     """
@@ -358,8 +340,6 @@ class _Waiting:
 
     Args:
         shape: cells per attribute of the domain.
-        scopes: positions of the first tables.
-        kept: positions of the result.
         by_union: see ``contraction_order``.
     """
 
@@ -460,11 +440,7 @@ class KeptTables:
 
 
 def positions(domain: Domain, scope: Sequence[str]) -> Positions:
-    """Return the places of a scope's attributes in the domain.
-
-    Raises:
-        ScopeError: a name is unknown, or the scope is not in declared order.
-    """
+    """Return the places of a scope's attributes in the domain."""
     places = tuple([domain.index(name) for name in scope])
     if any(first >= second for first, second in pairwise(places)):
         raise ScopeError(f"expected a scope in declared order, got {list(scope)}")

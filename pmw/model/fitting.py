@@ -44,13 +44,7 @@ def step(
     r = q or 1 - q differs from this by a constant factor only.
 
     Args:
-        distribution: the model.
-        query: the query whose answer was wrong.
         learning_rate: eta, without unit.
-        increase: raise the answer, or lower it.
-
-    Raises:
-        BudgetError: the learning rate is not positive and finite.
 
     Source: Dwork and Roth (2014), Algorithm 5 (MW), with eta = alpha/2.
     """
@@ -82,9 +76,6 @@ def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurem
         distribution: a model whose terms fit the first measurements, in order; further measurements start
             with a dual of zero.
         measurements: at least as many as the model has terms.
-
-    Raises:
-        BudgetError: the model has more terms than there are measurements.
     """
     terms = list(distribution.terms)
     if len(terms) > len(measurements):

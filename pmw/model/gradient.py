@@ -63,7 +63,6 @@ class _Operand:
     """How a table becomes a stack of matrices.
 
     Args:
-        scope: positions of the table.
         kept: those that the result or the other table has; the rest is summed first.
         axes: their order as (stack, rows, columns).
         shape: three lengths.
@@ -92,7 +91,6 @@ class Contraction:
     """The product of two tables, summed to a result.
 
     Args:
-        result: positions that stay.
         union: positions of both where their product is written; empty where matrices are multiplied.
         operands: both tables as matrices, in the order of their product.
         swapped: the second table comes first in it, so that fewer results are turned.
@@ -118,8 +116,6 @@ class Contraction:
 
         Args:
             left: float64, C-contiguous, the array that will hold the first table.
-            right: the same of the second.
-            program: what is run before.
         """
         if self.swapped:
             left, right = right, left
@@ -150,9 +146,6 @@ def bind_sums(
 
     Args:
         table: float64, C-contiguous, the array that will hold the table.
-        scope: its positions.
-        kept: those that stay.
-        program: what is run before.
     """
     steps, shape = plan_sums(table.shape, scope, kept)
     for lead, length, tail in steps:
@@ -172,9 +165,6 @@ def plan_contraction(
 
     Args:
         shape: cells per attribute of the domain.
-        left: positions of the first table.
-        right: positions of the second table.
-        result: those of either that stay, ascending.
     """
     first, second = _met(left, right, result), _met(right, left, result)
     rows = [position for position in first if position not in second]
@@ -233,8 +223,6 @@ class _Step:
     """One contraction, and what it takes back.
 
     Args:
-        left: number of the first table.
-        right: number of the second table.
         forward: makes the next table of the two.
         to_left: makes the derivative by the first table, of that by the result and the second table.
         to_right: the same the other way round.
@@ -252,7 +240,6 @@ class _Made:
     """A table on the way.
 
     Args:
-        values: the array that holds it.
         program: what writes it, of tables made before.
     """
 
@@ -269,7 +256,6 @@ class GradientPlan:
         leaves: the scopes that lie in no other; their tables are contracted.
         inside: per leaf, the numbers of the potentials in it and their scopes; the first is its own.
         starts: where each leaf's table starts in one array of all.
-        steps: the contractions, to the root.
         derivatives: per table, the positions on which its derivative depends.
         readings: per leaf, how its marginal is summed to its potentials' scopes.
     """
@@ -284,11 +270,7 @@ class GradientPlan:
 
 
 class Gradient:
-    """The marginals of potentials, in arrays that are made once for all evaluations; of one thread.
-
-    Args:
-        plan: how they are found.
-    """
+    """The marginals of potentials, in arrays that are made once for all evaluations; of one thread."""
 
     def __init__(self, plan: GradientPlan) -> None:
         self._plan = plan
@@ -390,10 +372,8 @@ class PotentialMarginals:
     """The marginals of a model's scopes for any potentials over them, in the order of a tree's axes.
 
     Args:
-        domain: the declared attributes.
         scopes: declared positions of each distinct scope.
         axes: the order of the tables' axes.
-        tree: in that order.
     """
 
     def __init__(
@@ -429,12 +409,7 @@ def _bound(
 
 @lru_cache(maxsize=16)
 def plan_gradient(tree: JunctionTree, scopes: tuple[Positions, ...]) -> GradientPlan:
-    """Return the plan for potentials over distinct scopes, each inside a clique of the tree.
-
-    Args:
-        tree: no table on the way is larger than its cliques.
-        scopes: positions of attributes.
-    """
+    """Return the plan for potentials over distinct scopes, each inside a clique of the tree."""
     leaves, inside = _leaves(tree.shape, scopes)
     steps, tables = _steps(tree, leaves)
     derivatives: list[Positions] = [()] * len(tables)

@@ -66,13 +66,7 @@ _MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 3
 
 
 def joint(beliefs: Beliefs, scope: Positions, kept: KeptTables) -> NDArray[np.float64]:
-    """Return the distribution over a scope: float64, C-contiguous, maybe a table that is kept.
-
-    Args:
-        beliefs: the calibrated tree.
-        scope: positions of attributes.
-        kept: of this tree.
-    """
+    """Return the distribution over a scope: float64, C-contiguous, maybe a table that is kept."""
     return _eliminated(beliefs.tree.shape, _conditionals(beliefs, scope, kept), scope, kept)
 
 
@@ -118,7 +112,6 @@ class _Absorption:
     """What one clique does to an expectation.
 
     Args:
-        clique: its number.
         scope: its positions that weights or the separator have.
         separator: the positions that it shares with its parent.
         factors: what it is multiplied with: the place of each among the weights and messages, where messages
@@ -138,9 +131,7 @@ def expect(beliefs: Beliefs, weights: Sequence[ScopedTable], kept: KeptTables) -
     of them: no table grows beyond a clique.
 
     Args:
-        beliefs: the calibrated tree.
         weights: positions and float64 weights of their cells; no position in two of them.
-        kept: of this tree.
     """
     route = _route(beliefs.tree, tuple([positions for positions, _ in weights]))
     if route is None:
@@ -222,8 +213,6 @@ def _eliminated(
     Args:
         shape: cells per attribute of the domain.
         tables: each with its key among those that are kept; every position of the scope is in one of them.
-        scope: positions of the result.
-        kept: for the tables on the way.
     """
     held = dict(enumerate(tables))
     order = contraction_order(shape, tuple([positions for _, (positions, _) in tables]), scope)
@@ -320,9 +309,7 @@ class GraphicalDistribution:
     It answers alike for ever; what it has computed, it keeps.
 
     Args:
-        domain: the declared attributes.
         total: records that the cells sum to.
-        terms: the factors that define it.
         shape: the tree of the terms' scopes.
     """
 
@@ -339,29 +326,18 @@ class GraphicalDistribution:
 
     @classmethod
     def uniform(cls, domain: Domain, total: float) -> GraphicalDistribution:
-        """Return the distribution that spreads ``total`` records evenly.
-
-        Raises:
-            BudgetError: the total is not positive.
-        """
+        """Return the distribution that spreads ``total`` records evenly."""
         return cls.of_terms(domain, total, ())
 
     @classmethod
     def of_terms(cls, domain: Domain, total: float, terms: Sequence[Term]) -> GraphicalDistribution:
-        """Return the distribution that the factors define.
-
-        Raises:
-            BudgetError: the tree has more than LARGEST_TREE cells, or the total is not positive.
-        """
+        """Return the distribution that the factors define."""
         return cls(domain, total, tuple(terms), _shape_of(domain.shape, _scopes(domain, terms)))
 
     def with_terms(self, terms: Sequence[Term]) -> GraphicalDistribution:
         """Return the distribution of other factors over the same domain and total.
 
         The tree is kept where the scopes are the same.
-
-        Raises:
-            BudgetError: the tree has more than LARGEST_TREE cells.
         """
         scopes = _scopes(self.domain, terms)
         same = scopes == self._shape.scopes
@@ -387,9 +363,6 @@ class GraphicalDistribution:
         Args:
             scope: attribute names in declared order.
             max_cells: most cells of all clique tables together, such as DEFAULT_MAX_CELLS.
-
-        Raises:
-            ScopeError: a name is unknown, or the scope is not in declared order.
         """
         return fits_tree(self._shape.tree, self._shape.scopes, positions_in(self.domain, scope), max_cells)
 
@@ -399,12 +372,7 @@ class GraphicalDistribution:
         return self._beliefs().log_partition
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return expected records per cell over a scope in declared order: float64, read-only.
-
-        Raises:
-            BudgetError: it would have more than LARGEST_TREE cells.
-            ScopeError: a name is unknown, or the scope is not in declared order.
-        """
+        """Return expected records per cell over a scope in declared order: float64, read-only."""
         key = tuple(scope)
         with self._memo.lock:
             return self._memo.marginals.get(key, partial(self._read, key))
@@ -413,9 +381,6 @@ class GraphicalDistribution:
         """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
 
         They equal those of ``marginal`` up to the rounding of sums.
-
-        Raises:
-            ScopeError: a name is unknown, or a scope is not in declared order.
         """
         beliefs = self._beliefs()
         places = [positions_in(self.domain, scope) for scope in scopes]
@@ -447,9 +412,6 @@ class GraphicalDistribution:
 
         Args:
             factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
-
-        Raises:
-            ScopeError: scopes overlap, or a name is unknown.
         """
         self.domain.scope([name for scope, _ in factors for name in scope])
         axes = self._shape.axes
@@ -474,9 +436,6 @@ class GraphicalDistribution:
         They are drawn along the tree, one attribute after the other. Systematic rounding halves the rows that
         agree on the attributes before it in its clique as is expected of them, rounded up or down, until each
         has one value; independent draws do so at random. Either way every row by itself follows the model.
-
-        Raises:
-            BudgetError: the count is negative.
         """
         if count < 0:
             raise BudgetError(f"expected a number of rows of at least 0, got {count}")
@@ -579,12 +538,6 @@ def draw_rows(
     beliefs: Beliefs, count: int, generator: np.random.Generator, *, independent: bool
 ) -> list[NDArray[np.int64]]:
     """Return the cell of each row per attribute, in no order.
-
-    Args:
-        beliefs: the calibrated tree.
-        count: rows.
-        generator: draws the starts of the rounding, or the rows.
-        independent: draw each row by itself, instead of rounding systematically.
 
     Returns:
         One int64 array per position, shape (count,).

@@ -39,8 +39,6 @@ class HierarchicalHistogram:
     at each level, which costs nothing: a record of theirs too is in one node per level.
 
     Args:
-        cells: ordered cells.
-        special: cells beside them.
         branching: neighbours of one level that make a node of the one above, at least 2.
         height: levels, at least 1; with one level the tree is a marginal.
         hierarchy: of a tree whose nodes are declared, for each level above the cells, the widest first, the
@@ -48,9 +46,6 @@ class HierarchicalHistogram:
 
     Attributes:
         sizes: nodes of each level, the widest first, the special ones included.
-
-    Raises:
-        ScopeError: a number is out of range, or the widest level is a single node.
     """
 
     cells: int
@@ -157,7 +152,6 @@ def least_squares(
     """Return the cells x that minimise the sum of (sum of a node's x - its number)^2: float64, shape (size,).
 
     Args:
-        tree: the nodes.
         nodes: float64, shape (nodes,), the numbers, all of one variance.
         fixed: cells that must be zero; None for none.
         total: what the cells must sum to; None where they need not.
@@ -282,9 +276,7 @@ def range_variances(
     each level, the node that a range begins in and the one that it ends in.
 
     Args:
-        tree: the nodes; their cells are neighbours.
         first: int64, shape (n,), the first cell of each range.
-        last: the same of the last cells, inclusive.
     """
     low, high, taken_low = first, last, np.ones(first.shape)
     taken_high, found = np.where(first < last, 1.0, 0.0), np.zeros(first.shape)  # 0 where both are one node
@@ -342,7 +334,6 @@ def non_negative_least_squares(
     wrong cells does not fall, only the last one is exchanged, which ends after finitely many steps.
 
     Args:
-        tree: the nodes.
         nodes: float64, shape (nodes,), the numbers, all of one variance.
         total: what the cells must sum to, positive; None where they need not.
 

@@ -87,7 +87,6 @@ def junction_tree(shape: tuple[int, ...], scopes: Sequence[Positions]) -> Juncti
 
     Args:
         shape: cells per attribute of the domain.
-        scopes: positions of attributes, in the order of the terms; repetitions change nothing.
     """
     return _grown(shape, tuple(dict.fromkeys(scopes)))
 
@@ -96,12 +95,6 @@ def fits_tree(tree: JunctionTree, scopes: tuple[Positions, ...], scope: Position
     """Tell whether the tree of scopes, grown by one more, has clique tables of at most so many cells.
 
     A scope inside a clique of a tree that fits always fits. The tree is not made.
-
-    Args:
-        tree: the junction tree of the scopes.
-        scopes: positions of attributes, each once, in their order.
-        scope: the one to add.
-        max_cells: most cells of all clique tables together.
     """
     if table_cells(tree.shape, scope) > max_cells:
         return False
@@ -176,8 +169,6 @@ def _eliminated(
 
     Args:
         shape: cells per attribute of the domain.
-        adjacent: per attribute those that it interacts with, a bit for each.
-        order: number of the greedy criterion.
         max_cells: give up, with None, where all cliques together have more cells.
     """
     links, cliques, cells = list(adjacent), list[int](), 0

@@ -44,7 +44,6 @@ class LocalFit:
     Args:
         table: float64, one axis per attribute, records; read-only.
         duals: of each aim, what was added to it: float64, shaped like it.
-        steps: evaluations of the table.
     """
 
     table: NDArray[np.float64]
@@ -57,8 +56,6 @@ class _Cells:
 
     Args:
         base: float64, one axis per attribute, records: the table of no duals.
-        scope: names of its attributes.
-        aims: over some of them.
     """
 
     def __init__(self, base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> None:
@@ -118,12 +115,7 @@ def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[
 
 
 def with_local_fits(model: GraphicalDistribution, aims: Sequence[Aim]) -> GraphicalDistribution:
-    """Return a model on a tree whose smaller cliques were fitted, one after the other, a few times.
-
-    Args:
-        model: its terms belong to the aims, in order.
-        aims: what was measured, on the model's cells.
-    """
+    """Return a model on a tree whose smaller cliques were fitted, one after the other, a few times."""
     for _ in range(_SWEEPS):
         before = model
         for clique in model.cliques:

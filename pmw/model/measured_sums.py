@@ -56,7 +56,6 @@ class SumMeasurement:
     """Sums of values, each under fresh noise.
 
     Args:
-        summed: which sums they are.
         units: int64, of their ``shape``, noisy: sums in units of 2^-20 of the scope's w, then numbers of
             values, then squares, in those of ``SummedValues``.
         noise: distribution of each number's noise, in units.

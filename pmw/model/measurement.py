@@ -105,14 +105,9 @@ class HierarchicalMeasurement(Estimated):
     estimates those of least variance for every query.
 
     Args:
-        scope: the attribute's name, alone.
-        tree: the nodes.
         units: int64, shape (nodes,), noisy records per node in units of 2^-20, level by level, the widest
             first.
         noise: distribution of each node's noise, in units.
-
-    Raises:
-        ScopeError: the numbers do not fit the tree.
     """
 
     scope: tuple[str, ...]
@@ -156,13 +151,9 @@ class ResidualMeasurement(MarginalMeasurement):
     stands on (``docs/intervals.md``).
 
     Args:
-        strategy: the rows.
         foundation: what it stands on, on the same cells: the number of records; of a pair, or more, what is
             known beside it of each attribute; and the residuals of all marginals of two or more, but not all,
             of its attributes. None until it has a place in a state.
-
-    Raises:
-        ScopeError: the strategy is of other cells.
     """
 
     strategy: Strategy = field(kw_only=True)
@@ -179,11 +170,7 @@ class ResidualMeasurement(MarginalMeasurement):
 
     @property
     def drawn(self) -> DiscreteGaussian:
-        """The noise of each number, on the strategy's grid.
-
-        Raises:
-            NoiseError: the noise is not Gaussian.
-        """
+        """The noise of each number, on the strategy's grid."""
         return self.strategy.noise(self.noise)
 
     @property
@@ -212,9 +199,6 @@ def _of_residuals(parts: tuple[ResidualMeasurement, ...]) -> Estimate:
 
     The noises lie on several grids. Each is taken for one of the least standard deviation, in steps of its
     own grid, with a weight that is larger in proportion.
-
-    Raises:
-        ScopeError: they have no place in a state yet.
     """
     scope, under = parts[0].scope, parts[0].foundation
     if under is None:
@@ -244,7 +228,6 @@ class QueryMeasurement:
     """The answer to one query under fresh noise.
 
     Args:
-        query: what was asked.
         units: the noisy answer, in units of 2^-20 records.
         noise: distribution of the noise, in units.
         model_units: the model's answer that it corrects, in units.
@@ -336,10 +319,8 @@ class Target:
 
         Args:
             scope: attribute names in declared order.
-            weighed: place of the axis.
             weights: float64, shape (cells,): what a record of each cell of that axis adds; not all 0.
             sums: float64, one axis per other attribute.
-            variance: of each of them.
         """
         shape = [1] * len(scope)
         shape[weighed] = len(weights)
@@ -375,7 +356,6 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
     them (figures in docs/algorithm.md).
 
     Args:
-        measurement: noisy numbers over a scope.
         total: records that the model sums to; positive.
     """
     if isinstance(measurement, ResidualMeasurement):
@@ -397,9 +377,6 @@ def half_width(noise: NoiseDistribution, confidence: float) -> float:
     noise Pr[X >= m] <= Pr[Z >= m - 1] at every whole m >= 1, Z continuous of the same sigma.
 
     Source: Canonne, Kamath and Steinke (2020, arXiv v5), Proposition 25, for the Gaussian.
-
-    Raises:
-        PMWError: the confidence is not strictly between 0 and 1.
     """
     if not 0 < confidence < 1:
         raise PMWError(f"expected a confidence strictly between 0 and 1, got {confidence}")

@@ -159,11 +159,9 @@ class Descent:
     """What a descent came to.
 
     Args:
-        model: the fitted model.
         step_size: step length in units of 1 / sum of the measurements' largest curvatures; for the next
             descent.
         loss: L per measured number, times two: about one where residuals are as large as the noise.
-        steps: evaluations of the model.
     """
 
     model: SyntheticDistribution
@@ -199,9 +197,6 @@ class _Loss:
     """The loss as a function of the duals.
 
     Args:
-        evaluate: what the model says.
-        measured: y, in its order.
-        variance: v, in its order.
         information: of each aim, the matrices K'K through which it is seen; None for numbers by themselves.
     """
 
@@ -247,12 +242,7 @@ def descend(
     Args:
         model: its terms belong to the first aims, in order; further aims start with a dual of zero.
         aims: at least as many as the model has terms.
-        step_size: of the descent before, or FIRST_STEP_SIZE.
-        rule: when to end.
         told: called after each step with 1, for whoever waits.
-
-    Raises:
-        BudgetError: the model has more terms than there are aims.
     """
     if len(model.terms) > len(aims):
         raise BudgetError(f"expected at most {len(aims)} terms, got {len(model.terms)}")
@@ -288,10 +278,8 @@ def lowered(
 
     Args:
         evaluate: what models say of the aims; there is at least one number.
-        aims: what was measured.
         start: duals of each aim, shaped like it.
         step_size: see ``descend``.
-        rule: when to end.
         told: called after each step with 1.
     """
     numbers, free = sum(one.size for one in start), sum(map(free_numbers, aims))

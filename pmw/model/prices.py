@@ -39,10 +39,6 @@ def axis_rows(attribute: Attribute, scale: int = SCALE) -> AxisRows | None:
     """Return the rows of an attribute; None where it has too few cells, or too many.
 
     They are those of its shape: whatever is released changes them only by how many bins there are.
-
-    Args:
-        attribute: as it is measured.
-        scale: of the rows of an ordered one before they are rounded.
     """
     if isinstance(attribute, CategoricalAttribute):
         return AxisRows(attribute.size) if 2 <= attribute.size <= MOST_VALUES else None
@@ -59,7 +55,6 @@ def rows_of(attributes: Sequence[Attribute], *, replaced: bool) -> Strategy | No
 
     Args:
         attributes: as they are measured, in declared order.
-        replaced: a record is replaced between neighbouring tables; else it is added or removed.
     """
     for scale in _SCALES:
         axes = [rows for one in attributes if (rows := axis_rows(one, scale)) is not None]
@@ -134,7 +129,6 @@ class SharedPrices:
 
     Args:
         everybody: the number of records.
-        single: each attribute alone.
         wider: the mean marginal of two attributes, of three, and so on.
     """
 
@@ -153,8 +147,6 @@ def shared_prices(fine: tuple[AxisPrice, ...], coarse: tuple[AxisPrice, ...], or
     fixed sum of prices is at p_A in proportion to sqrt(c_A).
 
     Args:
-        fine: of each attribute, as it is measured alone.
-        coarse: the same, as it is measured with others.
         order: the most attributes that are measured together, from 2 to 3.
 
     Source: Xiao et al. (2023), for the closed form of a weighted sum of variances (Cauchy and Schwarz).
@@ -192,9 +184,6 @@ def asked_prices(
     hardly rest on any three of them.
 
     Args:
-        asked: how many questions each scope has.
-        alone: of each attribute, by name, as it is measured alone.
-        together: the same, as it is measured with others.
         orders: how many attributes the sets have; 0 is the number of records.
     """
     need = dict[tuple[str, ...], float]()

@@ -52,9 +52,7 @@ def fit_rows(
 
     Args:
         records: synthetic rows over the cells that the targets are of; their number stays.
-        targets: what was measured, each over a scope of one or more attributes.
         total: records that the rows stand for; positive.
-        generator: decides which rows are looked at.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -73,9 +71,6 @@ def most_squares(free: int) -> float:
     """Return what a chi-square number stays below, but for about one in 700.
 
     Source: Wilson and Hilferty (1931): the cube root of chi-square over its degrees is nearly normal.
-
-    Args:
-        free: its degrees of freedom.
     """
     if not free:
         return 0.0
@@ -111,9 +106,7 @@ def _lookups(
     """Return how the rates of an attribute are looked up: few tables, none of many cells that are joined.
 
     Args:
-        place: of the attribute.
         shape: cells of all attributes.
-        scopes: of all measurements, ascending places.
         most: cells of a table's other attributes, where several measurements share it.
     """
     joined: list[tuple[set[int], list[int]]] = []
@@ -196,12 +189,7 @@ class _Rows:
         return is_each and sum(parts) <= ENOUGH * self.free
 
     def improve(self, place: int, generator: np.random.Generator) -> None:
-        """Change values of one attribute in some of the rows.
-
-        Args:
-            place: of the attribute.
-            generator: decides which rows are looked at, and which of the best are changed.
-        """
+        """Change values of one attribute in some of the rows."""
         part = int(generator.integers(len(self._starts) - 1))
         columns = [column[self._starts[part] : self._starts[part + 1]] for column in self._columns]
         rates = self._rates(place, columns)
@@ -244,13 +232,7 @@ class _Rows:
     def _moves(
         self, place: int, columns: Sequence[NDArray[np.unsignedinteger[Any]]], values: NDArray[np.intp]
     ) -> list[NDArray[np.float64]]:
-        """Return by how much the counts of each target with an attribute move, if rows take other values.
-
-        Args:
-            place: of the attribute.
-            columns: of these rows alone.
-            values: what they take.
-        """
+        """Return by how much the counts of each target with an attribute move, if rows take other values."""
         moves, both = [], np.stack([values, columns[place]])
         for number in self._of[place]:
             scope = self._scopes[number]
@@ -280,12 +262,7 @@ class _Rows:
     def _counts(
         self, scope: tuple[int, ...], columns: Sequence[NDArray[np.unsignedinteger[Any]]]
     ) -> NDArray[np.float64]:
-        """Return the records that rows stand for, by cell of a scope.
-
-        Args:
-            scope: places of its attributes.
-            columns: of the rows.
-        """
+        """Return the records that rows stand for, by cell of a scope."""
         shape = tuple(self._shape[place] for place in scope)
         at = _places([columns[place] for place in scope], shape, len(columns[0]))
         counts = np.bincount(as_index(at), minlength=math.prod(shape))
@@ -298,9 +275,7 @@ def _places(
     """Return the cell of each row in a table over some attributes: intp, shape (count,).
 
     Args:
-        columns: of the attributes.
         shape: their cells.
-        count: rows.
     """
     number = np.min_scalar_type(math.prod(shape)).type  # few bytes, until all are added up
     found = np.zeros(count, dtype=number)

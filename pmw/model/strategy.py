@@ -50,9 +50,6 @@ class AxisRows:
     Args:
         size: n, the attribute's cells, at least 2.
         rows: n^2 integers, row by row, each row summing to zero; empty for n I - 1 1'.
-
-    Raises:
-        ScopeError: the rows are none.
     """
 
     size: int
@@ -116,9 +113,6 @@ class Strategy:
     Args:
         axes: the rows along each attribute, in declared order.
         replaced: a record is replaced between neighbouring tables; else it is added or removed.
-
-    Raises:
-        NoiseError: sums of the numbers could be too large.
     """
 
     axes: tuple[AxisRows, ...]
@@ -166,9 +160,6 @@ class Strategy:
         root of 2 as much where it is replaced. The numbers move by s times as much, s >= 1, so sigma is s
         times as large, rounded up to a whole unit. The surcharge for the grid is no larger, for sigma is not
         smaller.
-
-        Raises:
-            NoiseError: the noise is not Gaussian.
         """
         if not isinstance(of_cells, DiscreteGaussian):
             raise NoiseError("expected Gaussian noise on what is measured by rows")
@@ -194,9 +185,6 @@ def widest_of_rows(of_cells: NoiseDistribution) -> DiscreteGaussian:
     """Return noise that is no narrower than that of any rows, of the price of noise on cells.
 
     A record moves the rows' numbers by at most 2^21, and two of them by twice as much: s^2 is at most 8.
-
-    Raises:
-        NoiseError: the noise is not Gaussian, or no scale is so wide.
     """
     if not isinstance(of_cells, DiscreteGaussian):
         raise NoiseError("expected Gaussian noise on what is measured by rows")
@@ -223,8 +211,6 @@ def ordered_rows(cells: int, special: int, scale: int = SCALE) -> AxisRows:
     The rounded rows get what they fall short of zero, or exceed it by, on their diagonal.
 
     Args:
-        cells: ordered cells.
-        special: cells beside them.
         scale: of the rows before they are rounded: the larger, the nearer they are to the best.
     """
     rows = np.rint(scale * _root(range_information(cells, special))).astype(np.int64)
@@ -264,8 +250,6 @@ def question_gram(cells: int, special: int, alone: float = 0.0) -> NDArray[np.fl
     All ranges of its ordered cells are alike, each as often as each of its special cells.
 
     Args:
-        cells: ordered cells.
-        special: cells beside them.
         alone: part of the questions that are about one cell.
     """
     place = np.arange(cells)

@@ -38,7 +38,6 @@ class Places:
     """Where the values of an attribute's cells lie on its grid.
 
     Args:
-        grid: the grid.
         least, greatest: int64, shape (cells,): the places that a value of each cell may have; 0 where a cell
             holds none.
         present: bool, shape (cells,): the cell holds values.
@@ -51,11 +50,7 @@ class Places:
 
     @classmethod
     def of(cls, domain: Domain, name: str) -> Places:
-        """Return the places of a declared attribute.
-
-        Raises:
-            ScopeError: its values are not summed.
-        """
+        """Return the places of a declared attribute."""
         attribute = domain[name]
         grid = next((one for one in domain.grids if one.attribute == name), None)
         if grid is None or not isinstance(attribute, NumberCells):
@@ -150,7 +145,6 @@ class SummedValues:
         """Return what is measured: int64, of ``shape``, in units.
 
         Args:
-            domain: the declared attributes.
             tables: over each of the scopes of ``tables``, in declared order, int64: the records, the sums of
                 the places of values, and those of the squares, where they are measured.
 
@@ -206,12 +200,8 @@ def sums_of(domain: Domain, name: str, scope: tuple[str, ...]) -> SummedValues:
     """Return the sums of an attribute's values by the cells of a scope, as they are measured.
 
     Args:
-        domain: the declared attributes.
         name: the attribute; where the scope names it, values are measured from the middles of their cells.
         scope: attribute names in declared order.
-
-    Raises:
-        ScopeError: its values are not summed.
     """
     clipped = Places.of(domain, name).grid.clip is not None
     return SummedValues(name, scope, by_cells=name in scope and not clipped, clipped=clipped)

@@ -67,11 +67,7 @@ def query_statistic(options: Options) -> Statistic:
 
 
 def marginal_statistic(expected: int, options: Options) -> Statistic:
-    """Return the comparison of a marginal's L1 distance with a threshold: it moves both ways.
-
-    Args:
-        expected: about how many marginals will be tested.
-    """
+    """Return the comparison of a marginal's L1 distance with a threshold: it moves both ways."""
     return Statistic(Sides.ONE_SIDED, l1_sensitivity(options), expected)
 
 
@@ -88,10 +84,6 @@ def scaled_test(
 
     Args:
         tests: price of all tests together, in the filter's own measure.
-
-    Raises:
-        BudgetError: a sech^2 test under GDP, where it has no price.
-        NoiseError: nothing is left for tests.
     """
     if kind.is_sech2 and composition is Composition.GDP:
         raise BudgetError("expected tests that are proved in GDP, got sech^2 tests; choose zCDP")
@@ -150,20 +142,12 @@ def _threshold_share(factor: int, tests: int) -> Fraction:
 
 
 def marginal_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
-    """Return the narrowest noise, in whole units, on the cells of a marginal that costs at most the price.
-
-    Raises:
-        NoiseError: the price is not positive, or too small for any noise.
-    """
+    """Return the narrowest noise, in whole units, on the cells of a marginal that costs at most the price."""
     return noise_of_price(composition, floor_price(price), CellNumbers(()).sensitivity(options))
 
 
 def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
-    """Return the narrowest noise, in whole units, on one answer that costs at most the price.
-
-    Raises:
-        NoiseError: the price is not positive, or too small for any noise.
-    """
+    """Return the narrowest noise, in whole units, on one answer that costs at most the price."""
     moved = query_sensitivity(options)
     return noise_of_price(composition, price, Moved(moved, moved**2))
 
@@ -174,11 +158,7 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
     Under zCDP its price is epsilon^2/8 (``bounded_range_charge``).
 
     Args:
-        composition: whether epsilons or rhos are added.
         price: a multiple of 1/RHO_GRID under zCDP, so that a charge that is rounded up still fits.
-
-    Raises:
-        BudgetError: under GDP, where a choice of bounded range has no price.
     """
     if composition is Composition.GDP:
         raise BudgetError("expected a selection that is proved in GDP, got one of bounded range; choose zCDP")
@@ -190,10 +170,6 @@ def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) 
 
     Args:
         share: the part of the cap that is paid; None for the usual one.
-        moved: how much one person moves it.
-
-    Raises:
-        BudgetError: the share is no part of the budget, or too small.
     """
     share = USUAL_SHARE if share is None else share
     if not 0 < share <= 1:
@@ -209,10 +185,6 @@ def noise_of_price(composition: Composition, price: Fraction, moved: Moved) -> N
 
     Args:
         price: of the event; under GDP a multiple of 1/RHO_GRID.
-        moved: how much one person moves what is released.
-
-    Raises:
-        NoiseError: the price is not positive.
     """
     if price <= 0:
         raise NoiseError("expected a positive price, got 0")
@@ -246,8 +218,6 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
     takes an equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
 
     Args:
-        tests: how many values are tested.
-        positives: how many of them are to pass.
         beta: failure probability of the run.
 
     Source: Dwork and Roth (2014), Theorem 3.24, for the union bound.

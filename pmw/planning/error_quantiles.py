@@ -61,7 +61,6 @@ class QuantileRequest:
     """An error quantile that will be released.
 
     Args:
-        kind: of the questions.
         asked: how many questions the session had answered.
         places: numbers of the answers that settled the questions whose errors are looked at.
         rank: which of the errors is released, the smallest first; from 1.
@@ -113,11 +112,7 @@ def planned_margin(ledger: PrivacyFilter, options: Options) -> float | None:
 def plan_quantiles(
     state: PublicState, asked: Mapping[QuestionKind, AnsweredQuestions]
 ) -> tuple[QuantileRequest, ...]:
-    """Return the error quantiles that are due; none where none is, or none would tell anything.
-
-    Args:
-        asked: distinct questions, by kind.
-    """
+    """Return the error quantiles that are due; none where none is, or none would tell anything."""
     options = state.contract.options
     if state.closed or marginal_tier(state.plan) is None or not is_due(state.settled):
         return ()

@@ -167,13 +167,7 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     scope, where this costs at most twice as much, for these serve other statements too.
 
     Args:
-        state: the public state.
-        statement: whose only aggregate is AVG or SUM of one attribute's numbers; cells decide it.
         within: half-width of the bars: a number, or a part of what is answered.
-
-    Raises:
-        QueryError: it is no such statement, or no price gives such bars.
-        SessionError: the session measures nothing on request.
     """
     node, name = _aggregate_of(statement)
     require_summing(state, name)
@@ -221,8 +215,6 @@ def unclear_values(
     lower, they are not drawn again, however wide their bars came out.
 
     Args:
-        state: the public state.
-        statement: the statement.
         price: of all of them, in the filter's own measure; each attribute has an equal part.
     """
     nodes = defaultdict[str, list[Linear | Ratio]](list)
@@ -298,14 +290,6 @@ def summed_rows(state: PublicState, statement: Statement, nodes: Sequence[Linear
     """Return the sums of a statement's groups: those of the records whose values its aggregates take.
 
     All of its groups have one, those too that a condition on answers would leave out.
-
-    Args:
-        state: the public state.
-        statement: the statement.
-        nodes: its means and sums of one attribute's values.
-
-    Raises:
-        QueryError: cells do not decide which records these are, or they are too many.
     """
     name = _attribute_of(nodes[0])
     require_aligned(statement.where)
@@ -324,11 +308,7 @@ def summed_rows(state: PublicState, statement: Statement, nodes: Sequence[Linear
 
 
 def _aggregate_of(statement: Statement) -> tuple[Linear | Ratio, str]:
-    """Return the only aggregate of a statement, and the attribute whose values it takes.
-
-    Raises:
-        QueryError: there are several, or it is of another kind.
-    """
+    """Return the only aggregate of a statement, and the attribute whose values it takes."""
     statement.require_one_step()
     leaves = statement.leaves
     node = leaves[0] if len(leaves) == 1 and not statement.arms else None

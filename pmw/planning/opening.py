@@ -113,11 +113,8 @@ class Release:
     """What a part of the budget goes to; its share is its weight over the sum of all weights in the list.
 
     Args:
-        part: what that is.
         weight: 0 or more.
-        name: of the attribute.
         tree: that the attribute is measured as.
-        summed: which sums.
         needed: the part of the weight that the expected questions gave it.
     """
 
@@ -130,11 +127,7 @@ class Release:
 
 
 def opening_releases(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> Sequence[Release]:
-    """Return what the budget goes to.
-
-    Raises:
-        BudgetError: triples are asked for, and cannot be measured.
-    """
+    """Return what the budget goes to."""
     opens, composition = options.opening is not Opening.NONE, budget_filter.composition
     table = _is_whole(domain, budget_filter, options)
     order = residual_order(domain, budget_filter, options) if opens and not table else 1
@@ -316,7 +309,6 @@ def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
     """Return the share of the budget for all attributes, so many of them measured as trees.
 
     Args:
-        trees: number of attributes that are.
         short: the share where none is.
     """
     return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
@@ -353,12 +345,7 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
 
 
 def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Contract, OpeningPlan]:
-    """Return what a session fixes at opening, its filter with it, and the noise of what it measures then.
-
-    Raises:
-        BudgetError: the budget does not go with the options, or is too small; or triples that are asked for
-            cannot be measured.
-    """
+    """Return what a session fixes at opening, its filter with it, and the noise of what it measures then."""
     options = with_reserve(domain, budget, options)
     ledger = choose_filter(domain, budget, options)
     contract = Contract(domain, budget, replace(options, composition=ledger.composition))
@@ -370,12 +357,7 @@ def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Con
 
 
 def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
-    """Return the noise of what opening measures.
-
-    Raises:
-        BudgetError: the budget is too small for any measurement, or triples that are asked for cannot be
-            measured.
-    """
+    """Return the noise of what opening measures."""
     releases = opening_releases(domain, budget_filter, options)
     whole, attributes = _weight(releases), [one for one in releases if one.part is Part.ATTRIBUTE]
 
@@ -409,11 +391,7 @@ def _needed(wider: Sequence[Release]) -> Fraction:
 
 
 def _noise(release: Release, budget_filter: PrivacyFilter, options: Options) -> NoiseDistribution:
-    """Return the noise that a release's weight of the cap buys, on each of its numbers.
-
-    Raises:
-        BudgetError: it buys none.
-    """
+    """Return the noise that a release's weight of the cap buys, on each of its numbers."""
     levels = 1 if release.tree is None else release.tree.height  # one person changes as much in each
     price = floor_price(release.weight / levels * budget_filter.cap)
     try:
@@ -461,9 +439,6 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float, *, apart: b
 
     Nothing here depends on a released count but the number of records, so that a session differs from its
     plan only by the noise on that.
-
-    Args:
-        apart: the table tells persons apart.
     """
     domain, options, entries = contract.domain, contract.options, opening_entries(plan, contract.options)
     ledger = choose_filter(domain, contract.budget, options)
@@ -526,10 +501,6 @@ def choose_filter(
 
     Args:
         selects: what is measured is selected by the exponential mechanism, which has no price in GDP.
-
-    Raises:
-        BudgetError: the options ask for zCDP or GDP without a delta, for GDP with a budget that holds none of
-            it, or for GDP where choices are charged.
     """
     if selects and options.composition is Composition.GDP:
         raise BudgetError("selected measurements have no price in GDP; choose composition zcdp or pure")
@@ -563,7 +534,6 @@ def filter_of_squares(budget: Budget, options: Options, *, tests: Fraction = Fra
     tests, or where no mu is found for the budget.
 
     Args:
-        budget: the guarantee, of a positive delta.
         tests: the share of rho that is planned for tests.
     """
     zcdp, kind = open_filter(budget, Composition.ZCDP), options.sparse_vector
@@ -594,9 +564,6 @@ def residual_order(domain: Domain, budget_filter: PrivacyFilter, options: Option
     It needs squares that add up, for the rows of residuals are made for Gaussian noise; and where intervals
     hold for all questions at once, within an accuracy contract, or a number of positives is chosen, plans are
     for cells and tests. Triples are, where they are asked for.
-
-    Raises:
-        BudgetError: triples are asked for, and cannot be measured.
     """
     if options.opening is Opening.TRIPLES:
         check_triples(domain, budget_filter)
@@ -702,9 +669,7 @@ def widest_bar(
 
     Args:
         noise: on each cell, in units.
-        cells: how many are measured.
         deviation: of the number of records that takes in the cells, in records.
-        options: whether intervals hold for all questions at once.
         confidence: of one noise that an interval rests on alone.
     """
     if options.simultaneous:
@@ -764,9 +729,6 @@ def check_scales(contract: Contract, plan: OpeningPlan) -> None:
 
     The noise of pairs, and of wider marginals, follows from the number of records: of few, and of so many
     that half of it is kept for tests. Their rows follow from bins that are not chosen yet: any is assumed.
-
-    Raises:
-        BudgetError: it is too small.
     """
     try:
         for name, rows in plan.strategies.items():

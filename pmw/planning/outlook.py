@@ -54,8 +54,6 @@ class AttributeForecast:
     """What opening measures about one attribute, in records.
 
     Args:
-        name: of the attribute.
-        cells: its number of cells.
         levels: of the hierarchical histogram that it is measured as; 1 where its cells are measured.
         cell_deviation: standard deviation of the noise on one cell; of a tree, on its noisiest.
         cell_error: expected |noise| of one cell; of a tree, that of normal noise as wide, which is no less.
@@ -82,7 +80,6 @@ class OrderForecast:
 
     Args:
         order: number of attributes that a question names; 0 counts everybody.
-        marginals: marginals of that order.
         cells: cells of all of them together.
         mean_count: records in one of these cells, on average.
         promise: ``covered`` by the opening; ``tested``, so the bound holds while positives are left;
@@ -138,12 +135,7 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
 
 
 def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
-    """Return an imagined state after all that is due was measured, of noise that came out as 0.
-
-    Args:
-        state: after opening.
-        assumed: the bins that marginals are measured on, each of about as many cells.
-    """
+    """Return an imagined state after all that is due was measured, of noise that came out as 0."""
     domain, bins, shares = state.domain, list[NDArray[np.int64] | None](), list[NDArray[np.float64] | None]()
     for fine, coarse in zip(domain, assumed, strict=True):
         special = fine.size - fine.base_size
@@ -169,9 +161,6 @@ def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
 
 class Outlook:
     """What an imagined state says of questions that its opening covers.
-
-    Args:
-        state: the imagined state.
 
     Attributes:
         state: the imagined state.

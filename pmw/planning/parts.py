@@ -69,8 +69,6 @@ def plan_part(
     """Return the marginals of a part, with the noise of each, the dearest first.
 
     Args:
-        state: the public state.
-        asked: how many questions each scope has.
         spent: what they cost together at most, in the filter's own measure.
     """
     added, found = water_filled(_levels(state, asked), float(spent)), list[tuple[Scope, NoiseDistribution]]()
@@ -93,10 +91,6 @@ def water_filled(levels: Mapping[Scope, Level], spent: float) -> dict[Scope, flo
 
     The price of A becomes max(held, lambda weight), with such a lambda that all is spent. What would grow by
     less than a tenth is left out, the least first.
-
-    Args:
-        levels: of each set; weights and what is held are positive.
-        spent: what is added altogether.
     """
     filled, weight, held = list[Scope](), 0.0, spent
     for scope in sorted(levels, key=lambda scope: (levels[scope].held / levels[scope].weight, scope)):

@@ -27,14 +27,8 @@ def quote_persons(state: PublicState, scope: tuple[str, ...], *, share: Fraction
     """Return the price of numbers of persons by the cells of a scope.
 
     Args:
-        state: the public state.
         scope: attribute names in declared order.
         share: the part of the budget that is paid; None for the usual one.
-
-    Raises:
-        BudgetError: the share is no part of the budget, or too small.
-        QueryError: persons are not counted apart from records, or there are too many cells.
-        SessionError: the session measures nothing on request.
     """
     _require_persons(state, scope)
     what = PersonNumbers(scope, state.domain.scope_size(scope))

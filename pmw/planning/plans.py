@@ -81,9 +81,6 @@ def delta_for_pairs(
     """Return a plan without a delta and one with a usual delta, where the second holds more pairs.
 
     Args:
-        domain: the declared attributes.
-        epsilon: of the guarantee; positive.
-        options: further choices.
         records: about how many records the table has, where that is public; else a million are assumed.
 
     Returns:
@@ -127,11 +124,7 @@ def _expected(contract: Contract, records: int) -> ExpectedForecast | None:
 
 
 def _contract_of(domain: Domain, budget: Budget, options: Options) -> Contract:
-    """Return what a session would fix at opening.
-
-    Raises:
-        BudgetError: the options do not go together, or not with the domain.
-    """
+    """Return what a session would fix at opening."""
     domain, chosen = agreed(domain, options)
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
@@ -190,9 +183,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     """Return the plan of what ``open_session`` would choose, without the comparison to another delta.
 
     Args:
-        contract: what is fixed at opening.
         records: stated number of records.
-        compared: beside other sparse vectors and the textbook's theorems.
     """
     fixed, opening, opened, grids, outlook = _imagined(contract, records)
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
@@ -299,11 +290,7 @@ def _of_people(plan: SessionPlan, limit: int) -> PeopleForecast | None:
 
 
 def check_accuracy(accuracy: float) -> None:
-    """Refuse an accuracy that is no fraction.
-
-    Raises:
-        BudgetError: it is none.
-    """
+    """Refuse an accuracy that is no fraction."""
     if not 0 < accuracy < 1:
         raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
 
@@ -318,14 +305,8 @@ def plan_accuracy(
     them some bound is wider.
 
     Args:
-        domain: the declared attributes.
         records: about how many records the table has.
         accuracy: alpha, the widest bound as a fraction of the records; 0 < accuracy < 1.
-        delta: of the guarantee; held fixed.
-        options: further choices.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
     check_accuracy(accuracy)
     check_records(records)
@@ -362,13 +343,7 @@ def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, optio
     """Return the budget of a session: the stated one, or the smallest that keeps its accuracy contract.
 
     Args:
-        domain: the declared attributes.
         epsilon: of the guarantee; None for the smallest.
-        delta: of the guarantee.
-        options: the custodian's choices.
-
-    Raises:
-        BudgetError: neither epsilon nor an accuracy is given, or no such epsilon keeps the contract.
     """
     accuracy, records = options.accuracy, options.records
     if accuracy is None or records is None:

@@ -29,11 +29,6 @@ def check_model_size(domain: Domain, options: Options) -> None:
 
     A graphical model holds any domain of not too many attributes and cells of them; one that must be dense
     may be too large besides.
-
-    Raises:
-        BudgetError: the domain has too many attributes, these have too many cells together, or it has too
-            many cells for a dense model, which the options ask for.
-        DomainError: it is no domain.
     """
     check_attributes(domain)
     if not options.tests_marginals or options.model is ModelKind.DENSE:
@@ -41,12 +36,7 @@ def check_model_size(domain: Domain, options: Options) -> None:
 
 
 def check_attributes(domain: Domain) -> None:
-    """Refuse a domain whose attributes take more time or memory than a session has, whatever is chosen.
-
-    Raises:
-        BudgetError: there are too many attributes, or they have too many cells together.
-        DomainError: it is no domain.
-    """
+    """Refuse a domain whose attributes take more time or memory than a session has, whatever is chosen."""
     require_domain(domain)
     count, cells = len(domain.names), sum(domain.shape)
     if count > _MOST_ATTRIBUTES:
@@ -63,11 +53,7 @@ def check_attributes(domain: Domain) -> None:
 
 
 def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
-    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with.
-
-    Raises:
-        BudgetError: it is.
-    """
+    """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with."""
     if prior is not None and not is_prior_of(prior, domain):
         raise BudgetError(
             "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
@@ -82,11 +68,7 @@ def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
 
 
 def check_neighbors(domain: Domain, options: Options) -> None:
-    """Refuse a schema that could drop a record where the number of records is public.
-
-    Raises:
-        BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
-    """
+    """Refuse a schema that could drop a record where the number of records is public."""
     if not options.public_count:
         return
     for attribute in domain:
@@ -98,11 +80,7 @@ def check_neighbors(domain: Domain, options: Options) -> None:
 
 
 def check_reserve(contract: Contract, plan: OpeningPlan) -> None:
-    """Refuse a reserve in a session that draws no numbers for questions.
-
-    Raises:
-        BudgetError: opening measures neither all pairs nor the whole table, or its noise is not Gaussian.
-    """
+    """Refuse a reserve in a session that draws no numbers for questions."""
     options = contract.options
     measured = plan.order > 1 or plan.table_noise is not None or len(contract.domain) == 1
     if options.reserved and (not measured or options.composition is Composition.PURE):
@@ -113,11 +91,7 @@ def check_reserve(contract: Contract, plan: OpeningPlan) -> None:
 
 
 def check_expected(contract: Contract, plan: OpeningPlan) -> None:
-    """Refuse expected questions in a session that measures no pairs before any question.
-
-    Raises:
-        BudgetError: it measures none.
-    """
+    """Refuse expected questions in a session that measures no pairs before any question."""
     if contract.options.expected is not None and plan.order == 1:
         raise BudgetError(
             "expected questions share the budget among all pairs that are measured before any question, and "
@@ -146,9 +120,6 @@ def check_triples(domain: Domain, budget_filter: PrivacyFilter) -> None:
     """Refuse triples that cannot be measured before any question; this follows from schema and budget alone.
 
     Cells are those of the most bins that opening may lead to, so that no triple is left out for its size.
-
-    Raises:
-        BudgetError: the noise is not Gaussian, or there are no triples, too many, or too large ones.
     """
     instead = "choose opening = pairs"
     if budget_filter.composition is Composition.PURE:

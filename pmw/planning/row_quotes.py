@@ -45,11 +45,6 @@ def quote_within(state: PublicState, query: LinearQuery, within: Within | float 
 
     It is the question's own number, or the whole marginal of its attributes where that costs at most twice
     as much and is left.
-
-    Raises:
-        BudgetError: the width is not positive and finite.
-        SessionError: the session measures nothing on request.
-        QueryError: cells do not decide the question, or no noise is so narrow.
     """
     wanted = Within.of(within).in_records(state.total.value)
     present = present_half_width(state, query)
@@ -74,16 +69,8 @@ def quote_rows(
     """Return the price of a list of questions, under one noise on each.
 
     Args:
-        state: the public state.
-        queries: each once; cells decide every one of them.
         share: the part of the budget that is paid; None for the usual one.
         within: half-width of the bar of each that is wanted, in records, in place of a share.
-        groups: how many intervals answers choose from.
-
-    Raises:
-        BudgetError: the share or the width is out of range.
-        SessionError: the session measures nothing on request.
-        QueryError: cells do not decide a question, there are too many, or no noise is so narrow.
     """
     require_measuring(state)
     require_rows(queries)
@@ -109,13 +96,7 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
     what is paid does not depend on what was drawn.
 
     Args:
-        state: the public state.
-        statement: with counts alone, of whole cells.
         within: half-width of each bar in records, or as a part of the number of records.
-
-    Raises:
-        QueryError: cells do not decide a count, or there are too many.
-        SessionError: the session measures nothing on request.
     """
     wanted = within.in_records(state.total.value)
     queries = rows_of(state, statement)
@@ -138,9 +119,6 @@ def rows_of(state: PublicState, statement: Statement) -> tuple[LinearQuery, ...]
     """Return the counting questions of a statement of counts, each once, in the order of its groups.
 
     Those that hold for no record of any table are left out: nothing is drawn for them.
-
-    Raises:
-        QueryError: its condition waits for the answers of others.
     """
     statement.require_one_step()
     asked = (
@@ -154,11 +132,7 @@ def rows_of(state: PublicState, statement: Statement) -> tuple[LinearQuery, ...]
 
 
 def require_few_rows(count: int) -> None:
-    """Refuse more questions than are measured together.
-
-    Raises:
-        QueryError: there are more.
-    """
+    """Refuse more questions than are measured together."""
     if count > MOST_ROWS:
         raise QueryError(
             f"expected at most {MOST_ROWS:,} questions that are measured together, got {count:,}",
@@ -187,11 +161,7 @@ def require_rows(queries: Sequence[LinearQuery], *beside: str) -> None:
     """Refuse lists of questions that are not measured.
 
     Args:
-        queries: each once.
         beside: attributes that their records are counted over as well.
-
-    Raises:
-        QueryError: there is none, or there are too many, of too many cells, or cells do not decide one.
     """
     if not queries:
         raise _refused("expected a question, or several, that hold for some record of some table")

@@ -40,13 +40,10 @@ class DeltaForecast:
     Args:
         delta: 0, or 1e-9 where the plan itself has none.
         cell_bound: of one cell of the noisiest attribute; None where opening measures none.
-        cell_ratio: of these bounds.
         tested_bound: of tested questions; where marginals are tested, on a typical pair of attributes. None
             where none is tested.
-        tested_ratio: of these bounds.
         value_bound: of measured answers, or of a measured marginal's cell; None where nothing is to be
             measured.
-        value_ratio: of these bounds.
     """
 
     delta: float
@@ -63,7 +60,6 @@ class ExpectedForecast:
     """What opening by the expected questions makes of their bars.
 
     Args:
-        questions: how many are expected.
         sets: of attributes that they are about.
         bound: mean half-width of a range of half of each attribute, in records; of a number of its own, where
             that is narrower.
@@ -96,7 +92,6 @@ class SessionPlan:
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
         pairs: how many pairs of attributes are measured before any question.
-        triples: how many triples are.
         sums: the attributes of which opening measures where values lie, or what they come to.
         number_bound: half-width of the bar that a number of a question's own gives, where wide bars are paid
             for; None where there is no reserve.
@@ -107,7 +102,6 @@ class SessionPlan:
         typical_margin: what the noise of the first error quantile of one kind of questions adds to it, in
             records; None where none is released.
         sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
-        textbook: what theorems promise.
         other_delta: the same without delta, or with one; None where that cannot be planned.
     """
 
@@ -270,11 +264,7 @@ class SessionPlan:
 
 
 def check_records(records: int) -> None:
-    """Refuse a number of records that no table has.
-
-    Raises:
-        BudgetError: it is out of range.
-    """
+    """Refuse a number of records that no table has."""
     kind = type(records)  # not what a table in its place says of itself
     if kind is bool or not issubclass(kind, int) or not 1 <= records <= MOST_RECORDS:
         got = f"records={records!r}" if issubclass(kind, int | float) else f"a {type_name(records)}"

@@ -51,16 +51,9 @@ def quote_sum(
     by scales of noise and by how far the model's mean is from where values are measured from.
 
     Args:
-        state: the public state.
         what: the attribute whose values are summed, and by which attributes, in declared order.
-        squares: the squares are summed too.
         share: the part of the budget that is paid; None for the usual one.
         within: how far the mean of a group of average size may be off, in place of a share.
-
-    Raises:
-        BudgetError: the share is no part of the budget.
-        QueryError: the values are not summed, or there are too many cells; or no price gives such a mean.
-        SessionError: the session measures nothing on request.
     """
     summed = require_summed(state, *what)
     ways = _ways(state, summed, squared=squares)
@@ -72,12 +65,7 @@ def quote_sum(
 
 
 def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> SummedValues:
-    """Return the sums of an attribute's values by the cells of a scope, if a session measures them.
-
-    Raises:
-        QueryError: the values are not summed, or there are too many cells.
-        SessionError: the session measures nothing on request.
-    """
+    """Return the sums of an attribute's values by the cells of a scope, if a session measures them."""
     require_summing(state, name)
     domain = state.domain
     summed = sums_of(domain, name, scope)
@@ -87,12 +75,7 @@ def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> Sum
 
 
 def require_summing(state: PublicState, name: str) -> None:
-    """Refuse a session that measures no sums of an attribute's values on request.
-
-    Raises:
-        QueryError: the values are not summed.
-        SessionError: the session measures nothing on request.
-    """
+    """Refuse a session that measures no sums of an attribute's values on request."""
     require_apart(state, SumNumbers, name, 1)
     known = [grid.attribute for grid in state.domain.grids]
     if name not in known:
@@ -169,11 +152,7 @@ def _noise(state: PublicState, summed: SummedValues, share: Fraction | None) -> 
 def _cheapest(
     state: PublicState, ways: Sequence[SummedValues], fits: Callable[[Quote], bool], within: Within
 ) -> Quote:
-    """Return the quote of the least share that fits, to a part in 65,536 of the budget.
-
-    Raises:
-        QueryError: the whole budget gives none.
-    """
+    """Return the quote of the least share that fits, to a part in 65,536 of the budget."""
     found = [quote for one in ways if (quote := _least_share(state, one, fits)) is not None]
     if not found:
         raise refused(
@@ -208,11 +187,7 @@ def _mean_low(state: PublicState, summed: SummedValues) -> float:
 
 
 def _absolute(within: Within, least: float) -> float:
-    """Return a half-width in the unit of the answer.
-
-    Raises:
-        QueryError: it is a part of what may be 0.
-    """
+    """Return a half-width in the unit of the answer."""
     if not within.relative:
         return within.amount
     if least <= 0:

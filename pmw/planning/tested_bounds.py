@@ -53,7 +53,6 @@ class VectorForecast:
         threshold: T, the error that a test looks for.
         threshold_scale: scale of the threshold noise.
         query_scale: scale of the noise of each test.
-        learning_rate: eta of the single step.
         redrawn: new threshold noise after each positive.
         bound: half-width of the interval of an answer whose test was negative.
         value_deviation: standard deviation of the noise on a measured answer.
@@ -78,8 +77,6 @@ class CertificateForecast:
     """What tests of marginals of one order promise.
 
     Args:
-        order: number of attributes.
-        marginals: marginals of that order.
         tested: those among them that are tested on the assumed bins; the others have too many cells. Of
             triples, a tree tests only those that it could hold, so these are the most.
         typical_cells: of the median of those; None where none is.
@@ -115,7 +112,6 @@ class MarginalForecast:
         cell_error: expected |noise| of one cell.
         cell_bound: half-width of one cell's interval.
         widest_bound: half-width of the widest interval of a question about a measured marginal.
-        certificates: what negatives promise, by order.
         single: the test of single questions, for those that no marginal covers; None where there is none.
     """
 
@@ -145,10 +141,8 @@ class Grids:
     """The cells that marginals may be tested on: bins are chosen from what opening releases.
 
     Args:
-        declared: the declared domain.
         assumed: of the bins that tests are planned for.
         narrowest: of the fewest bins that any released counts lead to, attribute by attribute.
-        widest: of the most.
     """
 
     declared: Domain
@@ -168,8 +162,6 @@ class Certificates:
     """What negatives of a test promise, whatever bins a session chooses.
 
     Args:
-        plan: the test.
-        grids: what it may test.
         outlook: the bars of the session's imagined state.
     """
 
@@ -263,7 +255,6 @@ class BinForecast:
     """What the bins of a long ordered attribute cost, in records.
 
     Args:
-        name: of the attribute.
         cells: declared, those of single numbers, ``missing`` and ``other`` left out.
         bins: about how many they are put into.
         cut_width: half of the records in a bin where all bins have as many. The bar of a question about
@@ -286,8 +277,6 @@ class SparseVectorForecast:
     """One sparse vector at the price that a session has for tests, in records.
 
     Args:
-        name: of the kind.
-        chosen: the session would use it.
         threshold_scale: of the threshold noise; for Gaussian noise its standard deviation.
         query_scale: of the noise of each test.
         half_band: half-width of the band around the threshold in which some test of the run may err, with
@@ -381,9 +370,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
 
 def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int) -> Counter[int]:
     """Return how many marginals of an order have each number of cells, fine or on bins, up to one too many.
-
-    Args:
-        domains: the declared one, and one of bins.
     """
     tested: Counter[int] = Counter()
     for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():

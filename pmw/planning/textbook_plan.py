@@ -50,14 +50,11 @@ class TextbookPlan:
 
     Args:
         solved: what was missing: epsilon, alpha or n.
-        budget: the guarantee.
         records: n.
         alpha: the most that any answer is off, as a fraction of the records.
         beta: failure probability.
-        queries: k, the number of questions.
         cells: |X|, the cells of the domain.
         loop: T, eta and c of the loop that the theorem is about, and its errors in records.
-        figures: what its sparse vectors promise.
         noise: NumericSparse with the scales that Algorithm 3 prints, in records.
     """
 
@@ -118,7 +115,6 @@ def forecast_textbook(contract: Contract, records: int, positives: int | None) -
     """Return what theorems promise for a contract's budget, questions and confidence.
 
     Args:
-        contract: what is fixed at opening.
         records: stated number of records.
         positives: of the session's test of single questions; None where there is no such test.
     """
@@ -150,17 +146,10 @@ def solve_textbook(
     """Return Theorem 5 solved for whichever of epsilon, alpha and n is None; nothing is read or spent.
 
     Args:
-        domain: the declared attributes.
         records: n, about how many records the table has.
-        epsilon: of the guarantee.
-        delta: of the guarantee; held fixed.
         accuracy: alpha, the most that any answer may be off, as a fraction of the records.
         options: k is ``expected_queries`` and beta what ``confidence`` leaves; a person of K records divides
             epsilon by K.
-
-    Raises:
-        BudgetError: not exactly one of the three is None, one is out of range or so is what is missing, or
-            the printed noise does not keep (epsilon, delta).
 
     Source: Kamath, Lecture 9, Theorem 5, in the constants of ``pmw.planning.theorems``.
     """
@@ -191,11 +180,7 @@ def solve_textbook(
 
 
 def _planned(records: int, accuracy: float) -> int:
-    """Return a number of records that a plan may be made for.
-
-    Raises:
-        BudgetError: there are more.
-    """
+    """Return a number of records that a plan may be made for."""
     if records > MOST_RECORDS:
         raise BudgetError(
             f"the theorem needs {records:.3g} records for alpha={accuracy:g}; allow a larger alpha, "

@@ -33,12 +33,7 @@ def above_threshold_accuracy(queries: int, *, epsilon: float, beta: float) -> fl
     It holds where all queries but the last are at most T - alpha.
 
     Args:
-        queries: k, the number of queries.
-        epsilon: of the guarantee.
         beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range.
 
     Source: Dwork and Roth (2014), Theorem 3.24; lecture notes, Theorem 2; slide 13; quoted by Lyu, Su and Li
         (2017), Section 5.
@@ -56,11 +51,7 @@ def laplace_accuracy(queries: int, *, epsilon: float, beta: float) -> float:
 
     Args:
         queries: k, the number of queries; they share epsilon evenly.
-        epsilon: of the guarantee, by basic composition.
         beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range.
 
     Source: Dwork and Roth (2014), Theorem 3.8, for one vector of k counts of total sensitivity k.
     """
@@ -78,14 +69,7 @@ def sparse_accuracy(
     It holds where at most c queries are T - alpha or more.
 
     Args:
-        queries: k, the number of queries.
-        positives: c, the most that may be found above.
-        epsilon: of the guarantee.
-        delta: of the guarantee.
         beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range.
 
     Source: Dwork and Roth (2014), Theorem 3.26; lecture notes, Theorem 4.
     """
@@ -110,14 +94,7 @@ def numeric_sparse_accuracy(
     alpha fails in 10 % of runs.
 
     Args:
-        queries: k, the number of queries.
-        positives: c, the most that may be found above.
-        epsilon: of the guarantee.
-        delta: of the guarantee.
         beta: failure probability, half of it for values.
-
-    Raises:
-        BudgetError: a parameter is out of range.
 
     Source: Dwork and Roth (2014), Theorem 3.28 with Algorithm 3. The lecture notes say "as Theorem 4, up to a
         constant factor".
@@ -136,11 +113,7 @@ def multiplicative_weights_update_limit(cells: int, *, accuracy: float) -> int:
     Each update where the model is off by more than alpha lowers KL(D || A), ln|X| at first, by alpha^2/4.
 
     Args:
-        cells: |X|, the cells of the domain.
         accuracy: alpha, a fraction of the records.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the number of updates is beyond 10^15.
 
     Source: Dwork and Roth (2014), Theorem 4.10, with learning rate alpha/2. The theorem prints one more, the
         proof does not need it. The lecture notes say O(log|X| / alpha^2).
@@ -183,16 +156,8 @@ def online_pmw_accuracy(
     off by at least alpha, so that c updates are enough, and its released value is within alpha.
 
     Args:
-        queries: k, the number of queries; for each, both signs are tested.
         records: n, taken as public.
-        cells: |X|, the cells of the domain.
-        epsilon: of the guarantee.
-        delta: of the guarantee.
         beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the printed noise does not keep (epsilon, delta)
-            (``pmw.sparse_vector.composition.require_printed``): the theorem then says nothing.
 
     Source: Dwork and Roth (2014), Algorithm 6 and Theorems 4.14 (delta = 0) and 4.15; lecture notes,
         Theorem 5, in the form n = O~(log|Q| sqrt(log|X| log(1/delta)) / (alpha^2 epsilon)), no constants.
@@ -233,15 +198,8 @@ def online_pmw_records(
     n = A(2k, c)/alpha', rounded up, with alpha' = accuracy/3 and c = 4 ln|X| / alpha'^2.
 
     Args:
-        queries: k, the number of queries.
         accuracy: alpha, the most that any answer is off, as a fraction of the records.
-        cells: |X|, the cells of the domain.
-        epsilon: of the guarantee.
-        delta: of the guarantee.
         beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the printed noise does not keep (epsilon, delta).
 
     Source: as ``online_pmw_accuracy``; lecture notes, Theorem 5, which is printed in this form.
     """
@@ -257,16 +215,9 @@ def online_pmw_epsilon(
     """Return the smallest epsilon at which ``online_pmw_accuracy`` promises an accuracy.
 
     Args:
-        queries: k, the number of queries.
         accuracy: alpha, the most that any answer is off, as a fraction of the records.
         records: n, taken as public.
-        cells: |X|, the cells of the domain.
-        delta: of the guarantee.
         beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range, no epsilon up to 1000 is enough, or the printed noise does
-            not keep (epsilon, delta).
 
     Source: as ``online_pmw_accuracy``: every alpha there is in proportion to 1/epsilon.
     """
@@ -285,11 +236,7 @@ def online_pmw_epsilon(
 
 
 def _loop_limit(cells: int, accuracy: float) -> int:
-    """Return c of the loop whose answers are within accuracy = 3 alpha.
-
-    Raises:
-        BudgetError: the accuracy is no positive number, or too small.
-    """
+    """Return c of the loop whose answers are within accuracy = 3 alpha."""
     try:
         return multiplicative_weights_update_limit(cells, accuracy=accuracy / 3)
     except BudgetError:

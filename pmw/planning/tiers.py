@@ -162,9 +162,6 @@ def assumed_bins(contract: Contract, opening: OpeningPlan, total: float, bins: i
     """Return the domain that marginals are planned to be tested on; see ``assumed_domain``.
 
     Single questions are tested on the declared cells, and what opening does not measure is not binned.
-
-    Args:
-        bins: wanted for each long ordered attribute.
     """
     return assumed_domain(contract.domain, max(total, 1.0), bin_deviations(contract, opening), bins=bins)
 
@@ -181,7 +178,6 @@ def affordable_bins(contract: Contract, opening: OpeningPlan, total: float, fine
 
     Args:
         total: the number of records, as released or as stated: never the true one.
-        fine_cells: of a scope that is tested and measured on declared cells.
     """
 
     if opening.order > 2:
@@ -220,7 +216,6 @@ def plan_marginal_test(
     """Return the test of whole marginals, or None where nothing is left for it, or there is nothing to test.
 
     Args:
-        coarse: the domain that marginals are planned to be tested on.
         residuals: the prices of marginals that are all measured before any question; none where marginals are
             tested.
     """
@@ -270,9 +265,6 @@ def _noise_of_residuals(
     Where only pairs are measured, and their noise is so small beside the records that what pairs cannot say
     is larger, half of what is left is kept for tests of wider marginals, and for measuring those that the
     model is wrong about at the noise of the dearest pair.
-
-    Raises:
-        NoiseError: nothing is left for it.
     """
     price = _price(ledger, 1, replace(schedule, tests=Fraction(0))) / residuals.parts
     noise = marginal_noise(ledger.composition, price, options)
@@ -334,9 +326,7 @@ def added_prices(
     """Return what residuals are paid besides, in proportion to what the expected questions need of them.
 
     Args:
-        domain: the declared attributes.
         residuals: their usual prices.
-        expected: the questions.
         share: of all that is paid for residuals, the part that goes by these questions.
     """
     alone = {one.name: AxisPrice.of(one) for one in domain}
@@ -478,7 +468,6 @@ def plan_contract_tier(
 
     Args:
         share: of that, for this test.
-        least: the fewest positives.
         confidence: of one noise of a session with such a tier.
 
     Returns:

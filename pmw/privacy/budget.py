@@ -76,11 +76,7 @@ class Budget:
     """The guarantee fixed at opening: (epsilon, delta)-differential privacy, as exact fractions.
 
     Args:
-        epsilon: positive and finite.
         delta: at least 0 and below 1.
-
-    Raises:
-        BudgetError: a parameter is out of range.
     """
 
     epsilon: Fraction
@@ -99,11 +95,7 @@ class Budget:
 
     @classmethod
     def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
-        """Return the budget of two numbers as they are written; ``0.1`` is 1/10.
-
-        Raises:
-            BudgetError: a parameter is no number or out of range.
-        """
+        """Return the budget of two numbers as they are written; ``0.1`` is 1/10."""
         return cls(as_fraction(epsilon, "epsilon"), as_fraction(delta, "delta"))
 
 
@@ -113,7 +105,6 @@ class Charge:
 
     Args:
         epsilon: the event is epsilon-DP; None where it is not pure.
-        rho: the event is rho-zCDP.
         mu_squared: the event is mu-GDP; None where no mu is proved.
     """
 
@@ -137,11 +128,7 @@ NOTHING = Charge(Fraction(0), Fraction(0), Fraction(0))
 
 
 def as_fraction(value: Number, name: str) -> Fraction:
-    """Return the number as it is written: ``0.1`` becomes 1/10, not the nearest binary number.
-
-    Raises:
-        BudgetError: the value is not a finite number.
-    """
+    """Return the number as it is written: ``0.1`` becomes 1/10, not the nearest binary number."""
     kind = type(value)  # not what a thing in a number's place says of itself
     if kind is bool or not (kind is Fraction or issubclass(kind, int | float | str | Decimal)):
         got = repr(value) if kind is bool else f"a {type_name(value)}"
@@ -225,9 +212,6 @@ def zcdp_rho(budget: Budget) -> Fraction:
     ``ln delta = (alpha-1)(alpha rho - epsilon) + alpha ln(1-1/alpha) - ln(alpha-1)``. Solved for rho this
     is a lower bound at each alpha; the best alpha is searched in floating point, and the bound at that
     alpha is evaluated to 60 digits and rounded down to a multiple of 2^-60, so it holds whatever alpha is.
-
-    Raises:
-        BudgetError: delta is 0, or the budget is too small to hold any rho.
 
     Source: Canonne, Kamath and Steinke (2020, arXiv v5), Proposition 12 and Corollary 13; the conversion of
         Bun and Steinke (2016), Proposition 1.3, is weaker.
@@ -360,10 +344,6 @@ def mu_squared_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     mu solves Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) = delta. It is searched in floating
     point, improved by Newton's method, and held against the equation in 100 digits.
-
-    Raises:
-        BudgetError: delta is 0; there is no such mu in floating point; or e^epsilon/delta is above 10^60,
-            which 100 digits do not resolve.
 
     Source: Balle and Wang (2018), Theorem 8; Dong, Roth and Su (2022), Corollary 2.13.
     """

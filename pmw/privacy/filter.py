@@ -52,12 +52,7 @@ class PrivacyFilter:
         return float(self.spent / self.cap)
 
     def price(self, charge: Charge) -> Fraction:
-        """Return what a charge takes from this filter.
-
-        Raises:
-            BudgetError: the event has no price here: it is not pure and this filter adds epsilons, or no mu
-                is proved of it and this filter adds squares of mu.
-        """
+        """Return what a charge takes from this filter."""
         if self.composition is Composition.ZCDP:
             return charge.rho
         if self.composition is Composition.GDP:
@@ -73,11 +68,7 @@ class PrivacyFilter:
         return self.price(charge) <= self.remaining
 
     def charge(self, charge: Charge) -> PrivacyFilter:
-        """Return the filter after a charge.
-
-        Raises:
-            BudgetExhaustedError: the charge does not fit.
-        """
+        """Return the filter after a charge."""
         if not self.allows(charge):
             raise BudgetExhaustedError(
                 f"expected a charge of at most {float(self.remaining):g}, got {float(self.price(charge)):g}"
@@ -89,9 +80,6 @@ def open_filter(budget: Budget, composition: Composition) -> PrivacyFilter:
     """Return an empty filter for a budget.
 
     A budget with delta > 0 may be held to the pure rule too: its cap is then epsilon.
-
-    Raises:
-        BudgetError: zCDP or GDP is asked for without a delta, or the budget holds nothing in it.
     """
     if composition is Composition.PURE:
         return PrivacyFilter(composition, budget.epsilon)

@@ -192,11 +192,7 @@ class DiscreteGaussian:
         return normalised
 
     def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of drawing at least each value: float64, same shape.
-
-        Raises:
-            NoiseError: sigma is above 2^16, where this table would be too long.
-        """
+        """Return the probability of drawing at least each value: float64, same shape."""
         if self.sigma > 2**16:
             raise NoiseError(f"expected sigma up to 2^16 for a table, got {float(self.sigma):g}")
         reach = math.ceil(40 * float(self.sigma)) + 2
@@ -263,7 +259,6 @@ def bernoulli_exp_array(
     Args:
         numerators: int64, shape (n,).
         denominator: at most 2^50.
-        bits: source of the coins.
     """
     whole, rest = np.divmod(numerators, denominator)
     kept = _exp_coins(rest, denominator, bits)
@@ -379,9 +374,6 @@ class SechSquared:
 
     Args:
         scale: b, exact, in units of the statistic.
-
-    Raises:
-        NoiseError: the scale is not a positive fraction of parts up to 2^50.
 
     Source: the identity above is checked in the tests; Bernoulli factories of two coins: Gonçalves,
         Łatuszyński and Roberts (2017).

@@ -26,12 +26,7 @@ def fresh_seed() -> bytes:
 
 
 def repeatable_seed(seed: int, number: int) -> bytes:
-    """Return 32 bytes that anybody can repeat: for tests and experiments, never for privacy.
-
-    Args:
-        seed: any integer.
-        number: tells the draws of one experiment apart.
-    """
+    """Return 32 bytes that anybody can repeat: for tests and experiments, never for privacy."""
     return hashlib.sha256(f"seeded, without privacy: {int(seed)}/{int(number)}".encode()).digest()
 
 
@@ -48,9 +43,6 @@ class BitSource:
 
     Args:
         seed: 32 bytes, kept secret while the draws matter; None for fresh ones from the operating system.
-
-    Raises:
-        NoiseError: the seed is no bytes, or has another length.
     """
 
     def __init__(self, seed: bytes | None = None) -> None:
@@ -114,11 +106,7 @@ class BitSource:
 
 
 def require_bits(bits: object) -> None:
-    """Refuse a source of noise of another kind, such as a generator of numpy, whose draws are not exact.
-
-    Raises:
-        NoiseError: it is no ``BitSource``.
-    """
+    """Refuse a source of noise of another kind, such as a generator of numpy, whose draws are not exact."""
     if not issubclass(type(bits), BitSource):
         raise NoiseError(
             f"expected a BitSource as the source of noise, got a {type_name(bits)}; BitSource() takes fresh "

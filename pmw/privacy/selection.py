@@ -55,9 +55,6 @@ class ExponentialMechanism:
         epsilon: of the choice, exactly.
         monotone: between neighbours no two qualities move in opposite directions.
 
-    Raises:
-        NoiseError: the sensitivity or epsilon is not positive.
-
     Privacy: the choice is epsilon-DP, and rho-zCDP with rho = epsilon^2/8, for neighbours that change each
         quality by at most ``sensitivity``. The candidates are public. How long a choice takes depends on the
         qualities: timings are secret, as all timings of a session are.
@@ -99,10 +96,6 @@ class ExponentialMechanism:
 
         Args:
             qualities: int64, shape (k,), one per candidate, k at least 1.
-            bits: where the draws come from.
-
-        Raises:
-            NoiseError: there is no candidate, or the qualities are not integers.
         """
         given = np.asarray(qualities)
         if given.ndim != 1 or not len(given) or not np.issubdtype(given.dtype, np.integer):
@@ -134,10 +127,6 @@ def first_passes(
         noise: its distribution.
         gaps: int64, shape (n,), in units of the noise.
         most: draws that are told apart, at most 2^40; a later one is ``most`` + 1.
-        bits: source of the draws.
-
-    Raises:
-        NoiseError: ``most`` is out of range.
 
     Privacy: none by itself. The distribution is that of ``most`` draws of the noise for each gap, one after
         the other. How long it takes depends on the gaps hardly at all, on ``most`` not at all.

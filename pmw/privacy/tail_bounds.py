@@ -74,9 +74,6 @@ def least_reach(noise: DiscreteLaplace, chance: Fraction) -> int:
     Args:
         noise: in units.
         chance: above 0.
-
-    Raises:
-        PMWError: the chance is not above 0.
     """
     if chance <= 0:
         raise PMWError("expected a chance above 0: noise reaches every number with some")
@@ -99,12 +96,8 @@ def sum_half_width(
     Args:
         noise: distribution of each cell's noise.
         squares: sum of w_i^2 over the cells that were measured.
-        confidence: of the width.
         peak: the largest w_i^2, where known (1 for weights in [0, 1]): noise spread over many cells is nearer
             to Gaussian. It matters for Laplace noise only.
-
-    Raises:
-        PMWError: the confidence is not strictly between 0 and 1.
     """
     beta = _failure(confidence)
     if squares <= 0:
@@ -126,11 +119,7 @@ def sum_half_widths(
     Args:
         noise: distribution of each cell's noise.
         squares: float64, of each sum the sum of w_i^2 over the cells that were measured.
-        confidence: of each width.
         peak: the largest w_i^2 of any of them, where known.
-
-    Raises:
-        PMWError: the confidence is not strictly between 0 and 1.
     """
     if isinstance(noise, DiscreteGaussian):
         return np.sqrt(squares) * sum_half_width(noise, 1.0, confidence)
@@ -154,11 +143,6 @@ def simultaneous_half_width(noise: NoiseDistribution, cells: int, confidence: fl
 
     Args:
         noise: distribution of each cell's noise.
-        cells: number of cells that were measured.
-        confidence: of the width.
-
-    Raises:
-        PMWError: the confidence is not strictly between 0 and 1.
     """
     beta = _failure(confidence)
     if cells <= 0:
@@ -186,8 +170,6 @@ def certificate_half_width(
     Args:
         statistic: S, a bound on the sum of |d_i|, in records.
         total_error: a bound on |number of records - the model's total|, in records; 0 under replace-one.
-        cells: of the tested marginal.
-        weights: the least and the greatest weight of the query; they may be negative.
 
     Privacy: none is touched: S and the total_error are bounds from released numbers.
     """
@@ -206,9 +188,6 @@ def split_confidence(confidence: float, events: int) -> float:
     the session can open. A round lasts longer the higher its threshold came out, so a question at a fixed
     place of the stream meets high thresholds more often than a fresh draw would be high, and beta for each
     round by itself promises too much. One draw that is kept for all rounds needs no split.
-
-    Raises:
-        PMWError: the confidence is not strictly between 0 and 1.
     """
     return 1 - _failure(confidence) / events
 

@@ -91,10 +91,7 @@ def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, event
     where any persons were measured.
 
     Args:
-        state: the state.
-        sums: of a statement in this state.
         group: the weights of its records.
-        events: how many intervals have to hold together.
     """
     most = state.contract.options.records_per_person
     events = 2 * events if state.persons else events
@@ -160,13 +157,7 @@ class Aggregates:
         self._sums = Sums(state, statement)
 
     def estimate(self, node: AggregateNode, group: Group, *, events: int = 1) -> Estimate:
-        """Return what an aggregate comes to in a group.
-
-        Args:
-            node: the aggregate.
-            group: the group.
-            events: how many aggregates' intervals have to hold together.
-        """
+        """Return what an aggregate comes to in a group."""
         if isinstance(node, Linear | Ratio):
             return self._of_sums(node, group, events)
         sums = self._sums.over(node.condition)
@@ -221,7 +212,6 @@ class Aggregates:
 
         Args:
             above, below: a sum, and the group whose records it is over.
-            events: how many intervals have to hold together.
         """
         return self._ratio(*self._sums.pair(above, below), events)
 
@@ -343,8 +333,6 @@ def _first_end(low: _Array, records: GroupWeights, bounds: SumBounds, claim: tup
     Args:
         low: of the records of each cell, NaN where none counts.
         records: the weights of those that count.
-        bounds: on sums over them.
-        claim: part, and beyond.
     """
     ends = np.unique(low[~np.isnan(low)])
     if len(ends) > _MOST_THRESHOLDS:

@@ -57,7 +57,6 @@ class Wholes:
     """Counts that groups add up to.
 
     Args:
-        counts: of the wholes.
         of: int64, shape (groups,): the whole that each group is a part of.
     """
 
@@ -77,10 +76,6 @@ def largest_gap(groups: Counts, wholes: Sequence[Wholes]) -> float:
 
 def agreed(groups: Counts, wholes: Sequence[Wholes]) -> Counts | None:
     """Return counts of groups that add up, near those that are given; None where their intervals allow none.
-
-    Args:
-        groups: the parts.
-        wholes: by each key of the groups, and of all of them.
     """
     for _ in range(_ROUNDS):
         if largest_gap(groups, wholes) <= _NEAR:
@@ -109,11 +104,6 @@ def with_sums(
     of one of several keys; where the table has these totals itself, they are what groups add up to, and all
     but that of all records give way, too. Where an accuracy contract refuses one of the counts, all stay as
     they are.
-
-    Args:
-        state: what is known.
-        statement: what is asked.
-        answers: to its counting questions, by the aggregate and the group's values.
     """
     groups: dict[tuple[int, ...], dict[tuple[int, ...], Group]] = {}
     for group in statement.groups():
@@ -161,14 +151,7 @@ def _agree(
     sets: tuple[_Named, Mapping[tuple[int, ...], _Named]],
     settled: Collection[tuple[int, ...]],
 ) -> str | None:
-    """Move the counts of one set of groups, and of the totals in the same table; return what to tell of it.
-
-    Args:
-        answered: the counts.
-        statement: what is asked.
-        sets: the groups, and by their keys the totals of them in the same table.
-        settled: those of these totals that stay what they are.
-    """
+    """Move the counts of one set of groups, and of the totals in the same table; return what to tell of it."""
     groups, coarser = sets
     if any(one.is_refused for own in (groups, *coarser.values()) for one in answered.of(own)):
         return None
@@ -200,10 +183,6 @@ def in_whole_numbers(statement: Statement, answers: Mapping[Asked, Answer]) -> M
 
     Each count is the whole number below it or above it. Groups add up to their total rounded, and to the
     total of one set of other groups in the same table, of those that have most keys.
-
-    Args:
-        statement: what is asked.
-        answers: to its counting questions, by the aggregate and the group's values.
     """
     found = dict(answers)
     groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
@@ -256,14 +235,7 @@ def whole_numbers(counts: _Array, total: float | None = None) -> _Array:
 def _wholes_of(
     state: PublicState, statement: Statement, groups: Sequence[Group], told: Collection[tuple[int, ...]]
 ) -> list[Wholes] | None:
-    """Return what groups add up to: all of them, and where there are several keys those of each value.
-
-    Args:
-        state: what is known.
-        statement: what is asked.
-        groups: of some keys.
-        told: the keys of totals that the table has.
-    """
+    """Return what groups add up to: all of them, and where there are several keys those of each value."""
     places = np.array([group.places for group in groups], dtype=np.int64)
     held = groups[0].held
     keys = [key for key in held if len(held) > 1 and (key,) not in told]

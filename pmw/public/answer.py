@@ -60,7 +60,6 @@ class Spent:
     Args:
         share: part of the cap, in [0, 1].
         epsilon_cap: epsilon of the guarantee, drafts of the schema included.
-        delta: likewise.
         charged: part of the cap that was charged for this answer; 0 for a stored or a free one.
     """
 
@@ -85,7 +84,6 @@ def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) 
     """Return the form of an answer, or of many, with what has to be known of every number in it.
 
     Args:
-        form: ready for JSON.
         kept: which records are counted; None where no column of ids bounds a person's.
         seeded: the session's noise can be repeated by anybody.
     """

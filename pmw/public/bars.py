@@ -87,10 +87,6 @@ def ends_in_order(low: Number, high: Number, hard: tuple[float, float]) -> _Ends
 
     Ends cross by rounding, and where what may fail has failed: they are exchanged. Either may be a hard end,
     so that both are cut afterwards.
-
-    Args:
-        low, high: one end, or one of each interval.
-        hard: the ends of what every table allows.
     """
     ends = np.clip((np.minimum(low, high), np.maximum(low, high)), *hard)
     return _Ends(*(ends + 0.0))  # no minus of a zero
@@ -143,7 +139,6 @@ class Bars:
 
         Args:
             known: measurements and certificates; those that the shares rule out are left out.
-            scope: of sums.
             shares: how surely each noise holds.
         """
         key = known, scope, shares
@@ -174,7 +169,6 @@ class Bars:
         Args:
             low: what is counted at least.
             high: what is counted at most; it may be the same.
-            asked: the scope of the question, where they are readings of it over narrower ones.
         """
         below, above = self._pieces_of(low, asked or low.scope)
         return below, above if low is high else self._pieces_of(high, asked or high.scope)[1]
@@ -280,11 +274,7 @@ class Bars:
         return (Rests.MEASURED, own, own), is_cut
 
     def of_boxes(self, boxes: Counted) -> Bar | None:
-        """Return the intervals of ranges or products; None where they have to be looked at one by one.
-
-        Args:
-            boxes: the questions; each depends on all attributes of their scope.
-        """
+        """Return the intervals of ranges or products; None where they have to be looked at one by one."""
         if not self._pays:
             return self._of_boxes(boxes)
         widths, bins = self.widths_of_boxes(boxes), self.state.coarsening.box_bounds(boxes)
@@ -346,7 +336,6 @@ class Bars:
         Args:
             scope: attribute names in declared order.
             low: float64, one axis per attribute of declared cells: the least weights.
-            high: the same of the greatest.
         """
         if high.max() <= 0 and low.min() < 0:  # the parts of a sum are those of its negative
             most, least = self.of_sum(scope, -high, -high if low is high else -low)
@@ -428,7 +417,6 @@ class Bars:
         Args:
             low: what is counted at least.
             high: what is counted at most.
-            asked: the attributes that are asked about.
         """
         ways = self._main(*self._pieces(low, high, asked))
         if len(ways) == 1 or not isinstance(low, Ranges):
@@ -517,8 +505,6 @@ class Bars:
         Args:
             low: what is counted at least.
             high: what is counted at most.
-            rests: what the other ends of the interval rest on.
-            beside: what is known of all attributes is looked at, too, as one more part.
         """
         if self.state.contract.options.bar_limit is not None:
             return _UNKNOWN  # what is refused must not depend on noise
@@ -588,13 +574,7 @@ class Bars:
         return lows, _Ends(split.scale * low, split.scale * high)
 
     def _bonferroni(self, lows: Sequence[Number], scale: float, *, beside: int = 0) -> Number:
-        """Return what a product is at least: the sum of its factors less all but one times everybody.
-
-        Args:
-            lows: low ends of the factors.
-            scale: of the product.
-            beside: how many factors there are besides.
-        """
+        """Return what a product is at least: the sum of its factors less all but one times everybody."""
         everybody = self.state.total.estimate + self._total_error
         return scale * (sum(lows) - (len(lows) + beside - 1) * everybody)
 

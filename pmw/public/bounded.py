@@ -63,7 +63,6 @@ class Split(NamedTuple):
     """The parts of a sum.
 
     Args:
-        form: how they make the sum.
         scale: of the weights; 1 where the form is ``ANY``.
         below: the parts that bound it from below.
         above: the parts that bound it from above; the same unless the form is ``ANY``.
@@ -119,7 +118,6 @@ class OneSum:
 
         Args:
             held: what is known, over a scope that may be narrower where a bin was cut.
-            everybody: bounds one weight for everybody.
         """
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
             return everybody(self.reach[1])
@@ -266,11 +264,7 @@ class Ranges:
         return low, Ranges(outer, cut=cut) if cut else low
 
     def groups(self, coarsening: Coarsening) -> list[tuple[NDArray[np.intp], Ranges]]:
-        """Return the places of those that cut bins and of those that cut none, each with the bins of both.
-
-        Raises:
-            NotAlikeError: bins are no runs of cells.
-        """
+        """Return the places of those that cut bins and of those that cut none, each with the bins of both."""
         bins = coarsening.box_bounds(self.boxes)
         if bins is None:
             raise NotAlikeError

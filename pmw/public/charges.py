@@ -59,13 +59,9 @@ class LedgerEntry:
 
     Args:
         event: what drew noise.
-        label: what it paid for.
         charge: the price.
         booked: analysts and their parts of the charge, by name; an empty name is the session itself. The
             parts are positive and their sum is 1, exactly.
-
-    Raises:
-        BudgetError: the parts are not those of a whole, or a name is there twice.
     """
 
     event: str
@@ -200,11 +196,7 @@ class QuestionNumbers(Numbers):
 
 @dataclass(frozen=True, slots=True)
 class SumNumbers(Numbers):
-    """Sums of values, and what is measured with them.
-
-    Args:
-        summed: which sums.
-    """
+    """Sums of values, and what is measured with them."""
 
     summed: SummedValues | SummedRows
     event = Event.SUM
@@ -268,7 +260,6 @@ class PersonNumbers(Numbers):
 
     Args:
         scope: attribute names in declared order; none for one number of all persons.
-        cells: how many it has.
     """
 
     scope: tuple[str, ...]
@@ -348,7 +339,6 @@ def threshold_entry(tier: TierPlan, place: int, composition: Composition) -> Led
     """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn.
 
     Args:
-        tier: the tests.
         place: of the tier in the plan; the ledger tells a later tier from the first.
         composition: how charges add up.
     """
@@ -370,9 +360,7 @@ def quantile_entry(kind: str, noise: NoiseDistribution, options: Options) -> Led
     """Return what a quantile of answers' errors charges; it moves as one answer does.
 
     Args:
-        kind: of the questions, in words.
         noise: on the quantile.
-        options: the custodian's choices.
     """
     return LedgerEntry(Event.QUANTILE, kind, number_charge(noise, options))
 
@@ -389,10 +377,6 @@ def price_of_positives(
     """Return what so many positives charge with the threshold noise of their rounds, in the filter's measure.
 
     Args:
-        tier: the tests.
-        positives: how many.
-        options: the custodian's choices.
-        ledger: the session's filter.
         round_open: threshold noise is drawn already, for one round.
     """
     positive = positive_entry(tier, options, ledger.composition, "").charge
@@ -409,10 +393,7 @@ def reserved_by_rounds(
     Their threshold noise is paid; without the price of a positive they could not test any more.
 
     Args:
-        plan: the tiers.
         rounds: of each tier, whether it holds threshold noise.
-        options: the custodian's choices.
-        ledger: the session's filter.
     """
     held = (tier for tier, is_open in zip(plan, rounds, strict=True) if is_open)
     prices = (reservation(tier, options, ledger.composition, round_open=True) for tier in held)
@@ -424,18 +405,13 @@ def abandoned_entry(reserved: Charge, what: str = "tests") -> LedgerEntry:
 
     Args:
         reserved: the most that it can charge.
-        what: the kind of the batch.
     """
     label = "reserved" if what == "tests" else f"reserved for {what}"
     return LedgerEntry(Event.ABANDONED, f"{label}; nothing was released", reserved)
 
 
 def charged(ledger: PrivacyFilter, entries: Sequence[LedgerEntry]) -> PrivacyFilter:
-    """Return a filter after charges.
-
-    Raises:
-        BudgetExhaustedError: they do not fit under its cap.
-    """
+    """Return a filter after charges."""
     for entry in entries:
         ledger = ledger.charge(entry.charge)
     return ledger

@@ -39,8 +39,6 @@ def left_by_opening(state: PublicState, plan: OpeningPlan, persons: NoiseDistrib
     Opening is all that is charged before any question, whether it is measured yet or not.
 
     Args:
-        state: the public state.
-        plan: of the opening.
         persons: the noise of the number of persons, where opening measures that.
     """
     options, ledger, tier = state.contract.options, state.ledger, marginal_tier(state.plan)

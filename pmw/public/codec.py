@@ -145,20 +145,12 @@ def registered() -> tuple[type, ...]:
 
 
 def dumps(form: Any) -> str:
-    """Return compact JSON text.
-
-    Raises:
-        ValueError: a number is infinite, or none.
-    """
+    """Return compact JSON text."""
     return json.dumps(form, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def loads(text: str) -> Any:
-    """Return the form of JSON text.
-
-    Raises:
-        FormError: it is no JSON text, is nested too deeply, has a key twice, or a number that is none.
-    """
+    """Return the form of JSON text."""
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except RecursionError:
@@ -196,11 +188,7 @@ _KINDS = {
 
 
 def read_kind(text: str) -> QuestionKind:
-    """Return the kind of questions of a text.
-
-    Raises:
-        FormError: there is no such kind.
-    """
+    """Return the kind of questions of a text."""
     kind = _KINDS.get(text)
     if kind is None:
         raise FormError("a kind of questions is not known")
@@ -211,15 +199,7 @@ def read_kind(text: str) -> QuestionKind:
 
 
 def form_of(value: Any, *, without: Sequence[str] = ()) -> Any:
-    """Return the form of a public value.
-
-    Args:
-        value: of a type that has a form, or a container of such values.
-        without: fields of a dataclass that its object leaves out.
-
-    Raises:
-        FormError: it is of a type that has none.
-    """
+    """Return the form of a public value."""
     kind = type(value)
     if kind in _WRITTEN:
         return _WRITTEN[kind](value)
@@ -282,12 +262,6 @@ def read(
         kind: its annotation: a type that has a form, a container of such types, or a union.
         form: of JSON text that ``loads`` read.
         domain: of the questions in it, where the form itself has none before them.
-        given: fields of the dataclass that its object leaves out.
-        most_cells: that all questions in it may have weights for.
-
-    Raises:
-        FormError: it is not a form of that type.
-        ValueError: a value cannot be; KeyError, TypeError, ArithmeticError, and the errors of its type too.
     """
     reader = _Reader(domain, most_cells)
     return reader.value(kind, form) if given is None else reader.fields(kind, form, given)

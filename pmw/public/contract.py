@@ -20,7 +20,6 @@ class RecordsKept:
     """Which records every number is about, where the session bounds the records of each person.
 
     Args:
-        person: the column of ids.
         at_most: so many records of each id are kept; the others were left out before anything was counted.
     """
 
@@ -46,14 +45,7 @@ class Contract:
     """What is fixed when a session opens, all of it public.
 
     Args:
-        domain: the declared attributes.
         budget: what the session may spend, its drafts apart.
-        options: the custodian's choices.
-
-    Raises:
-        BudgetError: domain and options name different columns of ids, or different numbers of records; or the
-            drafts of the schema are for others than the session, or their deltas do not go with its own; or
-            the questions that are expected are about other attributes.
     """
 
     domain: Domain
@@ -113,12 +105,7 @@ class Contract:
 
 
 def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
-    """Return a domain and options that declare the same persons, each completed by the other.
-
-    Raises:
-        BudgetError: they name different columns of ids, or different numbers of records per person.
-        DomainError: it is no domain, or the column of ids is an attribute.
-    """
+    """Return a domain and options that declare the same persons, each completed by the other."""
     require_domain(domain)
     person, column, records = domain.person, options.person_column, options.records_per_person
     if person is None and column is None:
@@ -188,7 +175,6 @@ def largest_belief(contract: Contract, prior: float = 0.5) -> float:
     under the one table as under the other. What delta adds is left out.
 
     Args:
-        contract: of the session.
         prior: p, how likely they thought it before; in [0, 1].
     """
     return prior / (prior + (1 - prior) * math.exp(-float(contract.whole.epsilon)))

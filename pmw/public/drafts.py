@@ -16,14 +16,9 @@ class DraftCharge:
     """What one draft was charged.
 
     Args:
-        what: was drafted, in words.
-        neighboring_relation: which tables are neighbours.
         records_per_person: the most records of one person, K.
         person_column: the column of ids by which K is kept; None where K is promised.
         epsilon, delta: the guarantee of this draft alone.
-
-    Raises:
-        BudgetError: a number is out of range.
     """
 
     what: str

@@ -34,7 +34,6 @@ class ErrorQuantile:
     """A quantile of the errors of answered questions of one kind, as it was released.
 
     Args:
-        kind: of the questions.
         asked: how many questions the session had answered.
         questions: how many of them the quantile is of.
         units: the noisy quantile, in units of 2^-20 records.
@@ -59,7 +58,6 @@ def quantile_margin(noise: NoiseDistribution, confidence: float) -> float:
 
     Args:
         noise: of the quantile.
-        confidence: that the true quantile is not farther above.
     """
     both = 2 * confidence - 1
     return sum_half_width(noise, 1.0, both, peak=1.0) if both > 0 else 0.0
@@ -71,7 +69,6 @@ def rank_of(questions: int, confidence: float) -> int | None:
     None where there are too few for the confidence.
 
     Args:
-        questions: how many errors there are.
         confidence: c of the rank ceil(c (n + 1)).
     """
     rank = math.ceil(Fraction(str(confidence)) * (questions + 1))
@@ -83,10 +80,6 @@ def kind_of(query: LinearQuery, basis: Basis) -> QuestionKind | None:
 
     The cells decide the question, it is about some attribute, its scope is small enough to be counted, and
     its interval rests on more than released numbers: there intervals are about as narrow as errors are.
-
-    Args:
-        query: the question.
-        basis: what its interval rests on.
     """
     if not query.scope or not query.aligned or query.readings is not None:
         return None
@@ -103,13 +96,7 @@ def kind_over(domain: Domain, scope: tuple[str, ...], basis: Basis) -> QuestionK
 def typical_half_width(
     quantiles: Iterable[ErrorQuantile], kind: QuestionKind | None, confidence: float
 ) -> float | None:
-    """Return how far questions of a kind were from the truth, in records; None where nothing was released.
-
-    Args:
-        quantiles: all that were released, in order; the newest of the kind is taken.
-        kind: of the question.
-        confidence: of the session's intervals.
-    """
+    """Return how far questions of a kind were from the truth, in records; None where nothing was released."""
     found = [one for one in quantiles if one.kind == kind]
     return found[-1].half_width(confidence) if found else None
 
@@ -119,10 +106,8 @@ class TypicalError:
     """How near a part of the answered questions of one kind were.
 
     Args:
-        kind: of the questions, in words.
         within: half-width in records.
         within_fraction: the same as a part of all records.
-        questions: how many there were.
         asked: how many were answered when it was released.
     """
 
@@ -139,7 +124,6 @@ def typical_errors(
     """Return the newest quantile of each kind: how near a part of such questions were.
 
     Args:
-        quantiles: all that were released, in order.
         confidence: which part of the questions, and how surely, in (0, 1).
         records: the session's total.
     """

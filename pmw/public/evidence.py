@@ -136,9 +136,6 @@ class Candidates:
     """Evidence over one scope, of which the one with the smallest half-width bounds a sum.
 
     Of equal ones it is the first; it does not depend on noise. The place -1 is none, infinitely wide.
-
-    Args:
-        evidences: over the scope.
     """
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
@@ -186,9 +183,6 @@ def evidence_of(state: PublicState, known: Known, scope: tuple[str, ...], shares
     """Return what something that was released says of a scope that it contains.
 
     Args:
-        state: the state.
-        known: a measurement or a certificate.
-        scope: of questions.
         shares: how surely each noise holds that an interval rests on.
     """
     if isinstance(known, Certificate):
@@ -232,8 +226,6 @@ class ScopeKnowledge:
         """Return what is known of a scope.
 
         Args:
-            state: the state.
-            scope: of a question, or of a reading of one.
             asked: the scope of the question, which contains the other. Certificates are those of this scope:
                 whether they stood at the time of an answer can be told afterwards.
         """
@@ -280,7 +272,6 @@ def moved_cells(table: Estimate, total: Total) -> Estimate:
     """Return the cells of a whole table, moved alike so that they sum to the number of records.
 
     Args:
-        table: the noisy cells.
         total: the number of records that takes in their sum by inverse variance, or the public one.
     """
     missing = total.estimate - float(table.values.sum())

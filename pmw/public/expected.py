@@ -19,9 +19,6 @@ class ExpectedQuestions:
         scopes: the sets of attributes that they are about, each in declared order, sorted.
         counts: how many different questions are about each.
         digest: SHA-256 of their canonical texts, in hexadecimal; what a contract names them by.
-
-    Raises:
-        BudgetError: the parts do not fit each other.
     """
 
     scopes: tuple[tuple[str, ...], ...]

@@ -43,7 +43,6 @@ def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
     attribute with too many cells for rows, are measured cell by cell.
 
     Args:
-        state: the public state.
         scope: attribute names in declared order.
     """
     tier = marginal_tier(state.plan)
@@ -97,9 +96,6 @@ def _founding_scopes(
     """Return all marginals that are measured before any question, in order.
 
     Args:
-        names: of the attributes.
-        fine: declared cells of each.
-        coarse: bins of each.
         limits: attributes of a marginal, declared cells of one that is not binned, cells of any.
     """
     most, most_fine, most_cells = limits
@@ -114,11 +110,7 @@ def _founding_scopes(
 
 
 def founded(state: PublicState, measurement: Measured) -> Measured:
-    """Return a measurement with what it stands on in a state, where it is a residual.
-
-    Raises:
-        ScopeError: a residual that it stands on is not there.
-    """
+    """Return a measurement with what it stands on in a state, where it is a residual."""
     if not isinstance(measurement, ResidualMeasurement):
         return measurement
     if len(measurement.scope) == 1:
@@ -144,7 +136,6 @@ def _everybody(total: Total, slopes: Sequence[tuple[int, NDArray[np.float64]]] =
     """Return what the residual of a single attribute stands on: the number of records.
 
     Args:
-        total: as it was released.
         slopes: of attributes with others, what its noise moves their cells by beyond an even share.
     """
     grid = total.deviation * UNITS if total.deviation > 0 else math.inf
@@ -166,7 +157,6 @@ def attributes_alone(
 
     Args:
         total: the number of records, as it was released.
-        measured: what opening measured of each attribute.
         bins: of each declared cell of each, the bin that it is summed to: int64, shape (cells,); None for
             none.
     """

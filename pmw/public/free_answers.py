@@ -40,12 +40,7 @@ _Found = TypeVar("_Found")
 
 
 class QuestionsByScope:
-    """Questions that are products of the same attributes; of attributes with bins they are ranges alone.
-
-    Args:
-        coarsening: the bins.
-        queries: the questions.
-    """
+    """Questions that are products of the same attributes; of attributes with bins they are ranges alone."""
 
     def __init__(self, coarsening: Coarsening, queries: Sequence[LinearQuery]) -> None:
         self._queries = queries  # they are known by their identity
@@ -94,7 +89,6 @@ class Bounded(Generic[_Found]):
     """What bounds questions by scope, of each group found once.
 
     Args:
-        asked: the questions.
         find: bounds those of a group; None where they are looked at one by one.
     """
 
@@ -198,7 +192,6 @@ class ModelAnswers:
         """Return the model's answer to a question.
 
         Args:
-            query: the question.
             measured: a marginal was measured for it. The answer is called measured where the noise makes
                 most of its interval: not where that comes from the bins that the question cuts.
         """
@@ -217,9 +210,7 @@ class ModelAnswers:
         """Return the model's answer to a question whose own test was negative.
 
         Args:
-            query: the question.
             units: the model's answer in the test, in units of 2^-20 records.
-            plan: the test.
             threshold: T of the test, in units.
         """
         width = certified_half_width(plan, threshold, self.bars.confidences.alone)
@@ -229,7 +220,6 @@ class ModelAnswers:
         """Return the answer to a question that was measured: the number, within a quantile of its noise.
 
         Args:
-            query: the question.
             units: the noisy number, in units of 2^-20 records.
             noise: on it, in units.
         """
@@ -325,9 +315,6 @@ class ModelAnswers:
 
         That is where the model's marginal has too many cells for a table, one was measured on declared cells
         of bins that boxes cut, bins are no runs of cells, or a contract moves answers.
-
-        Args:
-            boxes: the questions; each depends on all attributes of their scope.
         """
         sums = self.model_sums(boxes.scope) if boxes.scope else None
         bins = self.state.coarsening.box_bounds(boxes)
@@ -339,11 +326,7 @@ class ModelAnswers:
         return None if bar is None else BoxBounds.of(boxes, sums.many(boxes), bar)
 
     def parts_of_boxes(self, boxes: Counted) -> PartBounds | None:
-        """Return what boxes or products lie between by their parts; None where they go one by one.
-
-        Args:
-            boxes: the questions; each depends on all attributes of their scope.
-        """
+        """Return what boxes or products lie between by their parts; None where they go one by one."""
         ends = self.bars.parts_of_boxes(boxes) if self.state.contract.options.bar_limit is None else None
         if ends is None:
             return None
@@ -409,10 +392,7 @@ class FreeAnswers:
         """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``.
 
         Args:
-            state: the state of the tests.
-            queries: the questions, in order.
             units: int64, shape (n,), the model's answers in the tests, in units of 2^-20 records.
-            plan: the tests.
         """
         of = self.of(state)
         width = certified_half_width(plan, plan.threshold, of.bars.confidences.alone)
@@ -461,14 +441,7 @@ def _without(found: Sequence[tuple[Places, BoxBounds]], own: Places) -> list[tup
 def _joined(
     of: ModelAnswers, size: int, found: Sequence[tuple[Places, BoxBounds]], one: Callable[[int], Answer]
 ) -> Answers:
-    """Return answers in the order of their questions.
-
-    Args:
-        of: what answers.
-        size: how many questions there are.
-        found: the places of those that were bounded together, and what bounds them.
-        one: answers the question at a place by itself.
-    """
+    """Return answers in the order of their questions."""
     alone, parts = np.ones(size, dtype=np.bool_), list[tuple[Places, Answers]]()
     if found:
         places = np.concatenate([own for own, _ in found])
@@ -485,11 +458,6 @@ def chosen_answer(bars: Bars, query: LinearQuery, answer: Answer) -> Answer:
 
     Where a question is held by its own test or measurement alone, the number of that is no farther from
     either end of the answer's own bar than the width that it gave.
-
-    Args:
-        bars: of all rows that there are to choose from.
-        query: the question.
-        answer: to it, within a bar of its own.
     """
     state, plan = bars.state, bars.state.query_plan
     if answer.interval is None:

@@ -56,10 +56,7 @@ class WeightStats(NamedTuple):
     """What bounds of a sum of w_i x_i depend on, whichever cells the weights are of.
 
     Args:
-        total: sum of w_i.
         squares: sum of w_i^2.
-        least: the least weight, or less.
-        greatest: the greatest weight, or more.
     """
 
     total: float
@@ -159,9 +156,6 @@ class Confidences:
         each sparse vector, whose rounds share theirs in turn.
 
         Args:
-            options: the stated confidence, and whether intervals hold for all questions at once.
-            opening: measurements measured at opening.
-            plan: the tiers of tests.
             private_total: the number of records is released with noise.
         """
         if not options.simultaneous:
@@ -179,10 +173,8 @@ class Confidences:
         """Return the confidences of a session, by its public state.
 
         Args:
-            state: the state.
             events: how many intervals have to hold together, each with its part of what may fail.
             beside: other events that have to hold with all of these, each with as much as all of these.
-            groups: how many intervals answers choose from.
         """
         options, private = state.contract.options, state.total.deviation > 0
         found = cls.of(options, len(state.opening), state.plan, private_total=private)
@@ -253,9 +245,7 @@ def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float)
     negatives of a round at once, so it is a bound and holds more often than stated.
 
     Args:
-        plan: the sparse vector.
         threshold: T of the test, in units.
-        confidence: of the interval.
     """
     return (threshold + negative_margin(plan, confidence) + 1) / UNITS
 
@@ -268,7 +258,6 @@ class SumNoise:
     """The noise of one weighted sum of the counts of an estimate.
 
     Args:
-        estimate: the counts.
         confidence: of one sum that an interval rests on alone.
     """
 
@@ -301,11 +290,8 @@ def measured_half_width(
     """Return how far the truth may be from the sum of some measured numbers, in records.
 
     Args:
-        options: whether intervals hold for all questions at once.
         noise: on each number, in units.
-        numbers: how many were measured.
         confidence: of one noise that an interval rests on alone.
-        counted: how many of them are summed.
     """
     if options.simultaneous:
         return simultaneous_half_width(noise, numbers, confidence)
@@ -319,10 +305,6 @@ class AxisNoise:
     by looking at them. So all runs of neighbouring cells hold together, each with as much that may fail. Any
     weights are constant on some runs. Of more than three cells that were measured by themselves half of what
     may fail is for all weights at once: that is narrower where runs are many.
-
-    Args:
-        measured: the counts.
-        confidence: that all bounds hold together.
     """
 
     def __init__(self, measured: Estimate, confidence: float) -> None:
@@ -368,7 +350,6 @@ class TableNoise:
 
     Args:
         noise: on each cell, in units.
-        cells: m, how many were measured.
         ratio: r, the variance of the noise on the number of records in those of a cell; 0 where it is public.
         confidence: of one noise that an interval rests on alone.
         repeated: measured cells to each of the scope.
@@ -388,10 +369,8 @@ class TableNoise:
 
         Args:
             noise: on each cell, in units.
-            cells: how many were measured.
             deviation: of the number of records, in records: 1/deviation^2 = 1/(r s^2) + 1/(m s^2).
             confidence: of one noise that an interval rests on alone.
-            repeated: measured cells to each of the scope.
         """
         part = deviation**2 / (cells * noise_variance(noise))  # r/(m + r)
         ratio = cells * part / (1 - part) if part < 1 else math.inf
@@ -465,7 +444,6 @@ def certified_sums(
     Args:
         plan: the test; None where there is none, which bounds nothing.
         threshold: T of the test, in units.
-        cells: of the marginal.
         confidence: of the threshold noise of all rounds.
         total_error: how far the model's total may be from the number of records, in records.
     """
@@ -492,7 +470,6 @@ def total_half_width(
     Args:
         composition: which distribution the noises have: Laplace where epsilons add.
         deviation: standard deviation of the released number, in records; 0 where it is public.
-        confidence: of the width.
         opening: the noises on the opening's measurements, whose sums the number takes in.
     """
     if deviation == 0:

@@ -29,7 +29,6 @@ class JointSums:
 
     Args:
         value: the sum of the differences of values from where they are measured from.
-        count: the number of values.
         squares: the sum of the squares of the differences; None where it was not measured.
         middle: what the values are measured from.
         reach: how far a value may be from the middle of those of its place.
@@ -52,7 +51,6 @@ class JointSums:
         """Return how far a combination may be off by noise.
 
         Args:
-            weights: of the sum, of the number of values and of the squares.
             confidence: that the noise holds.
         """
         return self._width_of_one(confidence) * math.hypot(
@@ -83,8 +81,6 @@ class JointSums:
         """Return how far a sum, less so much for each of the values, may be off by noise and by rounding.
 
         Args:
-            line: what one of the values weighs: a factor, and a constant.
-            of_one: what is taken off for each of them.
             confidence: that the noise holds.
         """
         factor, constant = line
@@ -117,8 +113,6 @@ class JointSums:
         They hold if there are values. Where the number of them may be 0 any mean may be.
 
         Args:
-            line: what one of the values weighs: a factor, and a constant.
-            hard: what it lies between on every table.
             confidence: that the noise holds.
         """
         if not self.is_sure(1, confidence):
@@ -154,10 +148,6 @@ class JointSums:
         The mean is known from one event, and from another one the mean of (v - m)^2, for the point m of a
         fixed grid that is nearest to the true mean: within half a step h of it, so that it is the variance
         and at most h^2/4 more.
-
-        Args:
-            hard: what the mean lies between on every table.
-            confidence: that each of both events holds.
         """
         least, greatest = hard
         most = (greatest - least) ** 2 / 4
@@ -176,7 +166,6 @@ class JointSums:
 
         Args:
             centres: float64, the points.
-            ceiling: no such mean is above it.
             confidence: that the noise holds, at each point by itself.
         """
         away = centres - self.middle

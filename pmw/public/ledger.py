@@ -26,7 +26,6 @@ class LedgerLine:
     Args:
         number: its place in the ledger, from 1.
         event: what drew noise.
-        label: what it paid for.
         epsilon: the event is epsilon-DP, exactly; None where it is not pure.
         price: what it took from the cap, exactly, in the ledger's ``unit``.
         share: price as a part of the cap.
@@ -76,7 +75,6 @@ class Ledger:
     """Every charge of a session, in order, against its cap.
 
     Args:
-        budget: what the session may spend.
         composition: how charges add up.
         cap: the most that may be charged, exactly, in the ledger's ``unit``.
         lines: the charges.
@@ -170,13 +168,9 @@ def ledger_of(
     """Return charges as a ledger, whether or not they fit under the cap.
 
     Args:
-        budget: the guarantee.
         budget_filter: the filter that they were charged to; what it has spent is not looked at.
         entries: the charges, in order.
         kind: the sparse vector of the tests; None where there is none.
-
-    Raises:
-        BudgetError: an event has no price under the filter.
     """
     cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening measures comes before any test
     lines = []

@@ -44,11 +44,7 @@ _Table: TypeAlias = NDArray[np.float64]
 
 
 class LocalModels:
-    """The local models of one model and what was measured.
-
-    Args:
-        state: the state.
-    """
+    """The local models of one model and what was measured."""
 
     def __init__(self, state: PublicState) -> None:
         self._state = state

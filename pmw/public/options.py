@@ -416,11 +416,7 @@ _LEFT_TO_PLANNING = ("sparse_vector", "sides", "composition")  # may be None
 
 
 def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum | None:
-    """Return a choice among kinds, which may be given as the command line's word.
-
-    Raises:
-        BudgetError: it is none of them.
-    """
+    """Return a choice among kinds, which may be given as the command line's word."""
     if issubclass(type(value), kind) or (value is None and name in _LEFT_TO_PLANNING):
         return cast("enum.Enum | None", value)
     words = {one.value.replace("_", "-"): one for one in kind}

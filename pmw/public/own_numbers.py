@@ -18,9 +18,6 @@ class OwnNumbers:
     """The questions that have a number of their own; of several that of least noise, then the newest.
 
     Which one that is depends on scales of noise alone, never on a number.
-
-    Args:
-        state: the state.
     """
 
     def __init__(self, state: PublicState) -> None:

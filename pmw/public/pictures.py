@@ -41,7 +41,6 @@ class MarginalComparison:
     """One attribute in the model, and as it was measured.
 
     Args:
-        attribute: the attribute.
         model: float64, shape (cells,), the model's records per cell.
         measured: float64, shape (cells,), released noisy records per cell, or what least squares makes of a
             hierarchical histogram; None where none were measured.
@@ -176,7 +175,6 @@ def error_panel(state: PublicState, reaches: Sequence[float]) -> tuple[Picture, 
     """Return the error bars of answers, in the order of the questions; None where no answer has one.
 
     Args:
-        state: what may be published of the session.
         reaches: how far each bar goes from its answer, in records; NaN where there is none.
     """
     total, whole = state.total.value, [reach for reach in reaches if not math.isnan(reach)]
@@ -230,13 +228,6 @@ def status_figure(state: PublicState, history: History) -> Figure:
 
     Above, the model's marginals of the first six attributes, and the released ones with their error bars.
     Below, the budget over time.
-
-    Args:
-        state: what may be published of the session.
-        history: how its budget was spent.
-
-    Raises:
-        ReleaseError: matplotlib is not installed.
 
     Privacy: post-processing of released numbers; free.
     """

@@ -80,7 +80,6 @@ class QueryTestPlan:
     Args:
         vector: tests and values, in units of 2^-20 records.
         threshold: T, in units.
-        learning_rate: eta of the single step.
     """
 
     vector: NumericSparse
@@ -188,10 +187,6 @@ class MarginalTestPlan:
 
         That is the distance that noise alone would make, were it measured, a margin for the noise of the
         test, and a head start that decays, so that the worst marginals are measured first.
-
-        Args:
-            cells: of the marginal.
-            asked: questions answered so far.
         """
         height, length = self.decay
         start = math.ceil(height * math.exp(-asked / length))

@@ -24,7 +24,6 @@ class PopulationInterval:
 
     Args:
         low: fraction, in [0, 1].
-        high: likewise.
         confidence: over the draw of the sample and of all noise, in (0, 1).
         people: how many people the sample is taken to hold; need not be whole.
     """
@@ -70,11 +69,7 @@ class PopulationIntervals:
         return self if state is self.state else PopulationIntervals(state)
 
     def of(self, query: LinearQuery) -> PopulationInterval | None:
-        """Return the interval of a question; None where an accuracy contract refuses its count.
-
-        Raises:
-            QueryError: the question is no condition; see ``require_condition``.
-        """
+        """Return the interval of a question; None where an accuracy contract refuses its count."""
         require_condition(query)
         if self._answers is not None and self._answers.answer(query).is_refused:
             return None
@@ -100,8 +95,6 @@ def population_interval(
     Args:
         count: ends of the number c of records that the condition holds for.
         everybody: ends of the number N of all records; both hold together with 1 - (1 - confidence)/2.
-        records_per_person: K.
-        confidence: of the interval.
 
     Source: Clopper and Pearson (1934).
     """
@@ -121,9 +114,6 @@ def require_condition(query: LinearQuery) -> None:
     """Refuse a question with weights other than 0 and one record.
 
     Of sums of other weights Clopper and Pearson's interval is not proved.
-
-    Raises:
-        QueryError: it has such weights.
     """
     if query.readings is None and not (query.aligned and query.is_whole):
         raise QueryError(

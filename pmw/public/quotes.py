@@ -66,11 +66,7 @@ class Within(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Within:
-        """Return what ``2.5`` or ``2%`` says.
-
-        Raises:
-            BudgetError: it is no number above 0.
-        """
+        """Return what ``2.5`` or ``2%`` says."""
         relative = text.strip().endswith("%")
         try:
             amount = float(text.strip().removesuffix("%")) / (100 if relative else 1)
@@ -82,20 +78,12 @@ class Within(NamedTuple):
 
     @classmethod
     def of(cls, given: Within | float | str) -> Within:
-        """Return a width as it is, or what a number or a text says.
-
-        Raises:
-            BudgetError: it is no number above 0.
-        """
+        """Return a width as it is, or what a number or a text says."""
         return given if isinstance(given, Within) else cls.parse(str(given))
 
     @staticmethod
     def records(given: float) -> float:
-        """Return a half-width in records.
-
-        Raises:
-            BudgetError: it is no finite number above 0.
-        """
+        """Return a half-width in records."""
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
         if not is_number or not 0 < given < math.inf:
             raise BudgetError(f"expected a half-width above 0 records, got {given!r}")
@@ -253,12 +241,7 @@ def nothing_needed(kind: type[Measurable], scope: tuple[str, ...], cells: int, h
 
 
 def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
-    """Return the price of a marginal under the noise that a positive's has.
-
-    Raises:
-        SessionError: the session measures nothing on request.
-        QueryError: there is no such marginal, or it has too many cells for the noise.
-    """
+    """Return the price of a marginal under the noise that a positive's has."""
     plan = measuring_plan(state)
     scope = asked_scope(state.domain, names)
     if not scope:
@@ -307,14 +290,7 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
     The noise has the largest whole number of units as its scale that gives such a bar: its charge is exact.
 
     Args:
-        state: the public state.
-        query: the question.
         within: half-width of the bar that is wanted, in records.
-
-    Raises:
-        BudgetError: the width is not positive and finite.
-        SessionError: the session measures nothing on request.
-        QueryError: no measurement gives the question such a bar.
     """
     within = Within.records(within)
     scope, present = query.scope, present_half_width(state, query)
@@ -348,11 +324,7 @@ def affordable_price(state: PublicState) -> Fraction:
 
 
 def require_affordable(state: PublicState, what: Measurable, noise: NoiseDistribution) -> None:
-    """Refuse a requested measurement whose price is not left. It depends on public state alone.
-
-    Raises:
-        BudgetExhaustedError: the price is not left.
-    """
+    """Refuse a requested measurement whose price is not left. It depends on public state alone."""
     price = state.ledger.price(what.charge(noise, state.contract.options))
     most = affordable_price(state)
     if price > most:
@@ -369,11 +341,7 @@ def _quote(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution,
 
 
 def measuring_plan(state: PublicState) -> MarginalTestPlan:
-    """Return the tier of marginals of a session that measures on request.
-
-    Raises:
-        SessionError: it does not.
-    """
+    """Return the tier of marginals of a session that measures on request."""
     require_measuring(state)
     plan = marginal_tier(state.plan)
     if plan is None:
@@ -382,11 +350,7 @@ def measuring_plan(state: PublicState) -> MarginalTestPlan:
 
 
 def require_measuring(state: PublicState) -> None:
-    """Refuse a session that measures nothing on request.
-
-    Raises:
-        SessionError: it does not.
-    """
+    """Refuse a session that measures nothing on request."""
     options = state.contract.options
     _require_open(state)
     if not options.tests_marginals:
@@ -402,18 +366,7 @@ def require_measuring(state: PublicState) -> None:
 
 
 def require_apart(state: PublicState, kind: type[Measurable], what: str, cells: int) -> None:
-    """Refuse what is measured apart from the model in a session that measures none of it.
-
-    Args:
-        state: the public state.
-        kind: of what is measured.
-        what: is measured, in words.
-        cells: how many draws it takes.
-
-    Raises:
-        QueryError: there are too many cells.
-        SessionError: the session measures nothing of the kind.
-    """
+    """Refuse what is measured apart from the model in a session that measures none of it."""
     _require_open(state)
     if not state.contract.options.measures_apart:
         raise SessionError(
@@ -433,11 +386,7 @@ def _require_open(state: PublicState) -> None:
 
 
 def asked_scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the attributes that somebody names, in declared order.
-
-    Raises:
-        QueryError: one is not declared, or stands there twice.
-    """
+    """Return the attributes that somebody names, in declared order."""
     for name in names:
         if name not in domain.names:
             known = ", ".join(domain.names)
@@ -468,11 +417,6 @@ def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) 
     It depends on scales alone: what is kept because a drawn bar is narrow, and else bought, misses more often
     than it says. So a question that cuts a bin has none, nor do parts count. Where single questions are
     tested nothing is bought, and the interval is looked at.
-
-    Args:
-        state: the state.
-        query: the question.
-        groups: how many intervals answers choose from.
     """
     bars = Bars(state, groups=groups)
     if state.contract.options.tests_marginals:
@@ -497,10 +441,7 @@ def bars_after(
     """Return what bounds questions once a marginal was measured, as scales tell: it holds no number.
 
     Args:
-        state: the public state.
-        scope: of the marginal.
         noise: on its cells.
-        paid: with the numbers of questions themselves.
     """
     numbers = np.zeros(state.grid(scope).scope_shape(scope), dtype=np.int64)
     later = measured_as(scope, numbers, noise, strategy_of(state, scope), requested=True)
@@ -546,10 +487,7 @@ def cell_question(
     """Return the question about one cell that is measured: a declared one, or a bin of them.
 
     Args:
-        state: the state.
         scope: attribute names in declared order.
-        cells: the place of the cell, one number per attribute.
-        grid: the domain of these places: the declared one, or that of bins.
     """
     chosen: dict[str, Any] = {}
     for name, cell in zip(scope, cells, strict=True):

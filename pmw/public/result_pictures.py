@@ -37,9 +37,7 @@ class Drawn:
     """One column of numbers, by the values of some keys.
 
     Args:
-        title: of the numbers.
         unit: what they are numbers of; empty where that is not said.
-        keys: their names.
         groups: of each row the values of the keys, as people read them.
         values: of each row its number; None where there is none.
         intervals: of each row the ends of its interval; None where nothing is promised.
@@ -143,11 +141,7 @@ def _each_by_itself(drawn: Drawn) -> Arrangement:
 
 
 def drawn_figure(drawn: Drawn) -> Figure:
-    """Return a figure of a column of numbers with their intervals.
-
-    Raises:
-        ReleaseError: matplotlib is not installed, or there is no number to draw.
-    """
+    """Return a figure of a column of numbers with their intervals."""
     if all(value is None for value in drawn.values):
         raise ReleaseError("there is no number to draw: no row has one")
     found = arranged(drawn)

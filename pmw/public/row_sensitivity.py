@@ -79,8 +79,6 @@ def rows_sensitivity(queries: Sequence[LinearQuery], options: Options, *, person
     where pairs are too many to compare.
 
     Args:
-        queries: the rows; different ones, as a row that is there twice moves twice.
-        options: the custodian's choices.
         persons: the table has a column of ids, by which at most K records of a person are kept.
 
     Returns:
@@ -190,7 +188,6 @@ def _placed(row: _Row, axes: _Axes) -> tuple[tuple[slice, ...], _Numbers]:
     """Return a box of runs outside which a row is 0, and its largest weights in them.
 
     Args:
-        row: one row.
         axes: the attributes whose cells are told apart; the largest weight over the others is taken.
 
     Returns:

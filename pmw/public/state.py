@@ -134,7 +134,6 @@ class Total:
         Args:
             plan: the noise of the opening measurements.
             units: the number of records with that noise, in units of 2^-20.
-            opening: the marginals that were measured.
         """
         estimate = units / UNITS
         if plan.total_noise is None:
@@ -172,10 +171,8 @@ class PublicState:
     """Everything about a session that may be published: a function of released numbers alone.
 
     Args:
-        contract: what was fixed at opening.
         ledger: the filter with what was charged.
         total: the number of records.
-        opening: the marginals measured at opening.
         measured: what was measured since, in order; marginals are over the domain of their ``grid``.
         model: the synthetic distribution, fitted to opening and measured.
         plan: the tiers of tests, in order; none where nothing was left for any.

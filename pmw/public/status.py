@@ -47,16 +47,11 @@ class Status:
     """Public facts about a session.
 
     Args:
-        table: its name.
         guarantee: what the session promises, in words.
         budget_share: part of the cap that was spent, in [0, 1].
         epsilon_cap: epsilon of the guarantee, drafts of the schema included.
-        delta: likewise.
         positives_used: positives of the sparse vector so far, of marginals where those are tested.
-        positives_limit: positives that it may have.
-        queries_answered: questions answered, repeated ones included.
         total: released number of records.
-        version: of the model.
         model_cells: numbers that the model holds: the cells of the domain, or of its tree of marginals.
         pairs: how many pairs of attributes there are; see ``pmw.public.pairs``.
         pairs_held: how many of them were measured, so that exports have how the two go together.
@@ -149,12 +144,7 @@ def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
 
 
 def status_of(state: PublicState, queries_answered: int) -> Status:
-    """Return the status of a public state.
-
-    Args:
-        state: the state.
-        queries_answered: questions answered, repeated ones included.
-    """
+    """Return the status of a public state."""
     whole = state.contract.whole
     marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
     prior, pairs = state.contract.options.prior, held_pairs(state)
@@ -220,8 +210,6 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
     """Return what a status says of the budget, the questions and the model, in words.
 
     Args:
-        status: where the session stands.
-        questions: what errors are told of.
         domain_cells: those of a table of all attributes: a model of so many is not told; None where unknown.
     """
     tests = [("positives", f"{status.positives_used} of {status.positives_limit}")]

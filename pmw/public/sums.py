@@ -55,7 +55,6 @@ class Estimate:
     Args:
         value: None where the model itself divides by 0, or where it is refused.
         interval: holds the true value with the stated confidence; None where nothing is promised.
-        source: where it comes from.
         typical: of a count, as ``Answer`` has it.
         aligned: False where the cells cannot decide which records are meant.
         conditional: nothing released says that there are records to take the value of: the interval holds if
@@ -92,11 +91,7 @@ class Estimate:
         return replace(self, value=_rounded(round, self.value), interval=interval, typical=typical)
 
     def to_dict(self, *, whole: bool = False) -> dict[str, Any]:
-        """Return the form of an aggregate in an answer, ready for JSON.
-
-        Args:
-            whole: its numbers are whole.
-        """
+        """Return the form of an aggregate in an answer, ready for JSON."""
         low, high = (_told(end, whole) for end in self.interval or (None, None))
         form = {
             "value": _told(self.value, whole),
@@ -255,13 +250,7 @@ class Sums:
         return not np.any(open_ & group.inside(domain, scope))
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
-        """Return the weights of a sum over a group's records where the statement's condition holds.
-
-        Args:
-            form: the sum.
-            group: the group.
-            extra: further attributes that the weights are wanted over.
-        """
+        """Return the weights of a sum over a group's records where the statement's condition holds."""
         domain, where = self.domain, self._where(form.condition)
         scope = union_scope(domain, [where.scope, form.scope, extra, group.scope])
         shape = domain.scope_shape(scope)
@@ -347,8 +336,6 @@ class Sums:
         was drawn for the sum.
 
         Args:
-            weights: of the sum.
-            events: how many aggregates' intervals have to hold together.
             below: what it is divided by; None for the sum alone.
         """
         if not self.is_summed(weights):
@@ -446,11 +433,6 @@ class Sums:
 
         That there are values is known from the number alone: of a fixed table only one of the two claims can
         fail.
-
-        Args:
-            pair: the sums above and below; the second counts the values.
-            measured: what was measured of the first.
-            joint: the same with the number of its values.
         """
         alone = self.alone(measured.events)
         above, below = map(self.model, pair)
@@ -480,10 +462,7 @@ class Sums:
         It depends on scales of noise and on how far values may lie apart in the cells of the model's records.
 
         Args:
-            values: whose variance is wanted.
             group: over whose records.
-            model: the mean and the variance as the model has them.
-            events: how many intervals have to hold together.
         """
         whole = self.weights(total(values), group)
         joint = None if whole.summed is None else self._values.squared(whole.summed)
@@ -532,7 +511,6 @@ class Sums:
         Args:
             counted: the weights of these records, 0 or more.
             bounds: on sums over the same attributes; None where nothing holds them, and so nothing is said.
-            events: how many aggregates' intervals have to hold together.
             least: how many records the number needs.
         """
         return bounds is not None and self.ends(counted, events)[0] > least - 1
@@ -551,8 +529,6 @@ class Sums:
         no end: the ratio has none on some tables, and the divisor's bar reaches 0.
 
         Args:
-            above, below: the sums.
-            bounds: on sums over the same attributes.
             measured: what was measured of the first; the bounds leave it its part of what may fail.
             hard: what the ratio lies between on every table, where the sums are given over fewer attributes.
         """
@@ -605,8 +581,6 @@ def within(
     """Return a value and its interval; the value is moved into it, for no record is where it is not.
 
     Args:
-        value: the model's.
-        ends: of the interval.
         hard: what the number lies between on every table; nothing where ``ends`` are of this kind.
         conditional: they hold if there are records to take the value of.
     """

@@ -37,7 +37,6 @@ class AnswerTable(Result):
         confidence: of each interval, in (0, 1).
         notes: what has to be known about every answer.
         version: of the newest model that answered.
-        spent: what the session had spent.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records the numbers are about; None where no column of ids bounds a person's.
         whole: those of ``titles`` whose answers are whole numbers, such as counts.
@@ -63,11 +62,7 @@ class AnswerTable(Result):
     about: str = ""
 
     def column(self, name: str) -> tuple[Any, ...]:
-        """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each.
-
-        Raises:
-            KeyError: there is no such column.
-        """
+        """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each."""
         if name in self.keys:
             place = self.keys.index(name)
             return tuple(keys[place] for keys, _ in self.rows)
@@ -234,9 +229,7 @@ def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, st
     """Return a number and the ends of its interval, with digits that the interval does not hide.
 
     Args:
-        estimate: the number.
         none: what stands where there is none.
-        whole: it is a whole number.
     """
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:

@@ -68,8 +68,6 @@ class Tabulation:
     charged for; what they are answered with bounds the aggregates as well.
 
     Args:
-        state: what is known.
-        statement: what is asked.
         pause: called with the work of each aggregate of a group, in questions that take as long.
     """
 
@@ -100,11 +98,7 @@ class Tabulation:
         return len(self._asked)
 
     def questions(self, request_id: str | None = None) -> Iterator[tuple[LinearQuery, str | None]]:
-        """Yield the counting questions, each with its idempotency key.
-
-        Args:
-            request_id: that of the statement.
-        """
+        """Yield the counting questions, each with its idempotency key."""
         for leaf, group, query in self._asked:
             yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
@@ -125,9 +119,6 @@ class Tabulation:
         """Return the table, from the state after its counting questions; nothing is spent.
 
         Args:
-            state: what is known.
-            answers: to the questions.
-            pause: called with the work of each group, in questions that take as long.
             place: of the session, for notes that tell how to measure; see ``pmw.public.quotes.measuring``.
         """
         if not self._arms:
@@ -257,13 +248,7 @@ def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[Linea
 
 
 def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]) -> AnswerTable:
-    """Return a table with what its statement says of its columns and rows.
-
-    Args:
-        table: the answers.
-        statement: what was asked.
-        groups: of the rows.
-    """
+    """Return a table with what its statement says of its columns and rows."""
     keys = [column for column in statement.columns if column.is_key]
     shown = statement.columns[len(keys) :]
     words = statement.where.describe()
@@ -645,12 +630,7 @@ def _answered(found: Estimate, answer: Answer) -> Estimate:
 
 
 def _outcomes_of(test: Compared, one: Any, two: Any) -> tuple[bool, bool]:
-    """Return whether a comparison may hold, and whether it may not.
-
-    Args:
-        test: the comparison.
-        one, two: a text, or the ends of a number.
-    """
+    """Return whether a comparison may hold, and whether it may not."""
     texts = [isinstance(side, str) for side in (one, two)]
     if test.function in (operator.eq, operator.ne):
         sure = one == two and (any(texts) or one[0] == one[1])

@@ -56,7 +56,6 @@ class SummedOver:
     """A sum of values of an attribute over some records.
 
     Args:
-        summed: the values.
         scope: attribute names in declared order, those of the attribute among them.
         held: bool, one axis per attribute: the records whose values count.
         middle: float64: the weights that stand for the cells, the middles of cells where values count.
@@ -79,11 +78,7 @@ class SummedOver:
 
 
 class ValueSums:
-    """What a state knows of sums of values; what sums have in common is computed once.
-
-    Args:
-        state: the state.
-    """
+    """What a state knows of sums of values; what sums have in common is computed once."""
 
     def __init__(self, state: PublicState) -> None:
         self._state = state
@@ -227,7 +222,6 @@ class ValueSums:
         """Return what was measured of a sum: of the least noise, alone and with the number of its values.
 
         Args:
-            over: the sum.
             confidence: that its noise holds.
         """
         name = over.summed.line.attribute

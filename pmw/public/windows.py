@@ -119,14 +119,7 @@ def _decided(first: _Places, last: _Places) -> Positions:
 def order_columns(
     rows: Rows, groups: Sequence[Group], order: _Order, together: int = 1
 ) -> list[NDArray[np.float64]]:
-    """Return what decides the order of rows, as ``positions`` takes it; what has no bar may stand anywhere.
-
-    Args:
-        rows: answers expressions.
-        groups: the rows.
-        order: what they are sorted by.
-        together: how many rows' intervals have to hold together.
-    """
+    """Return what decides the order of rows, as ``positions`` takes it; what has no bar may stand anywhere."""
     columns = []
     for one in order:
         node = one.node
@@ -148,9 +141,6 @@ def uncertain_places(rows: Rows, groups: Sequence[Group], order: _Order, shown: 
     """Return notes on the places of a sorted table that the bars of its answers do not decide.
 
     Args:
-        rows: answers expressions.
-        groups: the rows in order, those that are not shown among them.
-        order: what they are sorted by.
         shown: the places of the rows that are shown, from 0.
     """
     columns = order_columns(rows, groups, order)
@@ -194,7 +184,6 @@ class _Partition:
     """Rows of one partition in order.
 
     Args:
-        groups: the rows.
         at: int64, shape (rows,): their positions by the answers.
         true: where they may stand in truth.
         ranks: of a rank, the least and the greatest of each row.
@@ -217,12 +206,7 @@ class _Partition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Frame:
-    """Which rows a frame holds, by their places in the partition: int64, shape (rows,) each.
-
-    Args:
-        held: by the answers.
-        least, most: surely, and possibly.
-    """
+    """Which rows a frame holds, by their places in the partition: int64, shape (rows,) each."""
 
     held: _Places
     least: _Places
@@ -241,10 +225,7 @@ class Windows:
     hold together then, and so whichever they are.
 
     Args:
-        rows: answers expressions.
-        groups: the rows.
         aggregates: bounds sums over several rows together.
-        statement: what is asked.
     """
 
     def __init__(
@@ -268,8 +249,6 @@ class Windows:
 
         Args:
             node: the window, or the share.
-            group: the row's group.
-            events: how many intervals have to hold together.
         """
         return (
             self._share(node, group, events) if isinstance(node, Share) else self._window(node, group, events)

@@ -34,13 +34,6 @@ _MOST_RECORDS = 2**42  # units of their sum have 62 bits
 def source_of(table: Table, domain: Domain) -> CountSource:
     """Return the count source of a table, as sessions read it.
 
-    Args:
-        table: a pandas table, or a file.
-        domain: the declared attributes, and persons.
-
-    Raises:
-        DataError: the table cannot be read, or lacks a declared column.
-
     Privacy: holds true data; which records of a person are kept is chosen by a fresh secret key.
     """
     return as_source(table, domain, None if domain.person is None else fresh_seed())
@@ -52,9 +45,6 @@ def counted(histogram: Counts) -> CountSource:
     Args:
         histogram: records per cell, whole and at least 0: an array, or nested lists, of one axis or more; or
             a ``Histogram``.
-
-    Raises:
-        DataError: counts are no whole numbers, or negative, or there are none, or more than 2^42 records.
 
     Privacy: holds true data. An error says what is wrong with the counts of whoever holds them, before
         anything is released, and never which cell is so, or by how much.
@@ -104,10 +94,6 @@ def query_of(question: Question, domain: Domain) -> LinearQuery:
     Args:
         question: weights in [0, 1], an array of the domain's shape or nested lists, which are rounded to the
             nearest multiples of 2^-20; a condition in words; or a query.
-        domain: the declared attributes.
-
-    Raises:
-        QueryError: the weights have another shape, or are not in [0, 1]; or the query is of another domain.
     """
     if isinstance(question, str):
         return parse_where(question, domain)

@@ -80,9 +80,6 @@ def user_of(request: Request) -> User | None:
     """Return who makes a request, by its token, or where it has no header for that by its cookie.
 
     It is looked up once, before the request's body is read.
-
-    Raises:
-        ServiceError: the users cannot be looked up.
     """
     if not hasattr(request.state, "found"):
         request.state.found = _looked_up(request)
@@ -100,13 +97,7 @@ def _looked_up(request: Request) -> User | None:
 def current_user(
     request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None
 ) -> User:
-    """Return who makes a request, and count it.
-
-    Raises:
-        HTTPException: 401 where nobody is known by the token or cookie; 403 where another site's page made
-            a request that changes something.
-        BusyError: the user made too many.
-    """
+    """Return who makes a request, and count it."""
     user = user_of(request)
     if user is None:
         raise HTTPException(401, UNKNOWN)
@@ -120,11 +111,7 @@ CurrentUser = Annotated[User, Depends(current_user)]
 
 
 def _count(request: Request, user: User) -> None:
-    """Count a request of a user, whom the log names.
-
-    Raises:
-        BusyError: the user made too many.
-    """
+    """Count a request of a user, whom the log names."""
     request.state.user = user.name
     service_of(request).rate.take(user.name)
     note(request, lambda history: history.note_use(user.name))
@@ -143,10 +130,6 @@ def used(request: Request, user: User, name: str) -> Iterator[Hosted]:
     """Yield a session of the user's, which is held open while this thread works, and have the log name it.
 
     What ``asks`` told is in the audit before anything is answered.
-
-    Raises:
-        ForbiddenError: the session is none of the user's.
-        StoreError: the audit cannot be written; what was answered is stored, and is free when asked again.
     """
     service = service_of(request)
     hosted = service.hosted(user, name)
@@ -199,12 +182,7 @@ def note(request: Request, kept: Callable[[History], None]) -> None:
 
 
 async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:
-    """Wait for a place at a session of the user's, without taking a thread.
-
-    Raises:
-        BusyError: too many wait, or it took too long.
-        ForbiddenError: the session is none of the user's.
-    """
+    """Wait for a place at a session of the user's, without taking a thread."""
     async with service_of(request).hosted(user, name).queue.place(user.name):
         yield
 
@@ -213,11 +191,7 @@ InQueue = Depends(in_queue, scope="function")  # the place is free again before 
 
 
 def require_own_page(request: Request) -> None:
-    """Refuse a request that a page of another site made.
-
-    Raises:
-        HTTPException: 403.
-    """
+    """Refuse a request that a page of another site made."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         own = site in ("same-origin", "none")
@@ -238,11 +212,7 @@ async def _signing_in(request: Request) -> tuple[str, str]:
 
 @router.post(SIGN_IN, dependencies=[Depends(require_own_page)])
 def sign_in(request: Request, form: Annotated[tuple[str, str], Depends(_signing_in)]) -> RedirectResponse:
-    """Give the owner of a token a cookie for the page, and show the page that was wanted.
-
-    Raises:
-        BusyError: the user made too many requests, signing in among them.
-    """
+    """Give the owner of a token a cookie for the page, and show the page that was wanted."""
     token, to = form
     user = service_of(request).users.find(token)
     if user is None:

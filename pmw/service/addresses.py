@@ -32,14 +32,7 @@ def address_of(path: str, fields: Mapping[str, str]) -> str:
 
 
 def elsewhere(base: str, name: str, text: str, domain: Domain) -> list[tuple[str, str]]:
-    """Return the same question as it is asked elsewhere, as pairs of where and what.
-
-    Args:
-        base: the address of the service.
-        name: of the session.
-        text: a condition or a statement.
-        domain: the session's.
-    """
+    """Return the same question as it is asked elsewhere, as pairs of where and what."""
     url = url_of(base, name)
     kind, method = ("sql", "sql") if is_statement(text) else ("where", "ask")
     question = json.loads(text) if text.lstrip().startswith("{") else text

@@ -32,8 +32,6 @@ class Chart:
     """A chart of an answer.
 
     Args:
-        picture: what it says of itself.
-        panel: what is drawn.
         caption: how much of how much that is, and what the marks mean.
     """
 

@@ -164,16 +164,7 @@ class Measured(_Body):
 
 
 def parts_of(session: Session, format: str, plan: RowPlan) -> Iterable[bytes]:
-    """Return an export in parts. CSV is written part by part; other formats are whole files, read in parts.
-
-    Args:
-        session: whose public state it is made of.
-        format: csv, parquet or model.
-        plan: how rows are drawn.
-
-    Raises:
-        ReleaseError: the session's total is too long, or rows are planned for a model.
-    """
+    """Return an export in parts. CSV is written part by part; other formats are whole files, read in parts."""
     if format != "model" and plan.rows is None and session.state.total.value > MOST_ROWS:
         raise ReleaseError(f"the table is long; give rows, at most {MOST_ROWS:,}")
     if format == "csv":
@@ -200,8 +191,6 @@ class SentInParts(StreamingResponse):
     """An export on its way to a client.
 
     Args:
-        parts: of the file.
-        format: csv, parquet or model.
         ended: is called when all was sent, or the client is gone or has stopped reading.
     """
 
@@ -229,13 +218,7 @@ def wants_exact(request: Request) -> bool:
 
 
 def told(request: Request, result: Any, **more: Any) -> Response:
-    """Return the response that tells a result: as JSON with more beside it, or exactly.
-
-    Args:
-        request: whose header Accept says which.
-        result: of a session.
-        more: what JSON tells besides.
-    """
+    """Return the response that tells a result: as JSON with more beside it, or exactly."""
     if wants_exact(request):
         return Response(exact_text(result), media_type=EXACT)
     return JSONResponse({**result.to_dict(), **more})
@@ -252,9 +235,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     """Return the application over a service's sessions and users.
 
     Args:
-        service: sessions and users.
         log: where requests are written down; None for standard error.
-        ready: is called at the start.
     """
     log = log or Log()
 

@@ -80,17 +80,7 @@ class Reading:
 def read(
     session: Dialogue, forms: Sequence[Mapping[str, Any]], key: str | None, *, aligned: bool = False
 ) -> Reading:
-    """Read the questions of a request, of equal texts the first alone; it takes no turn at the session.
-
-    Args:
-        session: who answers.
-        forms: the questions, as lines of a stream.
-        key: the request's idempotency key.
-        aligned: refuse questions that cut cells.
-
-    Raises:
-        QueryError: they ask for too many cells, or reading them evaluates too many; nothing is spent.
-    """
+    """Read the questions of a request, of equal texts the first alone; it takes no turn at the session."""
     ids: list[dict[str, Any]] = []
     refused: dict[int, QueryError] = {}
     questions: dict[int, Question] = {}
@@ -126,12 +116,7 @@ def answered(session: Dialogue, reading: Reading, **how: Any) -> Result:
     """Return the answer to the one question of a request.
 
     Args:
-        session: who answers.
-        reading: the question.
         how: ``fresh`` and ``at_most``; see ``Asking.ask``.
-
-    Raises:
-        QueryError: it is refused, or its key was used for another; nothing is spent.
     """
     for error in reading.refused.values():
         raise error
@@ -143,9 +128,6 @@ def answered_all(session: Dialogue, reading: Reading, **how: Any) -> list[Result
 
     Equal questions are asked once. With a key each place has its own: there the others are asked after the
     first, for its stored answer.
-
-    Raises:
-        QueryError: a key was used for another question; nothing is spent.
     """
     if reading.keyed:
         counting = (question for question in reading.questions.values() if question.is_counting)
@@ -171,11 +153,7 @@ def forms_of(reading: Reading, results: Sequence[Result | QueryError]) -> list[d
 
 
 def together(session: Dialogue, results: Sequence[Result | QueryError]) -> Answers:
-    """Return the answers to counting questions together, for a client that reads them exactly.
-
-    Raises:
-        QueryError: one is refused, or is a statement.
-    """
+    """Return the answers to counting questions together, for a client that reads them exactly."""
     for one in results:
         if isinstance(one, QueryError):
             raise one
@@ -186,11 +164,7 @@ def together(session: Dialogue, results: Sequence[Result | QueryError]) -> Answe
 
 
 def query_of(analyst: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> LinearQuery | Statement:
-    """Return what the one question of a request asks.
-
-    Raises:
-        QueryError: it is refused.
-    """
+    """Return what the one question of a request asks."""
     return _read(analyst, form, aligned=aligned).query
 
 
@@ -199,12 +173,6 @@ def done(analyst: Dialogue, large: LargeRequests, request: SessionRequest[Any]) 
 
     Args:
         analyst: who asks, and whose share pays.
-        large: where requests of much work wait for each other.
-        request: with a question, or with a statement that was read.
-
-    Raises:
-        PMWError: it is refused; see ``Asking.do``.
-        QueryError: it asks for too many cells.
     """
     cells = cells_of(request.question)
     require_few_cells(cells)
@@ -217,11 +185,7 @@ def done(analyst: Dialogue, large: LargeRequests, request: SessionRequest[Any]) 
 def measured_rows(
     analyst: Dialogue, large: LargeRequests, questions: Sequence[str | dict[str, Any]], **how: Any
 ) -> Quote:
-    """Measure conditions, and statements with counts alone, together; see ``Asking.measure``.
-
-    Raises:
-        QueryError: one is refused, or they ask for too many cells; nothing is spent.
-    """
+    """Measure conditions, and statements with counts alone, together; see ``Asking.measure``."""
     with counted_reading(analyst.look):
         read: list[LinearQuery | Statement] = []
         for one in questions:
@@ -257,11 +221,7 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
 
 
 def _canonical(session: Dialogue, text: object) -> LinearQuery:
-    """Return the query of a canonical text.
-
-    Raises:
-        QueryError: it is none, or weighs too many cells.
-    """
+    """Return the query of a canonical text."""
     if isinstance(text, str) and len(text) > _LONGEST:
         raise QueryError(
             f"expected a canonical text of at most {_LONGEST:,} characters; ask it as a condition",
@@ -279,11 +239,7 @@ def _canonical(session: Dialogue, text: object) -> LinearQuery:
 
 
 def _aggregate(session: Dialogue, form: object) -> Statement:
-    """Return the statement of one aggregate, or of counts, by groups.
-
-    Raises:
-        QueryError: it is refused.
-    """
+    """Return the statement of one aggregate, or of counts, by groups."""
     try:
         one = Aggregate.model_validate(form)
     except ValidationError:

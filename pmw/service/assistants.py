@@ -99,9 +99,6 @@ class Purse:
 
         The price and the payment are one step. Where it is not known whether it was charged, all that might
         have been is taken off the total.
-
-        Raises:
-            PriceError: it is above the ceiling of a user, which nobody here can raise; nothing is spent.
         """
         with self._lock:
             most = charged = self.next
@@ -142,9 +139,6 @@ class Purse:
         Args:
             question, within, price: what the person was asked.
             answer: of the person; None where nobody could be asked.
-
-        Raises:
-            PriceError: nobody agreed, or it costs more by now; nothing is spent.
         """
         why = "the person did not agree; do not ask them again"
         if answer is None:
@@ -166,7 +160,6 @@ class _Server(MCPServer[Any]):
     """Tells of every error as JSON: a code and a message, with the price where there is one.
 
     Args:
-        name: of the program.
         log: where unexpected errors are written down, without their messages.
     """
 
@@ -188,9 +181,7 @@ def _refusal(told: ToolError, error: BaseException | None, log: Log) -> dict[str
     """Return what is told of an error: our own words, or the name of an unexpected one alone.
 
     Args:
-        told: as the library tells it.
         error: that it came from; None where there is no such tool.
-        log: where unexpected errors are written down.
     """
     if isinstance(error, QueryError):
         return error.to_dict()
@@ -215,7 +206,6 @@ def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
     """Return a server of the Model Context Protocol over what a purse pays for.
 
     Args:
-        purse: what may be paid, and of which session.
         log: where unexpected errors are written down; None for standard error.
     """
     made = _Server("online-pmw", log or Log())

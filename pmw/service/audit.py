@@ -50,9 +50,6 @@ class Audit:
 
     Args:
         path: is made where there is none. What a power cut left of a last line is cut off.
-
-    Raises:
-        ServiceError: it cannot be written, is none, or another service writes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,15 +96,8 @@ class Audit:
         """Write the questions of a request down, durably; what was charged stands in the first line.
 
         Args:
-            user: who asked.
-            session: of which.
-            request: its id.
-            asked: the questions.
             spent: all that was charged for the user so far, as a part of the cap; None where that cannot be
                 read: then the next line has it.
-
-        Raises:
-            StoreError: they cannot be written; no line of them stays.
         """
         with self._lock:
             known = self._spent.get((session, user), Fraction(0))
@@ -141,11 +131,7 @@ class Audit:
 
 
 def audit_lines(path: Path) -> list[bytes]:
-    """Return the whole lines of an audit; one that is being written is left out.
-
-    Raises:
-        ServiceError: the file cannot be read.
-    """
+    """Return the whole lines of an audit; one that is being written is left out."""
     try:
         return path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
@@ -157,8 +143,6 @@ def audit_checks(lines: Sequence[bytes], session: str, ledger: Ledger) -> tuple[
 
     Args:
         lines: of an audit. They are read before the ledger: a charge is there before its line.
-        session: the name that it was served by.
-        ledger: of the session.
     """
     before, fault, found, sums = FIRST, None, 0, defaultdict[str, Fraction](Fraction)
     for number, line in enumerate(lines, start=1):

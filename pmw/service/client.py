@@ -304,11 +304,7 @@ class RemoteSession(Asking):
         key: str | None = None,
         again: bool = True,
     ) -> _Found:
-        """Return a result to the last digit.
-
-        Raises:
-            ServiceError: the service is of another version.
-        """
+        """Return a result to the last digit."""
         try:
             found = self._connection.sent(method, address, body, accept=EXACT, key=key, again=again)
         except ServiceError as error:
@@ -352,11 +348,7 @@ _OTHER = (
 
 
 def _text_of(statement: str | Statement) -> str:
-    """Return the text of a statement.
-
-    Raises:
-        QueryError: it was made without one.
-    """
+    """Return the text of a statement."""
     text = statement if isinstance(statement, str) else statement.text
     if not text:
         raise QueryError(

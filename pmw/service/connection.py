@@ -60,10 +60,6 @@ class Connection:
         url: of the service, or of a session in it.
         token: as ``pmw user add`` printed it; it is sent in a header, never in an address.
         session: its name; needed where the URL names none and the user has several.
-
-    Raises:
-        ServiceError: the URL is none, the service does not answer or refuses the token, or the session is
-            not told.
     """
 
     def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
@@ -109,17 +105,7 @@ class Connection:
         """Return a good response; a busy or silent service is asked again, after a pause.
 
         Args:
-            method: of HTTP.
             address: behind that of the session, such as ``/ask``.
-            body: what is sent, as JSON.
-            accept: which media type is wanted.
-            key: idempotency key.
-            again: the request may be made twice.
-
-        Raises:
-            BudgetExhaustedError: what a bar costs is not left; nothing is spent.
-            QueryError: the question is refused, or the key was used for another; nothing is spent.
-            ServiceError: the service refuses the request, or does not answer.
         """
         path = f"{self._base}/sessions/{quote(self.name, safe='')}{address}"
         return self._sent(method, path, body, accept=accept, key=key, again=again)

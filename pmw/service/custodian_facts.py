@@ -30,13 +30,7 @@ _MOST_TIMES = 400  # points of the course of spending
 
 
 def custodian_facts(hosted: Hosted, users: Sequence[User], history: History) -> dict[str, Any]:
-    """Return what the custodian's page shows, but for the questions.
-
-    Args:
-        hosted: the session.
-        users: all users of the service.
-        history: when the session had spent what.
-    """
+    """Return what the custodian's page shows, but for the questions."""
     session = hosted.session
     ledger, booked = session.ledger(), session.bookings()
     header, *rows = ledger_cells(ledger)
@@ -82,7 +76,6 @@ def _users_table(
     """Return who may ask, with shares and ceilings, and what each spent; who is no user any more comes last.
 
     Args:
-        users: all.
         booked: what was charged.
         share: of a user, as a part of the whole budget, and no more than is left.
     """
@@ -182,14 +175,7 @@ def _spent_charts(head: str, ledger: Ledger) -> list[Chart]:
 def _spending_chart(
     head: str, kind: str, lines: Sequence[LedgerLine], named: Sequence[Mapping[str, float]]
 ) -> Chart:
-    """Return what was spent in all and under each name; the six names that spent most are drawn.
-
-    Args:
-        head: stands above it.
-        kind: of the names.
-        lines: of a ledger, in order.
-        named: of each line, its parts by the names that they are drawn under.
-    """
+    """Return what was spent in all and under each name; the six names that spent most are drawn."""
     names = dict.fromkeys(name for own in named for name in own)
     spent = {
         name: [100 * line.share * own.get(name, 0.0) for line, own in zip(lines, named, strict=True)]

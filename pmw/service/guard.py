@@ -263,7 +263,6 @@ class Guard:
     """Wraps the application.
 
     Args:
-        app: the application.
         log: where each request gets its line.
         is_known: tells whether a request comes with a good token; the last connections are kept for those,
             and no other body is read but to sign in. None where that cannot be told.
@@ -375,11 +374,7 @@ class _Reply:
 
 
 async def _body(scope: Scope, receive: Receive, most: int) -> bytes | None:
-    """Return the whole body; None where it has more than the most bytes, as soon as that is known.
-
-    Raises:
-        ClientDisconnect: the client left before its end.
-    """
+    """Return the whole body; None where it has more than the most bytes, as soon as that is known."""
     told = Headers(scope=scope).get("content-length", "0")
     if told.isdecimal() and int(told[:20]) > most:
         return None

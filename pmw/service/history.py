@@ -43,7 +43,6 @@ class AskedText:
 
     Args:
         time: when it was asked last, in UTC, such as 2027-01-31 09:30:00.
-        user: who asked.
         text: a condition or a statement, as it was asked.
     """
 
@@ -67,11 +66,7 @@ class History:
         self._used: dict[str, str] = {}
 
     def add(self, session: str, user: str, texts: Sequence[str]) -> None:
-        """Keep questions that were answered, but for very long ones.
-
-        Raises:
-            StoreError: they cannot be written.
-        """
+        """Keep questions that were answered, but for very long ones."""
         now = _now()
         asked = dict.fromkeys(text.encode(errors="replace") for text in texts)
         rows = [(session, user, now, text.decode()) for text in asked if len(text) <= _LONGEST]
@@ -88,11 +83,7 @@ class History:
             )
 
     def note_spending(self, session: str, share: float) -> None:
-        """Note what a session has spent by now, where that is new.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Note what a session has spent by now, where that is new."""
         if self._spent.get(session) != share:
             with self._open() as file:
                 if self._last_spent(file, session) != share:
@@ -100,11 +91,7 @@ class History:
             self._spent[session] = share
 
     def note_use(self, user: str) -> None:
-        """Note that a user's token was used today.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Note that a user's token was used today."""
         today = _now()[:10]
         if self._used.get(user) != today:
             with self._open() as file:
@@ -145,10 +132,7 @@ class History:
         """Return questions, the newest first.
 
         Args:
-            session: at which they were asked.
             user: who asked; None for everybody.
-            find: a text that stands in them; an empty one stands in all.
-            first: how many newer ones are left out.
             most: how many at most.
         """
         where, values = _where(session, user, find)
@@ -166,11 +150,7 @@ class History:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file open for one transaction of one thread.
-
-        Raises:
-            StoreError: it cannot be read or written.
-        """
+        """Hold the file open for one transaction of one thread."""
         try:
             with self._lock:
                 if self._connection is None:
@@ -187,12 +167,7 @@ def history_of(users: Path) -> Path:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Return a connection to the file, which is its owner's alone, made here where there is none.
-
-    Raises:
-        OSError: it cannot be made, is a link to another file, or belongs to another user.
-        sqlite3.Error: it is no such file.
-    """
+    """Return a connection to the file, which is its owner's alone, made here where there is none."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(descriptor, 0o600)  # of a file that was there; only its owner may

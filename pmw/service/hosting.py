@@ -42,9 +42,6 @@ class Hosted:
 
     Args:
         name: in addresses: the stem of its file.
-        session: the session, held open.
-        path: its file.
-        queue: where requests wait for it.
         large: where those of much work wait for each other.
         working: the threads that work for requests.
     """
@@ -66,11 +63,6 @@ class Hosted:
     ) -> Analyst:
         """Return the session as a user asks it: charges are booked to the name, up to the share,
         and for one question up to the user's ceiling.
-
-        Args:
-            user: who asks.
-            request: that ends with its client, and by whose address commands name the session.
-            gone: set where nobody waits any more, of what came by no request.
         """
         gone = gone or (threading.Event() if request is None else request.state.gone)
         analyst = self.session.analyst(
@@ -89,8 +81,6 @@ class Service:
     """Sessions and users.
 
     Args:
-        hosted: the sessions.
-        users: who may ask.
         rate: how many requests each user may make.
         audit: where questions are written down; None for nowhere.
     """
@@ -126,11 +116,7 @@ class Service:
         self._hosted = {**self._hosted, hosted.name: hosted}  # those who go through it see the old ones
 
     def hosted(self, user: User, name: str) -> Hosted:
-        """Return a session by its name.
-
-        Raises:
-            ForbiddenError: it is none of the user's; whether it exists is not told.
-        """
+        """Return a session by its name."""
         found = self._hosted.get(name)
         if found is None or not user.may_use(name):
             raise ForbiddenError(
@@ -190,11 +176,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return session files by their names, which are the files' stems; of a folder those that lie in it.
-
-    Raises:
-        ServiceError: two have the same one.
-    """
+    """Return session files by their names, which are the files' stems; of a folder those that lie in it."""
     named: dict[str, Path] = {}
     files = [sorted(path.glob("[!.]*.pmw")) if path.is_dir() else [path] for path in paths]
     for path in chain.from_iterable(files):
@@ -211,10 +193,6 @@ def hosting(
     """Hold sessions open while a service runs; they are closed at the end, and their locks are let go.
 
     Tables are read before anybody asks, so that nobody's answer waits for that.
-
-    Raises:
-        ServiceError: two files have the same stem, or the users file cannot be used.
-        SessionLockedError: another process, such as another service, is using a session.
     """
     users.listed()
     importlib.import_module("queries.sql")  # now, for it takes longer than an answer
@@ -234,11 +212,7 @@ def hosting(
 
 
 def _take_up(service: Service, held: ExitStack, paths: Sequence[Path]) -> None:
-    """Open the sessions of paths that are not served yet; one that cannot be opened leaves the others.
-
-    Raises:
-        PMWError: the first error.
-    """
+    """Open the sessions of paths that are not served yet; one that cannot be opened leaves the others."""
     errors = list[PMWError]()
     for name, path in names_of(paths).items():
         if name not in service:

@@ -39,7 +39,6 @@ class BusyError(ServiceError):
     """A request that comes too early; asked again later, it is served.
 
     Args:
-        message: what is told.
         retry_after: seconds to wait for.
     """
 
@@ -73,11 +72,7 @@ class Rate:
         self._lock = threading.Lock()
 
     def take(self, name: str) -> None:
-        """Count one request of a user.
-
-        Raises:
-            BusyError: there were too many.
-        """
+        """Count one request of a user."""
         with self._lock:
             now = self._clock()
             left, before = self._left.get(name, (self._at_once, now))
@@ -95,11 +90,7 @@ class OneEach:
         self._lock = threading.Lock()
 
     def begin(self, name: str) -> None:
-        """Note that a user's export begins.
-
-        Raises:
-            BusyError: one of the user's is under way.
-        """
+        """Note that a user's export begins."""
         with self._lock:
             if name in self._names:
                 raise BusyError("another export of yours is being sent; ask again when it has ended")
@@ -120,7 +111,6 @@ class Queue:
     Args:
         places: requests that are carried out together; each takes a thread. Of one user there are at most
             ``OWN_PLACES`` of them, and ``OWN_WAITING`` that wait.
-        most: requests that wait.
         seconds: how long a request waits at most.
     """
 
@@ -144,14 +134,7 @@ class Queue:
 
     @asynccontextmanager
     async def place(self, name: str) -> AsyncIterator[None]:
-        """Wait for a place, and keep it for the time of a request.
-
-        Args:
-            name: of the user.
-
-        Raises:
-            BusyError: too many wait, or it has waited for too long.
-        """
+        """Wait for a place, and keep it for the time of a request."""
         turn = self._enter(name)
         if turn is not None:
             with self._patience(name, turn):
@@ -242,14 +225,7 @@ class LargeRequests:
 
     @contextmanager
     def place(self, cells: int) -> Iterator[None]:
-        """Wait for the large requests before this one, if it is one.
-
-        Args:
-            cells: what it asks for.
-
-        Raises:
-            BusyError: too many wait already.
-        """
+        """Wait for the large requests before this one, if it is one."""
         if cells <= TURN_WORK:
             yield
             return
@@ -292,15 +268,7 @@ class Working:
             self._changed.wait_for(lambda: not self._count)
 
     def look(self, gone: threading.Event) -> None:
-        """Stop the work of a request where there is nobody to work for.
-
-        Args:
-            gone: set where the client has left.
-
-        Raises:
-            EndingError: the service ends.
-            GoneError: the client has left.
-        """
+        """Stop the work of a request where there is nobody to work for."""
         if gone.is_set():
             raise GoneError("the client has left")
         if self._ending:
@@ -313,15 +281,7 @@ def cells_of(query: LinearQuery | Statement) -> int:
 
 
 def require_few_cells(cells: int, told: str = "") -> None:
-    """Refuse a request that asks for too many numbers, before any of them is looked at.
-
-    Args:
-        cells: what it asks for, as far as it was read.
-        told: where they stand.
-
-    Raises:
-        QueryError: there are more than ``MOST_CELLS``.
-    """
+    """Refuse a request that asks for too many numbers, before any of them is looked at."""
     if cells > MOST_CELLS:
         raise QueryError(
             f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each, where a "

@@ -41,13 +41,7 @@ _MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json", "svg": "
 
 
 def page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """Return a page.
-
-    Args:
-        name: of its template.
-        values: what it shows; every text in them is escaped.
-        status: of the response.
-    """
+    """Return a page."""
     return HTMLResponse(render("pmw.service", name, values), status)
 
 

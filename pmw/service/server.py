@@ -104,7 +104,6 @@ class EndingServer(uvicorn.Server):
     """A server that ends long requests first: what is answered of them stands.
 
     Args:
-        config: of the server.
         end: tells the requests' work to stop at its next turn.
     """
 
@@ -123,7 +122,6 @@ class Address:
     """Where a service listens.
 
     Args:
-        host: an address of this machine.
         port: of HTTP; 0 takes a free one.
         postgres: the port of Postgres' protocol; None for none.
         behind_tls: clients reach it by a proxy that speaks TLS, at whatever address.
@@ -147,17 +145,9 @@ def serve(
     """Serve sessions until the process is told to end; what is being answered then is finished first.
 
     Args:
-        paths: the session files.
-        users: who may ask.
-        address: where to listen.
         rate: how many requests each user may make; None for the usual number.
         audit: the file in which questions are written down; None for none.
         ready: is called with the addresses, of HTTP and of Postgres' protocol, once they can be used.
-
-    Raises:
-        ServiceError: an address, the users file or a name cannot be used.
-        SessionLockedError: another process, such as another service, is using a session.
-        SessionCorruptError: a file is no session, or damaged.
     """
     log = Log()
     with (
@@ -210,11 +200,7 @@ def _is_loopback(listening: socket.socket) -> bool:
 
 @contextmanager
 def _sockets(address: Address) -> Iterator[list[socket.socket]]:
-    """Yield what listens: to HTTP, and where it is wanted to Postgres' protocol.
-
-    Raises:
-        ServiceError: an address cannot be used, or tokens would cross a network as passwords in clear.
-    """
+    """Yield what listens: to HTTP, and where it is wanted to Postgres' protocol."""
     with ExitStack() as held:
         sockets = [held.enter_context(_listening(address.host, address.port))]
         if address.postgres is not None:

@@ -89,7 +89,6 @@ class Outcome:
 
     Args:
         shown: its answer; None where there is none.
-        is_stored: the answer has an address.
         offer: what asking costs; None where nothing would change by it.
         charged: the part of the cap that the answer charged when it was asked; empty for none.
         error: why it is not answered, with the place of its fault; None where it is.
@@ -160,11 +159,7 @@ _TOLD = (QueryError, BudgetError, BudgetExhaustedError, SessionError)
 
 
 def _failed(error: Exception) -> Outcome:
-    """Return an error as the page tells it.
-
-    Raises:
-        SessionCorruptError, SessionLockedError: what is wrong with a file is the custodian's to know.
-    """
+    """Return an error as the page tells it."""
     if isinstance(error, SessionCorruptError | SessionLockedError):
         raise error
     if isinstance(error, QueryError):
@@ -203,12 +198,7 @@ def _test(
 
 
 def _bar(hosted: Hosted, analyst: Analyst, question: Read, filled: Filled, _: object) -> Offer:
-    """Return what an answer within a bar costs.
-
-    Raises:
-        BudgetError: the width is none.
-        QueryError: no measurement gives such a bar.
-    """
+    """Return what an answer within a bar costs."""
     wanted, bar = (
         SessionRequest(Kinds.QUOTE, question.query, within=filled.within),
         f"A bar of ± {filled.within}",

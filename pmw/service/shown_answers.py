@@ -38,7 +38,6 @@ class Read:
     """A question that was read.
 
     Args:
-        text: as it was asked.
         query: a condition's question, or a statement.
     """
 
@@ -68,10 +67,6 @@ class Shown:
     """An answer, ready for a page.
 
     Args:
-        asked: the question in words.
-        sentences: what the numbers say.
-        header: of the table.
-        rows: texts of the table.
         charts: of its numbers; none where there is nothing to draw.
         notes: what has to be known of it.
         version: of the newest model that answered.
@@ -92,11 +87,7 @@ def is_statement(text: str) -> bool:
 
 
 def read(analyst: Analyst, text: str) -> Read:
-    """Return a question as it was typed in.
-
-    Raises:
-        QueryError: it is refused, or asks for too many cells.
-    """
+    """Return a question as it was typed in."""
     with counted_reading(analyst.look):
         if is_statement(text):
             statement = analyst.reader.statement(text)
@@ -118,16 +109,8 @@ def new_answer(
     """Ask a question, and return the answer.
 
     Args:
-        analyst: who asks.
-        large: where questions of much work wait for each other.
-        question: what is asked.
         within: half-width of the bar that is paid for; empty asks as usual.
         at_most: the part of the budget that it may charge; None for a tenth of what the analyst may spend.
-
-    Raises:
-        BudgetError: the width or the part is none.
-        BudgetExhaustedError: its price is not left.
-        QueryError: it is refused, or could charge more.
     """
     kind: Kind[Any] = Kinds.ASK_WITHIN if within else Kinds.ASK
     wanted = SessionRequest(kind, question.query, within=within or None, at_most=at_most)

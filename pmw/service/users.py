@@ -62,7 +62,6 @@ class User:
 
     Args:
         name: charges are booked to it. It is kept in the form NFC, and its letters are of one script.
-        role: what the user may do.
         share: the part of what a session's opening leaves that may be charged, in [0, 1]; a reader's is 0,
             whatever is given.
         sessions: names of the sessions that the user may use; None for all.
@@ -70,9 +69,6 @@ class User:
         revoked: the token is no longer good.
         at_most: the part of a session's whole budget that one question may charge, in [0, 1]; None for no
             such ceiling.
-
-    Raises:
-        ServiceError: the name is none or mixes scripts, or the share or the ceiling is not in [0, 1].
     """
 
     name: str
@@ -116,12 +112,7 @@ class User:
 
     @classmethod
     def of(cls, form: dict[str, Any]) -> User:
-        """Return the user of such a form.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is none.
-            ServiceError: the name is none or mixes scripts, or the share is none.
-        """
+        """Return the user of such a form."""
         sessions, expires, revoked = form["sessions"], form["expires"], form["revoked"]
         ceiling = form["at_most"]
         if type(revoked) is not bool or not (sessions is None or _is_list_of_texts(sessions)):
@@ -150,19 +141,11 @@ class UsersFile:
         self._users: dict[bytes, User] = {}
 
     def listed(self) -> tuple[User, ...]:
-        """Return all users, those whose tokens were revoked too.
-
-        Raises:
-            ServiceError: the file cannot be read, is none, or others may read it.
-        """
+        """Return all users, those whose tokens were revoked too."""
         return tuple(self._read().values())
 
     def find(self, token: str) -> User | None:
-        """Return whose token this is; None where it is nobody's, was revoked, or has expired.
-
-        Raises:
-            ServiceError: the file cannot be read, is none, or others may read it.
-        """
+        """Return whose token this is; None where it is nobody's, was revoked, or has expired."""
         return self.find_digest(digest_of(token))
 
     def find_digest(self, digest: bytes) -> User | None:
@@ -179,12 +162,7 @@ class UsersFile:
         """Add a user, and return the token; it is stored nowhere.
 
         Args:
-            user: the user.
             beyond: the shares of analysts may add up to more than 1.
-
-        Raises:
-            ServiceError: the name is taken, for what was charged to a name stays booked to it; or shares add
-                up to more than 1.
         """
         with self._changing() as users:
             if any(other.name == user.name for other in users.values()):
@@ -199,12 +177,7 @@ class UsersFile:
         """Change what a user may do; the token stays, and so does what was charged to the name.
 
         Args:
-            name: of the user.
-            changed: returns the user as changed, by the same name.
             beyond: the shares of analysts may add up to more than 1.
-
-        Raises:
-            ServiceError: there is no such user; or shares add up to more than 1.
         """
         with self._changing() as users:
             digest, user = _taken(users, name)
@@ -213,20 +186,12 @@ class UsersFile:
                 _check_shares(list(users.values()))
 
     def revoke(self, name: str) -> None:
-        """Make a user's token good for nothing.
-
-        Raises:
-            ServiceError: there is no such user.
-        """
+        """Make a user's token good for nothing."""
         with self._changing() as users:
             _enter(users, replace(_taken(users, name)[1], revoked=True))
 
     def rotate(self, name: str) -> str:
-        """Return a new token in place of a user's old one, which is good for nothing from now on.
-
-        Raises:
-            ServiceError: there is no such user, or the old one is good for nothing already.
-        """
+        """Return a new token in place of a user's old one, which is good for nothing from now on."""
         with self._changing() as users:
             user = _taken(users, name)[1]
             if user.revoked:
@@ -283,11 +248,7 @@ class UsersFile:
 
 
 def _check_shares(users: Sequence[User]) -> None:
-    """Refuse shares of analysts that add up to more than 1 in a session.
-
-    Raises:
-        ServiceError: they do.
-    """
+    """Refuse shares of analysts that add up to more than 1 in a session."""
     asking = [user for user in users if user.role is Role.ANALYST and not (user.revoked or user.is_expired)]
     for session in sorted({"", *itertools.chain(*(user.sessions or () for user in asking))}):
         total = sum((user.share for user in asking if user.may_use(session)), Fraction(0))
@@ -317,12 +278,7 @@ def _taken(users: dict[bytes, User], name: str) -> tuple[bytes, User]:
 
 
 def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
-    """Return the users of a file's content.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError, RecursionError: it is no users file.
-        ServiceError: a user in it is none, or two have the same name.
-    """
+    """Return the users of a file's content."""
     form = json.loads(content)
     if form["format"] == _OF_THE_CAP:
         raise ServiceError(
@@ -348,11 +304,7 @@ def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
 
 
 def _part_of(written: object, what: str) -> Fraction:
-    """Return a share or a ceiling as a file holds it: a text such as 1/5 or 0.2, or a number.
-
-    Raises:
-        ServiceError: it is none.
-    """
+    """Return a share or a ceiling as a file holds it: a text such as 1/5 or 0.2, or a number."""
     if (isinstance(written, int | float) and not isinstance(written, bool)) or (
         isinstance(written, str) and _PART.fullmatch(written)
     ):
@@ -369,9 +321,6 @@ def script_of(name: str) -> str:
     """Return the script of a name's letters, such as ``LATIN`` or ``CYRILLIC``; empty where it has none.
 
     Scripts that are written together, such as the three of Japanese, count as one.
-
-    Raises:
-        ServiceError: the letters are of several scripts, so that a name can look like another one.
     """
     letters = [
         letter for letter in name if unicodedata.category(letter)[0] in "LN" and letter not in "0123456789"

@@ -39,11 +39,7 @@ class WireError(ServiceError):
     """What is told of a refusal.
 
     Args:
-        state: the five characters of SQLSTATE.
-        message: what was expected, what came.
-        hint: what to do next.
         position: of a character in the statement, from 1.
-        is_last: the connection ends with it.
     """
 
     def __init__(
@@ -101,11 +97,7 @@ class Fields:
 
 
 def statements(text: str) -> list[str]:
-    """Return the statements of a text, without comments and without those that are empty.
-
-    Raises:
-        WireError: the text is too long.
-    """
+    """Return the statements of a text, without comments and without those that are empty."""
     if len(text) > LONGEST:
         raise WireError("54000", f"expected a statement of at most {LONGEST:,} characters, got {len(text):,}")
     parts = [""]
@@ -125,11 +117,7 @@ def parameters_of(text: str) -> int:
 
 
 def with_parameters(text: str, values: Sequence[str]) -> str:
-    """Return a statement with constants in place of its parameters.
-
-    Raises:
-        WireError: one is missing, or the statement is too long with them.
-    """
+    """Return a statement with constants in place of its parameters."""
     numbers = [int(found["number"]) for found in _PART.finditer(text) if found["number"]]
     size = len(text) + sum(len(values[one - 1]) for one in numbers if 0 < one <= len(values))
     if size > LONGEST:
@@ -152,10 +140,6 @@ def constant_of(value: bytes | None, form: int, oid: int, kind: ColumnType) -> s
         value: as it was sent; None for NULL.
         form: 1 for binary.
         oid: the number of its type, as it was told; 0 where it was not.
-        kind: of what it is compared with.
-
-    Raises:
-        WireError: it is no such value.
     """
     if value is None:
         return "NULL"
@@ -217,11 +201,7 @@ _BINARY_FORMS: dict[ColumnType, Encoder] = {
 
 
 def _read(kind: type[_Day], value: Any) -> _Day:
-    """Return a day or time of a result.
-
-    Raises:
-        WireError: it is before the year 1, after 9999, or infinite.
-    """
+    """Return a day or time of a result."""
     try:
         return kind.fromisoformat(str(value))
     except ValueError:
@@ -260,11 +240,7 @@ def described(columns: Sequence[Column], formats: Sequence[int]) -> bytes:
 
 
 def forms_of(columns: Sequence[Column], formats: Sequence[int]) -> list[int]:
-    """Return the form of each column, 1 for binary: where none is told all are texts, and one is that of all.
-
-    Raises:
-        WireError: others are told.
-    """
+    """Return the form of each column, 1 for binary: where none is told all are texts, and one is that of all."""
     listed = [*formats] * len(columns) if len(formats) == 1 else [*formats] or [0] * len(columns)
     if len(listed) != len(columns) or not {*listed} <= {0, 1}:
         raise WireError("08P01", "expected the form of each column, 0 or 1, got others")

@@ -89,11 +89,7 @@ class Settings:
     bars: bool = True
 
     def changed(self, name: str, value: str) -> Settings:
-        """Return these with one changed.
-
-        Raises:
-            WireError: there is no such setting, or it has no such value.
-        """
+        """Return these with one changed."""
         text = value.strip().strip("'").lower()
         found = _PART.fullmatch(text)
         if name == "pmw.bars" and text in ("on", "off", "default"):
@@ -107,11 +103,7 @@ class Settings:
 
     @classmethod
     def of_options(cls, options: str) -> Settings:
-        """Return those that a client gives at the start, such as ``-c pmw.at_most=0.1%``.
-
-        Raises:
-            WireError: one has no such value.
-        """
+        """Return those that a client gives at the start, such as ``-c pmw.at_most=0.1%``."""
         found = cls()
         for name, value in re.findall(r"(?:-c\s*|--)(pmw\.\w+)=(\S+)", options):
             found = found.changed(name.lower(), value)
@@ -134,11 +126,7 @@ class Reply:
 
 
 class Desk:
-    """What the connections to one session share.
-
-    Args:
-        hosted: the session.
-    """
+    """What the connections to one session share."""
 
     def __init__(self, hosted: Hosted) -> None:
         self.hosted, self.domain = hosted, hosted.session.domain
@@ -189,9 +177,7 @@ class WireDialogue:
     """One connection: who asks which session, what was set, and what is answered.
 
     Args:
-        service: users, sessions and limits.
         desk: what the connections to the session share.
-        digest: of the user's token.
         log: has a line of each statement.
         gone: is set where nobody waits for the statement any more.
     """
@@ -214,11 +200,7 @@ class WireDialogue:
             self.status = "E"
 
     def run(self, text: str, *, has_parameters: bool = False) -> Reply:
-        """Return what a statement comes to.
-
-        Raises:
-            WireError: it is refused, or fails.
-        """
+        """Return what a statement comes to."""
         began, state = time.perf_counter(), "00000"
         about: dict[str, Any] = {"request_id": secrets.token_hex(8), "method": "postgres", "route": "command"}
         try:
@@ -243,11 +225,7 @@ class WireDialogue:
                 self._log.write("request", **about, status=state, milliseconds=took)
 
     def columns(self, text: str) -> tuple[Column, ...] | None:
-        """Return the columns that a statement will have, whatever stands for its parameters; None for none.
-
-        Raises:
-            PMWError: it is refused.
-        """
+        """Return the columns that a statement will have, whatever stands for its parameters; None for none."""
         if (word := word_of(text)) in COMMANDS:
             return (Column(_shown(text)),) if word == "SHOW" else None
         samples = self.parameters(text)
@@ -281,12 +259,7 @@ class WireDialogue:
             yield
 
     def user(self) -> User:
-        """Return who asks, as the users file has it now.
-
-        Raises:
-            ForbiddenError: the session is no longer the user's.
-            WireError: the token is no longer good.
-        """
+        """Return who asks, as the users file has it now."""
         user = self._service.users.find_digest(self._digest)
         if user is None:
             raise WireError("28P01", UNKNOWN, is_last=True)
@@ -502,11 +475,7 @@ def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:
 
 
 def _statement(asked: asking.Reading) -> Statement:
-    """Return the one statement of a request.
-
-    Raises:
-        QueryError: it is refused.
-    """
+    """Return the one statement of a request."""
     for error in asked.refused.values():
         raise error
     found = asked.questions[0].query
@@ -525,11 +494,7 @@ def _shown(text: str) -> str:
 
 
 def name_of(text: str) -> str:
-    """Return the name that a command gives: of a savepoint, or a prepared statement.
-
-    Raises:
-        WireError: it is no name.
-    """
+    """Return the name that a command gives: of a savepoint, or a prepared statement."""
     found = _NAME.fullmatch(text.strip())
     if found is None:
         raise WireError("42601", "expected a name, got another text")

@@ -56,8 +56,6 @@ class WireServer:
     """Connections to the sessions of a service.
 
     Args:
-        listening: a socket that listens.
-        service: users, sessions and limits.
         log: has a line of each connection and statement.
     """
 
@@ -91,11 +89,7 @@ class WireServer:
             return self._desks[hosted.name]
 
     def admit(self, connection: Connection, user: str) -> None:
-        """Count a connection as a user's.
-
-        Raises:
-            WireError: there are too many.
-        """
+        """Count a connection as a user's."""
         with self._lock:
             counts = Counter(one.user for one in self._open.values() if one.user is not None)
             if counts.total() >= MOST_WIRES or counts[user] >= OWN_WIRES:
@@ -160,8 +154,6 @@ class Connection:
     """One connection.
 
     Args:
-        server: that it belongs to.
-        connected: to the client.
         number: by which a request to cancel names it.
     """
 
@@ -214,11 +206,7 @@ class Connection:
             )
 
     def _start(self) -> bool:
-        """Find out who asks which session; return whether anything is asked.
-
-        Raises:
-            WireError: the client, the token or the session is none.
-        """
+        """Find out who asks which session; return whether anything is asked."""
         self._connected.settimeout(_START_SECONDS)
         for _ in range(3):
             size, code = struct.unpack("!II", self._take(8))

@@ -59,10 +59,6 @@ class Account:
             question allows; None for no such ceiling.
         statement: whose counting questions are asked together, as one question; None for single ones.
         draws: numbers are drawn for what has wide bars, where the session has a reserve.
-
-    Raises:
-        BudgetError: the share, or the most that may be charged, is not in [0, 1].
-        SessionError: the name is none.
     """
 
     name: str
@@ -96,13 +92,8 @@ class Account:
         """Return the account of an analyst.
 
         Args:
-            name: of the analyst.
             share: the part of what opening leaves; None where the cap alone binds.
             left: what opening leaves, as a part of the cap.
-
-        Raises:
-            BudgetError: the share is no number in [0, 1].
-            SessionError: the name is empty, or is none.
         """
         if not name:
             raise SessionError("expected the name of an analyst, got an empty one")
@@ -120,11 +111,7 @@ class Account:
         return ((self.name, Fraction(1)),)
 
     def paying(self, at_most: Number | None, statement: Statement | None = None) -> Account:
-        """Return the account as it asks one question, for which so much may be charged; None changes nothing.
-
-        Raises:
-            BudgetError: the part is no number in [0, 1].
-        """
+        """Return the account as it asks one question, for which so much may be charged; None changes nothing."""
         part = self.at_most if at_most is None else as_fraction(at_most, "at_most")
         return replace(self, at_most=part, statement=statement)
 
@@ -167,10 +154,6 @@ class Account:
 
         Args:
             price: the most that it can charge, as a part of the cap; not what is expected.
-            ledger: the session's.
-
-        Raises:
-            PriceError: it could charge more.
         """
         most, told = float(self.ceiling(ledger)), told_price(price)
         if self.own_ceiling is not None and price > float(self.own_ceiling):
@@ -204,7 +187,6 @@ class Account:
 
         Args:
             limited: the state in which the analyst's charges are proposed.
-            answers: to this analyst.
         """
         if not self.is_bound:
             return np.ones(len(answers), dtype=np.bool_)
@@ -222,11 +204,7 @@ SESSION = Account("")
 
 
 def require_named(booked: Parts) -> None:
-    """Refuse a recorded booking to what is no name; shares were looked at before.
-
-    Raises:
-        SessionCorruptError: a name is none.
-    """
+    """Refuse a recorded booking to what is no name; shares were looked at before."""
     try:
         for name, _ in booked:
             Account(name)
@@ -272,9 +250,6 @@ class Activity:
     Args:
         number: of the answer, from 1.
         name: who asked first, empty where nobody was named; an analyst sees no other name than the own.
-        query: the question's canonical text, JSON.
-        words: the question in words.
-        source: what the answer rests on.
         count: the answer, in records.
         interval: its interval, in records; None where it is refused.
         share: of the cap that the session had spent.
@@ -291,11 +266,7 @@ class Activity:
 
 
 class Bookings:
-    """What a session charged, by analyst.
-
-    Args:
-        store: the session file.
-    """
+    """What a session charged, by analyst."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -395,8 +366,6 @@ class Bookings:
         ledger takes the charges.
 
         Args:
-            state: of the session.
-            account: who asks.
             room: the most that may be charged for what is asked; None where nothing more binds.
         """
         if not account.is_bound and room is None:
@@ -423,8 +392,6 @@ def load_activity(store: SessionStore, domain: Domain, name: str | None, most: i
     """Return the newest answered questions, the newest first.
 
     Args:
-        store: the session file.
-        domain: the declared attributes.
         name: of the analyst who asked; None for everybody's.
         most: how many at most.
     """

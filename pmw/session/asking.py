@@ -541,7 +541,6 @@ class Asking(Publishing):
         """Measure something, and return its price and its bar; or tell these alone.
 
         Args:
-            how: fields of the request.
             what: those of a ``MeasurementRequest``, in order.
         """
         from pmw.session.measurement_requests import MeasurementRequest
@@ -600,10 +599,6 @@ class Asking(Publishing):
     @contextmanager
     def _watched(self, total: int, deliver: Deliver | None = None) -> Iterator[Deliver | None]:
         """Return what is called with the next answers: it tells whoever waits how many there were.
-
-        Args:
-            total: how many questions there are.
-            deliver: is called as well.
 
         Privacy: it shows how many answers were delivered, which whoever asks gets at the same moment.
         """
@@ -665,11 +660,7 @@ class Asking(Publishing):
 def aggregate_statement(
     kind: str, name: str, where: LinearQuery, by: Sequence[str], part: float
 ) -> Statement:
-    """Return the statement of one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``.
-
-    Raises:
-        QueryError: it cannot be asked.
-    """
+    """Return the statement of one aggregate by groups: ``count``, ``mean``, ``sum`` or ``quantile``."""
     from queries.statements import Statement, statement_of
 
     return (

@@ -209,11 +209,7 @@ class Dialogue(LocalAsking):
             return self._bought(engine, (key, asked, what.measured), quoted, most)
 
     def _key(self, request_id: str | None) -> str | None:
-        """Return the key that a measurement is tied to; None for none.
-
-        Raises:
-            QueryError: it is no key.
-        """
+        """Return the key that a measurement is tied to; None for none."""
         if request_id is None:
             return None
         require_key(request_id)
@@ -268,7 +264,6 @@ class Dialogue(LocalAsking):
         """Return the price of what is measured, or of bars, once it is paid.
 
         Args:
-            engine: in a turn.
             tied: the idempotency key, the canonical text of the request, and what it measures, if one thing.
             quoted: returns the price, as things stand.
             at_most: what may be charged.
@@ -324,11 +319,7 @@ class Dialogue(LocalAsking):
 
 
 def _text_of(key: str | None, statement: Statement) -> str:
-    """Return the text of a statement, by which a key knows it.
-
-    Raises:
-        QueryError: it was made without one.
-    """
+    """Return the text of a statement, by which a key knows it."""
     if key is not None and not statement.text:
         raise QueryError(
             "request_id is for a statement that has a text; write it in SQL, or leave the key out",

@@ -47,14 +47,9 @@ class DraftTerms:
     """Whom a draft protects, and how much.
 
     Args:
-        epsilon: of this draft alone.
-        neighboring_relation: which tables are neighbours.
         records_per_person: the most records of one person, K.
         person_column: the column of ids by which K is kept; None where K is promised.
         delta: of this draft alone; keys need one.
-
-    Raises:
-        BudgetError: a number is out of range.
     """
 
     epsilon: Fraction
@@ -88,9 +83,6 @@ class DraftTerms:
         """The least number of persons, T, that the noisy count of a key has to reach; it is public.
 
         It is the least that a key of one person reaches with probability delta/K at most.
-
-        Raises:
-            BudgetError: there is no delta, or nothing tells which of several records are of one person.
         """
         if not self.delta:
             raise BudgetError(
@@ -120,7 +112,6 @@ class DraftedEnds:
     """Ends of an attribute's values.
 
     Args:
-        attribute: its name.
         low, high: powers of two, or their opposites, or 0; None where noise alone would choose them.
         records: about how many records hold a number, noisy.
         most_clipped: no more of them are beyond the ends, at ``CONFIDENCE``.
@@ -155,9 +146,7 @@ class DraftedKeys:
     """Keys of a column that enough persons hold; all else is ``other``.
 
     Args:
-        attribute: the name of the column.
         keys: different texts, sorted; none where no noisy count reached the threshold.
-        threshold: T, in persons.
         charge: what it cost.
     """
 
@@ -181,16 +170,7 @@ def draft_bounds(table: Table, attribute: str, terms: DraftTerms, path: Path) ->
     """Return ends of an attribute's values that about 1 % of the records are beyond; no more is promised.
 
     Args:
-        table: the table.
-        attribute: the column of numbers.
-        terms: whom it protects, and how much.
         path: the file of drafts, which takes in the charge before anything is drawn.
-
-    Raises:
-        DataError: the table cannot be read, or lacks the column; nothing is charged.
-        DomainError: the column has no name that can be declared, or is that of the ids.
-        NoiseError: epsilon is too small for a scale; nothing is charged.
-        StoreError: the charge could not be made durable; nothing was drawn.
 
     Privacy: epsilon of ``terms``, delta 0, in its relation. The bins are fixed, a record is in one of them,
         and each has discrete Laplace noise of scale K/epsilon (2K/epsilon replaced): Dwork and Roth 2014,
@@ -211,17 +191,7 @@ def draft_keys(table: Table, attribute: str, terms: DraftTerms, path: Path) -> D
 
     Args:
         table: the table; its records are read here.
-        attribute: the column of texts.
-        terms: whom it protects, and how much; with a delta.
         path: the file of drafts, which takes in the charge before anything is drawn.
-
-    Raises:
-        BudgetError: the terms have no threshold; the table is not read.
-        DataError: the table cannot be read, or lacks the column, or its type is not of texts; nothing is
-            charged.
-        DomainError: the column has no name that can be declared, or is that of the ids.
-        NoiseError: epsilon is too small for a scale; nothing is charged.
-        StoreError: the charge could not be made durable; nothing was drawn.
 
     Privacy: epsilon and delta of ``terms``, in its relation. Each person gives at most K keys, chosen by this
         person's keys alone (``pmw.data.keys``); each key that is given has discrete Laplace noise Z of scale
@@ -264,9 +234,7 @@ def passing_keys(keys: Sequence[str], units: NDArray[np.int64], threshold: int) 
     """Return the keys whose noisy counts reach a threshold, sorted: their order tells nothing else.
 
     Args:
-        keys: of a table; those that do not pass are secret.
         units: int64, shape (keys,): their noisy counts.
-        threshold: in persons.
     """
     return tuple(sorted(keys[place] for place in np.flatnonzero(units >= threshold * UNITS).tolist()))
 
@@ -282,7 +250,6 @@ def chosen_ends(
     How many are beyond is bounded by all bins, for every end at once.
 
     Args:
-        attribute: its name.
         units: int64, shape (bins,): the noisy counts between ``EDGES``.
         charge: what they cost.
         noise: on each of them.

@@ -74,10 +74,6 @@ class Engine:
     Args:
         store: the session file, created or taken over.
         data: the table, or None to read it from where the session remembers it, when first needed.
-
-    Raises:
-        SessionCorruptError: the file's rows contradict each other.
-        DataError: an interrupted batch needs the table, and it cannot be read or differs.
     """
 
     _state: PublicState
@@ -128,17 +124,7 @@ class Engine:
         another thread waits, a batch is the last: the first questions alone are answered then, or even none.
 
         Args:
-            requests: the questions.
-            deliver: called with the next answers, in order, as soon as they are durable.
-            account: who asks.
-            is_awaited: tells whether another thread waits for the session.
             room: what their tests may charge, as ``price`` told it; None to find it here.
-
-        Raises:
-            PriceError: they could charge more than the account allows; nothing is answered then.
-            QueryError: an idempotency key was used for another question; nothing is answered then.
-            DataError: a test needs the table, and it cannot be read or differs.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         self.bookings.know(account)
@@ -201,11 +187,7 @@ class Engine:
             self._free.expect(self._state, questions.singly(places[:_SOON]) or ())
 
     def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
-        """Refuse idempotency keys that were used for other questions.
-
-        Raises:
-            QueryError: one was.
-        """
+        """Refuse idempotency keys that were used for other questions."""
         self._repeats.require_keys(self._state, requests.of_analyst(account.name))
 
     def stored(self, requests: Requests) -> Answers | None:
@@ -226,11 +208,7 @@ class Engine:
         return replace(found, least=found.least + numbers, most=found.most + numbers)
 
     def price(self, requests: Requests, account: Account) -> Fraction | None:
-        """Return what questions may charge, in the filter's own measure; nothing is drawn or recorded.
-
-        Raises:
-            PriceError: they could charge more than the account allows.
-        """
+        """Return what questions may charge, in the filter's own measure; nothing is drawn or recorded."""
         return self._price(self._waiting(requests, account), account)
 
     def _waiting(self, requests: Requests, account: Account) -> Questions:
@@ -244,9 +222,6 @@ class Engine:
         """Return the most that questions can charge: all of a statement, else the dearest of them.
 
         None is where the cap alone binds.
-
-        Raises:
-            PriceError: it is more than the account allows.
 
         Privacy: a function of public state and the questions: before anything is drawn.
         """
@@ -308,9 +283,6 @@ class Engine:
 
         A batch that was interrupted is finished first. Closing is one durable commit; after it the file is
         written again, and so it is when a closed session is closed again.
-
-        Raises:
-            StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
         """
         self.finish_interrupted()
         if not self._state.closed:
@@ -323,11 +295,7 @@ class Engine:
         self._store.scrub()
 
     def read_table(self) -> None:
-        """Read the table now, where a test may need it: else the first one does, while others wait.
-
-        Raises:
-            DataError: it cannot be read or differs.
-        """
+        """Read the table now, where a test may need it: else the first one does, while others wait."""
         if may_test(self._state):
             self._tables()
 
@@ -347,12 +315,6 @@ class Engine:
 
         Args:
             kind: of what is measured: counts, questions, sums or persons; None for any.
-            key: the idempotency key, the analyst's own.
-            asked: canonical text of the request.
-
-        Raises:
-            QueryError: the key was used for something else.
-            SessionCorruptError: what is kept of it cannot be read.
         """
         self.finish_interrupted()  # first, so that what it finishes is found
         number = 0 if key is None else int(self._store.answers.by_request_ids([key])[0])
@@ -376,13 +338,7 @@ class Engine:
 
         Args:
             requested: what, and under which noise.
-            account: who asks.
             tie: what an idempotency key is tied to by it; a key that ``tied`` does not know.
-
-        Raises:
-            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
-            DataError: the table cannot be read, differs, or does not tell persons apart; nothing is spent.
-            StoreError: it could not be made durable; nothing was released.
         """
         from pmw.public import quotes
 
@@ -411,12 +367,7 @@ class Engine:
         """Draw the numbers of a statement that is answered in several turns, and return its room after that.
 
         Args:
-            requests: all of its questions.
-            account: who asks.
             room: what may be charged, as ``price`` told it.
-
-        Raises:
-            StoreError: they could not be made durable; nothing was released.
         """
         self.finish_interrupted()
         self.room = room
@@ -443,9 +394,7 @@ class Engine:
         """Draw numbers, where the room suffices; without the table nothing is drawn.
 
         Args:
-            rows: what is drawn.
             told: the text of the question whose answer tells what was charged.
-            account: who asks.
         """
         from pmw.public.quotes import affordable_price
 
@@ -485,11 +434,6 @@ class Engine:
 
         They are looked at in parts, each with twice as many as the one before, and thresholds come down from
         part to part. Nothing is looked at behind a part that is tested.
-
-        Args:
-            questions: in order.
-            account: who asks.
-            most: questions of a part.
         """
         free, count = 0, len(questions)
         state = self.bookings.limited(self._state, account, self.room)
@@ -620,10 +564,7 @@ class Engine:
         """Make what a batch came to durable, and only then go on from the state after it.
 
         Args:
-            intent: the number of the batch.
             entries: what it charges.
-            after: the state after it.
-            secret: likewise.
             given: its answers, or what ties a key to what it measured: in the transaction of the charge.
         """
         before = self._state
@@ -701,9 +642,6 @@ class Engine:
         """Count what will be released, record it durably, then draw it.
 
         A key that it was asked for with is a part of the record: whoever finishes it ties the key, too.
-
-        Raises:
-            DataError: the table cannot be read or counted, or differs; nothing is recorded or spent.
         """
         drawing = release.counted(self._state, self._tables())
         recorded = releases.recorded(release, self._state.contract.options, booked, tie)

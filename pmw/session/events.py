@@ -91,11 +91,7 @@ UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErro
 
 @contextmanager
 def damage_is_one_error() -> Iterator[None]:
-    """Say of whatever cannot be read that the session file is damaged.
-
-    Raises:
-        SessionCorruptError: what is done meanwhile fails, for what it reads is not as it was written.
-    """
+    """Say of whatever cannot be read that the session file is damaged."""
     try:
         yield
     except FormError as error:  # it names fields of ours, and no value
@@ -181,14 +177,7 @@ def read_noise(row: MeasurementRow) -> NoiseDistribution:
 
 
 def require_measurable(domain: Domain, what: Measurable | None) -> None:
-    """Refuse what no session measures, as a file may say it did.
-
-    Raises:
-        ScopeError: an attribute is not declared, or values are not summed.
-        FormError: the attributes are not in declared order, or there are other cells than theirs; sums are
-            measured from elsewhere; a list of questions is empty, has one twice, or one that cells do not
-            decide.
-    """
+    """Refuse what no session measures, as a file may say it did."""
     if what is None:
         return
     if isinstance(what, QuestionNumbers):
@@ -221,12 +210,7 @@ def _require_questions(queries: Sequence[LinearQuery]) -> None:
 
 
 def require_cells(coarsening: Coarsening, scope: Sequence[str], units: NDArray[np.int64]) -> None:
-    """Refuse the units of a marginal whose axes are not those of its attributes, or of their bins.
-
-    Raises:
-        ScopeError: they have another number of cells.
-        FormError: they have other axes.
-    """
+    """Refuse the units of a marginal whose axes are not those of its attributes, or of their bins."""
     if coarsening.grid(scope, units.size).scope_shape(scope) != units.shape:
         raise FormError("a marginal has other axes than its attributes")
 
@@ -240,22 +224,14 @@ def _units_bytes(units: NDArray[np.int64] | int) -> bytes:
 
 
 def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
-    """Return what was fixed at opening, and the noise of the opening measurements.
-
-    Raises:
-        BudgetError: the domain is too large for the model.
-    """
+    """Return what was fixed at opening, and the noise of the opening measurements."""
     contract: Contract = _fact(store, "contract", Contract)
     check_model_size(contract.domain, contract.options)
     return contract, _fact(store, "opening_plan", OpeningPlan)
 
 
 def _fact(store: SessionStore, key: str, kind: Any) -> Any:
-    """Return a public fact by its type.
-
-    Raises:
-        SessionCorruptError: it is not there, or cannot be read.
-    """
+    """Return a public fact by its type."""
     text = store.meta(key)
     if text is None:
         raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")
@@ -273,11 +249,7 @@ def empty_ledger(contract: Contract) -> PrivacyFilter:
 
 
 def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
-    """Return the charges of rows.
-
-    Raises:
-        SessionCorruptError: a number cannot be read, or the parts are not those of a whole.
-    """
+    """Return the charges of rows."""
     with damage_is_one_error():
         return [LedgerEntry(row.event, row.label, *_price(row)) for row in rows]
 
@@ -292,7 +264,6 @@ class SessionEvent:
     """One batch after what opening planned: what it charged, and what it released.
 
     Args:
-        batch: its number.
         charges: each with its place among all charges, from 1.
         released: what was measured of the table, in order.
     """
@@ -321,9 +292,6 @@ class Contents:
         entries: the charges, in order.
         opened: how many of them opening has by its plan.
         closed: the session was closed permanently.
-
-    Raises:
-        SessionCorruptError: a part is not there, or cannot be read.
     """
 
     def __init__(self, store: SessionStore) -> None:

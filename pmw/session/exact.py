@@ -82,11 +82,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestions:
-    """Questions that were answered.
-
-    Args:
-        queries: their canonical texts.
-    """
+    """Questions that were answered."""
 
     queries: tuple[str, ...]
 
@@ -100,8 +96,6 @@ class TableColumns:
     """A table of answers as columns; see ``AnswerTable``.
 
     Args:
-        keys: likewise.
-        titles: likewise.
         values: of each row the values of its keys.
         numbers: float64, shape (rows, titles, 5): value, low, high, and the ends of typical errors; NaN where
             there is none.
@@ -155,11 +149,7 @@ register({one: {} for one in TYPES})
 
 
 def exact_text(result: Any) -> str:
-    """Return a result of a session as text, to the last digit.
-
-    Args:
-        result: of a type that has a form, or a tuple of such results.
-    """
+    """Return a result of a session as text, to the last digit."""
     if isinstance(result, AnswerTable):
         result = _columns(result)
     return dumps(form_of(result, without=("asked",) if isinstance(result, Answers) else ()))
@@ -171,9 +161,6 @@ def read_exact(kind: Any, text: str) -> Any:
     Args:
         kind: its type, such as ``Answers`` or ``tuple[Activity, ...]``.
         text: as ``exact_text`` wrote it.
-
-    Raises:
-        FormError: it is no such text.
     """
     try:
         form = loads(text)

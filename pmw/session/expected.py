@@ -28,11 +28,6 @@ def expected_questions(source: str | PathLike[str] | Iterable[Asked], domain: Do
     Args:
         source: the path of a file of conditions, statements and JSON Lines (``questions_in_text``); or
             queries, statements, conditions, and their texts.
-        domain: the declared attributes.
-
-    Raises:
-        OSError: the file cannot be read.
-        QueryError: questions are refused, there are none, or too many; the message names the lines.
 
     Privacy: they are declared public, and no table is read. Questions that were written after a look at the
         table tell of it, such as by naming its rare values: nothing protects that.
@@ -69,11 +64,7 @@ def joined_questions(first: ExpectedQuestions, second: ExpectedQuestions) -> Exp
 
 
 def _counted(question: Asked, reader: QuestionReader) -> Iterable[LinearQuery]:
-    """Yield the question, or those of the records of a statement's groups.
-
-    Raises:
-        QueryError: it cannot be read, or is about other attributes.
-    """
+    """Yield the question, or those of the records of a statement's groups."""
     if isinstance(question, Question):
         question = question.query
     if is_statement(question):

@@ -32,10 +32,8 @@ class ExplainedScope:
 
     Args:
         scope: attribute names in declared order; none of them are everybody's.
-        asked: how many there are.
         left_out: how many more would test nothing, and say nothing of sums: they are not asked.
         examples: a few of them in words.
-        held: what holds the scope now.
         quote: the price of measuring it; None where it cannot be measured.
     """
 
@@ -64,7 +62,6 @@ class Explanation:
 
     Args:
         scopes: the counting questions, by scope, in the order in which these come.
-        forecast: what asking them could cost.
     """
 
     scopes: tuple[ExplainedScope, ...]
@@ -75,11 +72,7 @@ class Explanation:
         return {**self.forecast.to_dict(), "scopes": [one.to_dict() for one in self.scopes]}
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the explanation in words and a table.
-
-        Args:
-            width: characters of a line, where there is a limit.
-        """
+        """Return the explanation in words and a table."""
         cost = self.forecast
         header = ["about", "held", "for example", "counts", "measuring it"]
         rows = [[*_words(one), _price(one.quote)] for one in self.scopes]
@@ -113,12 +106,6 @@ def explained(
     state: PublicState, asked: Sequence[LinearQuery], left_out: Sequence[LinearQuery], forecast: Forecast
 ) -> Explanation:
     """Return what asking some questions would do.
-
-    Args:
-        state: the state that they would be asked in.
-        asked: the questions.
-        left_out: those that would say nothing, and are not asked.
-        forecast: what asking could cost.
 
     Privacy: a function of public state and the questions; free.
     """

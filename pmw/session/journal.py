@@ -58,8 +58,6 @@ class Tie:
     """What an idempotency key is tied to, once the measurement that was asked for with it is durable.
 
     Args:
-        key: the analyst's own.
-        asked: canonical text of the request.
         quote: what the request is given, also when it is repeated, as ``pmw.session.ties`` writes it.
     """
 
@@ -78,7 +76,6 @@ class Recorded:
     """A batch as it is recorded before any of its noise is drawn.
 
     Args:
-        batch: what will be drawn.
         reserved: the most that it can charge.
         booked: whom its charges are booked to.
         request_ids: of a batch of tests, the mark of each question's request.
@@ -124,15 +121,7 @@ def recorded_text(recorded: Recorded) -> str:
 
 
 def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
-    """Return a recorded batch.
-
-    Args:
-        coarsening: the declared attributes, and the groups that marginals may be over.
-        intent: its row.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
+    """Return a recorded batch."""
     with damage_is_one_error():
         recorded, form = _read_head(intent.proposal)
         found = replace(recorded, batch=_read_batch(coarsening, intent.kind, form, recorded.reserved))
@@ -143,22 +132,14 @@ def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
 
 
 def read_tie(text: str) -> Tie:
-    """Return what an idempotency key is tied to.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
+    """Return what an idempotency key is tied to."""
     with damage_is_one_error():
         found: Tie = read(Tie, loads(text))
         return found
 
 
 def read_reserved(intent: IntentRow) -> tuple[Charge, Parts]:
-    """Return the most that a recorded batch can charge, and whom that is booked to.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
+    """Return the most that a recorded batch can charge, and whom that is booked to."""
     with damage_is_one_error():
         recorded, _ = _read_head(intent.proposal)
         if recorded.reserved is None:
@@ -213,7 +194,6 @@ def first_facts(contract: Contract, plan: OpeningPlan, secrets: dict[str, bytes]
     """Return the facts that a session file starts with.
 
     Args:
-        contract: what is fixed at opening.
         plan: the noise of the opening measurements.
         secrets: the key and the keyed fingerprint of the table; where persons are declared, the key that
             chooses which of their records are kept.
@@ -263,9 +243,6 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
 
     Args:
         intent: a batch that can never be finished; all that was reserved for it is charged.
-
-    Raises:
-        SessionCorruptError: the batch cannot be read.
     """
     entries = []
     if intent is not None:

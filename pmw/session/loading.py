@@ -47,11 +47,7 @@ def opening_left(state: PublicState, plan: OpeningPlan) -> Fraction:
 
 
 def load_ledger(store: SessionStore) -> Ledger:
-    """Return every charge, without building the model.
-
-    Raises:
-        SessionCorruptError: a charge cannot be read.
-    """
+    """Return every charge, without building the model."""
     contents = Contents(store)
     with damage_is_one_error():
         return replace(contents.ledger, drafts=contents.contract.options.drafts)
@@ -69,15 +65,7 @@ def load_history(store: SessionStore) -> History:
 
 
 def load_facts(store: SessionStore, state: PublicState) -> Facts:
-    """Return what a report on a session is made of.
-
-    Args:
-        store: of the session.
-        state: what may be published of it.
-
-    Raises:
-        SessionCorruptError: a charge, an answer or its question cannot be read.
-    """
+    """Return what a report on a session is made of."""
     from pmw.public.report import AnsweredQuestion, Facts  # late: its charts take a while to load
     from pmw.public.status import status_of
 
@@ -92,12 +80,7 @@ def load_facts(store: SessionStore, state: PublicState) -> Facts:
 
 
 def load_texts(store: SessionStore, name: str = "") -> tuple[str, ...]:
-    """Return the canonical texts of the distinct questions that were answered, by their first answers.
-
-    Args:
-        store: the session file.
-        name: of the analyst who asked them; an empty one for everybody's.
-    """
+    """Return the canonical texts of the distinct questions that were answered, by their first answers."""
     if name:
         store.tell()
         numbers = reversed(store.answers.newest_numbers(name, store.answers.count()))
@@ -108,11 +91,7 @@ def load_texts(store: SessionStore, name: str = "") -> tuple[str, ...]:
 
 
 def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[str, ...]]]:
-    """Return how many distinct questions about each scope were settled, by who asked first.
-
-    Raises:
-        SessionCorruptError: one cannot be read.
-    """
+    """Return how many distinct questions about each scope were settled, by who asked first."""
     runs = _RUNS if not any(_RUNS.search(name) for name in domain.names) else _NOTHING
     shapes, found = dict[str, tuple[str, ...]](), dict[str, Counter[tuple[str, ...]]]()
     for analyst, texts in store.answers.first_questions():
@@ -129,11 +108,7 @@ def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[
 
 
 def read_question(text: str, domain: Domain) -> LinearQuery:
-    """Return a stored question.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
+    """Return a stored question."""
     with damage_is_one_error():
         return LinearQuery.from_dict(domain, json.loads(text))
 
@@ -145,11 +120,7 @@ def load_secret(store: SessionStore, tiers: int) -> SecretState:
 
 
 def load_released(store: SessionStore) -> Released:
-    """Return what the session released, and what was fixed at its opening.
-
-    Raises:
-        SessionCorruptError: the opening has no outcome yet, or the rows cannot be read.
-    """
+    """Return what the session released, and what was fixed at its opening."""
     contents, snapshot = Contents(store), store.snapshot()
     if not contents.chained.measurements:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
@@ -181,11 +152,7 @@ def newest_released(store: SessionStore, state: PublicState) -> Released:
 
 
 def load_state(store: SessionStore) -> PublicState:
-    """Return the public state that the file's ledger and measurements add up to.
-
-    Raises:
-        SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
-    """
+    """Return the public state that the file's ledger and measurements add up to."""
     released = load_released(store)
     state = state_of(released, found_snapshot(released))
     rounds = tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan)))

@@ -36,22 +36,14 @@ from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
 
 def read_session(path: str | Path) -> tuple[PublicState, Status]:
-    """Return the public state and status of a session in a file, while others may be using it.
-
-    Raises:
-        SessionCorruptError: the file is no session, or its opening was never finished.
-    """
+    """Return the public state and status of a session in a file, while others may be using it."""
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
         return state, status_of(state, store.asked())
 
 
 def read_shares(path: str | Path) -> tuple[Fraction, Fraction]:
-    """Return what opening left and what is left now in a file, as parts of the cap, while others may use it.
-
-    Raises:
-        SessionCorruptError: the file is no session, or its opening was never finished.
-    """
+    """Return what opening left and what is left now in a file, as parts of the cap, while others may use it."""
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
         left = opening_left(state, load_contract(store)[1])
@@ -59,44 +51,20 @@ def read_shares(path: str | Path) -> tuple[Fraction, Fraction]:
 
 
 def read_history(path: str | Path) -> History:
-    """Return how the budget of a session in a file was spent, while others may be using it.
-
-    Raises:
-        SessionCorruptError: the file is no session.
-    """
+    """Return how the budget of a session in a file was spent, while others may be using it."""
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         return load_history(store)
 
 
 def save_model(path: str | Path, output: str | Path, *, force: bool = False) -> dict[str, Any]:
-    """Write the model of a session in a file, while others may be using it, and return what it is.
-
-    Args:
-        path: the session file.
-        output: the file to write.
-        force: overwrite an existing file.
-
-    Raises:
-        SessionCorruptError: the file is no session, or its opening was never finished.
-        ReleaseError: the model is too large for one file, or the file cannot be written.
-    """
+    """Write the model of a session in a file, while others may be using it, and return what it is."""
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         released = newest_released(store, load_state(store))
     return export_model(released, Path(output), force=force)
 
 
 def save_report(path: str | Path, output: str | Path, *, force: bool = False) -> None:
-    """Write a report on a session in a file, while others may be using it.
-
-    Args:
-        path: the session file.
-        output: the HTML file to write.
-        force: overwrite an existing file.
-
-    Raises:
-        SessionCorruptError: the file is no session, damaged, or its opening was never finished.
-        ReleaseError: the output exists and ``force`` is not given, or it cannot be written.
-    """
+    """Write a report on a session in a file, while others may be using it."""
     from pmw.public.report import write_report  # late: its charts take a while to load
 
     require_file(Path(output), force=force)
@@ -112,11 +80,7 @@ def remembered_table(path: str | Path) -> Place | None:
 
 
 def read_ledger(path: str | Path) -> Ledger:
-    """Return every charge of a session in a file, while others may be using it.
-
-    Raises:
-        SessionCorruptError: the file is no session, or a charge cannot be read.
-    """
+    """Return every charge of a session in a file, while others may be using it."""
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         return load_ledger(store)
 
@@ -142,11 +106,7 @@ def verify_session(
 
 
 def is_closed(path: str | Path) -> bool:
-    """Tell whether a session in a file was closed permanently.
-
-    Raises:
-        SessionCorruptError: the file is no session.
-    """
+    """Tell whether a session in a file was closed permanently."""
     with closing(SessionStore.open(Path(path))) as store:
         return store.meta("closed") is not None
 
@@ -195,10 +155,6 @@ def _abandon(store: SessionStore) -> None:
 
     Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
         reservation is charged, and its bytes are wiped, in the commit that closes the session.
-
-    Raises:
-        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
-        StoreError: the session could not be closed.
     """
     intent = store.pending()
     if intent is not None and intent.kind == OPENING:

@@ -33,7 +33,6 @@ class MeasurementRequest:
         within: how far each question, or a mean, may be off, in place of a share.
         queries: the questions that are measured themselves, each once.
         summed: the attribute whose values are summed.
-        squares: the squares are summed too.
     """
 
     measured: str
@@ -46,11 +45,7 @@ class MeasurementRequest:
 
     @property
     def text(self) -> str:
-        """Its canonical text, which an idempotency key is tied to; the order of attributes says nothing.
-
-        Raises:
-            BudgetError: a share or a width is none.
-        """
+        """Its canonical text, which an idempotency key is tied to; the order of attributes says nothing."""
         within = None if self.within is None else tuple(Within.of(self.within))
         how: dict[str, tuple[object, ...]] = {
             CellNumbers.measured: (),
@@ -62,11 +57,7 @@ class MeasurementRequest:
         return asked_text(self.measured, about, *how[self.measured])
 
     def form(self) -> dict[str, Any]:
-        """Return the body by which a service is asked for it.
-
-        Raises:
-            BudgetError: a share or a width is none.
-        """
+        """Return the body by which a service is asked for it."""
         kinds: dict[str, dict[str, Any]] = {
             QuestionNumbers.measured: {"questions": [query.to_dict() for query in self.queries]},
             SumNumbers.measured: {"sum": self.summed, "squares": self.squares},
@@ -77,13 +68,7 @@ class MeasurementRequest:
         return {"scope": list(self.names), "share": share, "within": within, **kinds.get(self.measured, {})}
 
     def quote(self, state: PublicState) -> Quote:
-        """Return its price, as things stand.
-
-        Raises:
-            BudgetError: a share or a width is out of range, or both are given.
-            QueryError: it cannot be measured.
-            SessionError: the session measures nothing on request.
-        """
+        """Return its price, as things stand."""
         if self.share is not None and self.within is not None:
             raise BudgetError("expected a share of the budget or a width, got both")
         if self.measured == CellNumbers.measured:
@@ -107,8 +92,6 @@ def asked_text(kind: str, by: Sequence[str], *how: object) -> str:
     """Return the canonical text of a request, which a key is tied to; the order of attributes says nothing.
 
     Args:
-        kind: what is asked for.
-        by: names of attributes.
         how: what else it depends on: texts, numbers, or None.
     """
     return dumps([kind, sorted(map(str, by)), *(one if one is None else str(one) for one in how)])

@@ -72,15 +72,6 @@ _GREATEST_CONFIDENCE = 1 - 1e-12  # far from rounding to 1
 def export_model(released: Released, path: Path, *, force: bool) -> dict[str, Any]:
     """Write a model file, and return what it is.
 
-    Args:
-        released: by the session, with its newest model.
-        path: the file to write.
-        force: overwrite an existing file.
-
-    Raises:
-        ReleaseError: the model is too large for a file, the file exists and ``force`` is not given, or it
-            cannot be written.
-
     Privacy: post-processing of released numbers; free.
     """
     require_file(path, force=force)
@@ -102,12 +93,6 @@ def write_model(content: bytes, path: Path, *, force: bool) -> dict[str, Any]:
 
     Args:
         content: as ``read_model`` returned it.
-        path: the file to write.
-        force: overwrite an existing file.
-
-    Raises:
-        ReleaseError: there is no content, the file exists and ``force`` is not given, or it cannot be
-            written.
     """
     if not content:
         raise ReleaseError("there is no model file to write again")
@@ -136,12 +121,7 @@ def _model_form(released: Released) -> dict[str, Any]:
 
 
 def _read_form(form: Any) -> Released:
-    """Return what was released, of its form; its bins are not made.
-
-    Raises:
-        ModelFileError: it has another form, or is too large.
-        ValueError: it cannot be read; KeyError, TypeError, ArithmeticError and our own errors too.
-    """
+    """Return what was released, of its form; its bins are not made."""
     _require(isinstance(form, dict) and "guarantee" in form, "it says no guarantee")
     read(str, form.pop("guarantee"))
     lists = [form.pop(name, None) for name in _SINCE]
@@ -156,9 +136,6 @@ def read_model(path: Path) -> tuple[PublicState, bytes]:
     """Return the public state of a model file, and the file's content.
 
     Nothing in the file is run. It has at most 64 MB, and what is made of it some times that.
-
-    Raises:
-        ModelFileError: the file is no model, damaged, too large or of a later format.
     """
     try:
         content = _bytes_of(path)
@@ -168,21 +145,13 @@ def read_model(path: Path) -> tuple[PublicState, bytes]:
 
 
 def is_model_file(path: Path) -> bool:
-    """Tell whether a file begins as models do, or is a session, which is refused where a model is read.
-
-    Raises:
-        ModelFileError: it cannot be read.
-    """
+    """Tell whether a file begins as models do, or is a session, which is refused where a model is read."""
     begins = _bytes_of(path, _LONGEST_HEAD)
     return begins.startswith((b'{"content":"online-pmw', b"SQLite format 3\0"))
 
 
 def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
-    """Return what a file begins with: by default up to one byte more than a model may have.
-
-    Raises:
-        ModelFileError: there is no such file, or it cannot be read.
-    """
+    """Return what a file begins with: by default up to one byte more than a model may have."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):  # whatever else is opened may wait for ever
@@ -197,11 +166,7 @@ def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
 
 
 def model_state(raw: bytes) -> PublicState:
-    """Return the public state of a model file's bytes.
-
-    Raises:
-        ModelFileError: they are no model, or one that is damaged, too large or of a later format.
-    """
+    """Return the public state of a model file's bytes."""
     text = _model_text(raw)
     del raw
     try:
@@ -220,11 +185,7 @@ def model_state(raw: bytes) -> PublicState:
 
 
 def _model_text(raw: bytes) -> str:
-    """Return the model's JSON text, once it is what the file says it is.
-
-    Raises:
-        ModelFileError: it is not.
-    """
+    """Return the model's JSON text, once it is what the file says it is."""
     if raw.startswith(b"SQLite format 3\0"):
         raise ModelFileError("this is a session, not a model; ask it as a session, or export its model")
     head = _HEAD.match(raw[:_LONGEST_HEAD])
@@ -253,13 +214,6 @@ def _checked_state(released: Released) -> PublicState:
 
     The model is the one that was kept, so nothing is fitted; where single steps are taken, they are taken
     again.
-
-    Args:
-        released: by a session, as somebody says; its bins are made here.
-
-    Raises:
-        ModelFileError: its parts contradict each other, or the model is too large.
-        ValueError: the parts cannot be; KeyError, TypeError, ArithmeticError and our own errors too.
     """
     contract, draws = released.contract, released.draws
     check_model_size(contract.domain, contract.options)
@@ -282,21 +236,13 @@ def _checked_state(released: Released) -> PublicState:
 
 
 def _require(holds: bool, fault: str) -> None:
-    """Raise an error unless something holds.
-
-    Raises:
-        ModelFileError: it does not.
-    """
+    """Raise an error unless something holds."""
     if not holds:
         raise ModelFileError(f"the model file is damaged: {fault}")
 
 
 def _kept_model(released: Released) -> Snapshot | None:
-    """Return the model that was kept; None where single steps are taken again.
-
-    Raises:
-        ModelFileError: it is too large, or not of these measurements.
-    """
+    """Return the model that was kept; None where single steps are taken again."""
     if released.contract.options.update is UpdateRule.STEP:
         return None
     _check_duals(released.distribution, len(released.measured))

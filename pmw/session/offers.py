@@ -99,10 +99,6 @@ class Offers:
         """Return the marginal that is measured in place of numbers of questions about one scope, or None.
 
         Args:
-            state: the present state.
-            queries: that are asked together.
-            offer: what a number costs.
-            account: who asks.
             beside: what is charged besides, of what may be charged at once.
         """
         found = self._offered_marginal(state, queries[0].scope, offer)
@@ -181,14 +177,7 @@ class Offers:
     def first(
         self, state: PublicState, questions: Questions, answers: Answers, account: Account
     ) -> tuple[int, Requested | None]:
-        """Return how many of the first answers stand; where none does, what is drawn for the first question.
-
-        Args:
-            state: the present state.
-            questions: in order.
-            answers: to them, in this state.
-            account: who asks.
-        """
+        """Return how many of the first answers stand; where none does, what is drawn for the first question."""
         offer = self._offer(state, account)
         if offer is None:
             return len(answers), None

@@ -155,9 +155,5 @@ def load_model(path: str | Path) -> PublicModel:
 
 
 def model_of(content: bytes) -> PublicModel:
-    """Return the model of a file's content; see ``load_model``.
-
-    Raises:
-        ModelFileError: it is no model, damaged, too large or of a later format.
-    """
+    """Return the model of a file's content; see ``load_model``."""
     return PublicModel(model_state(content), content)

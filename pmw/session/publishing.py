@@ -37,15 +37,7 @@ class Publishing(ABC):
     _who_may: ClassVar[str] = "the custodian may, on the session itself or by the pmw command"
 
     def _refuse(self, what: str, who_may: str = "") -> NoReturn:
-        """Refuse what is not for this role, and tell who may do it.
-
-        Args:
-            what: is refused, as a verb.
-            who_may: a clause; the role's usual one unless told.
-
-        Raises:
-            SessionError: always.
-        """
+        """Refuse what is not for this role, and tell who may do it."""
         raise SessionError(f"{self._role} may not {what}: {who_may or self._who_may}")
 
     @property

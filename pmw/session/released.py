@@ -52,15 +52,11 @@ class Released:
     """What a session has released, and what was fixed at its opening. Nothing in it is secret.
 
     Args:
-        contract: what was fixed at opening.
         opening_plan: the noise of the opening measurements.
-        test_plan: the tiers of tests.
         spent: what was charged, in the measure of the contract's filter.
-        draws: what opening released.
         since: what was measured since, and error quantiles, in order.
         certificates: the newest negative test of each marginal.
         distribution: a model; None where there is none.
-        closed: nothing is spent any more.
         asked: how many questions were answered, repeated ones left out.
         settled: how many of them settled a question first.
         coarsening: the bins that the draws give.
@@ -93,10 +89,6 @@ def state_of(released: Released, found: Snapshot | None) -> PublicState:
 
     The model comes from the snapshot, corrected by the measurements after it; without a snapshot, from the
     first measurement on.
-
-    Args:
-        released: by the session.
-        found: the model that was kept.
     """
     contract, plan, draws = released.contract, released.opening_plan, released.draws
     ledger = replace(empty_ledger(contract), spent=released.spent)
@@ -127,7 +119,6 @@ class Snapshot:
     """A model that was kept, made again.
 
     Args:
-        model: the model.
         step_size: of the descent that fitted it.
         version: how many measurements after opening it has seen.
         beside: positions, among these, of those that it does not take in.

@@ -92,11 +92,7 @@ class MeasuredRelease:
         """Return what draws it; all that can fail for want of the table fails here.
 
         Args:
-            state: the state that it is recorded in.
             tables: the table over the declared cells, and over bins of them where there are any.
-
-        Raises:
-            DataError: the table cannot be counted.
         """
         over = Tables(*tables, lambda scope: state.grid(scope) is state.domain)
         counts = [one.counted(over) for one in self._each]
@@ -145,9 +141,7 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     """Return the outcome of an opening: what it measures, charges and plans.
 
     Args:
-        contract: what is fixed at opening.
         plan: the noise of the opening measurements.
-        source: the table, over the declared cells.
         bits: source of the noise.
     """
     draws = draw_opening(plan, source, bits)
@@ -164,10 +158,7 @@ def recorded(release: Release, options: Options, booked: Parts, tie: Tie | None 
     """Return a release as it is recorded: all that it charges is reserved for it.
 
     Args:
-        release: what will be measured.
-        options: the custodian's choices.
         booked: whom its charges are booked to.
-        tie: what an idempotency key is tied to by it.
     """
     reserved = reduce(add, (entry.charge for entry in release.entries(options)))
     return Recorded(release.batch, reserved, booked, tie=tie)
@@ -226,8 +217,6 @@ def due_part(
     """Return a part of the reserve that is due, and who pays it, or None.
 
     Args:
-        store: the session file.
-        state: what may be published of it.
         bookings: what was charged, by analyst.
         looked_at: of which analysts and numbers of questions it was found whether a part is due; added to.
     """

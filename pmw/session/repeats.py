@@ -41,7 +41,6 @@ def is_better(stored: Answers, now: Answers, widths: NDArray[np.float64]) -> NDA
 
     Args:
         stored: the answers that are stored, shape (n,).
-        now: the model's answers to the same questions.
         widths: float64, shape (2, n), of what was known when the stored ones were given, and of what is now.
     """
     before, found = widths
@@ -83,7 +82,6 @@ class Stored:
     """The stored answers of distinct requests, and room for those that are given in their places.
 
     Args:
-        state: the public state.
         size: n, how many requests there are.
 
     Attributes:
@@ -158,7 +156,6 @@ class Stored:
 
         Args:
             fresh: bool, shape (n,), whether each is asked afresh.
-            tested: which of the questions at some places would be tested now.
         """
         if not self.numbers.any():
             return np.ones(len(self.numbers), dtype=np.bool_)
@@ -177,12 +174,7 @@ class Stored:
 
 
 class Repeats:
-    """Looks up stored answers, and compares them with the model's.
-
-    Args:
-        store: the session file.
-        free: answers that no test decides.
-    """
+    """Looks up stored answers, and compares them with the model's."""
 
     def __init__(self, store: SessionStore, free: FreeAnswers) -> None:
         self._store = store
@@ -190,11 +182,7 @@ class Repeats:
         self._looks = Looks()
 
     def stored(self, state: PublicState, requests: Requests) -> Stored:
-        """Return the stored answers of distinct requests: of a key its own, else the newest to the question.
-
-        Raises:
-            QueryError: an idempotency key was used for another question, or for a measurement.
-        """
+        """Return the stored answers of distinct requests: of a key its own, else the newest to the question."""
         found, rest = Stored(state, len(requests)), np.arange(len(requests), dtype=np.int64)
         if requests.request_ids:
             self._find_keyed(found, requests)
@@ -221,11 +209,7 @@ class Repeats:
         found.fill(own, given, requests.questions.take(own), are_keyed=True)
 
     def require_keys(self, state: PublicState, requests: Requests) -> None:
-        """Refuse idempotency keys that were used for other questions.
-
-        Raises:
-            QueryError: one was.
-        """
+        """Refuse idempotency keys that were used for other questions."""
         if requests.request_ids:
             self._find_keyed(Stored(state, len(requests)), requests)
 
@@ -240,9 +224,6 @@ class Repeats:
         """Put the model's answers in the place of stored ones that are given where they are better, durably.
 
         Args:
-            state: the public state.
-            requests: distinct ones.
-            stored: their stored answers.
             given: bool, shape (n,), which of these are given.
             charges: how many the session file holds.
 
@@ -313,7 +294,6 @@ class Looks:
         Args:
             numbers: int64, shape (n,), of the answers.
             versions: int64, shape (n,), of the models that they came from.
-            version: of the model now.
         """
         due = versions < version
         own = np.flatnonzero(due)
@@ -343,11 +323,8 @@ def columns_of(
     """Return answers as they are stored.
 
     Args:
-        requests: what was asked: distinct ones, in order.
-        answers: to them.
         were_settled: bool, shape (n,), whether a stored answer settled the question.
         settle: bool, shape (n,), whether this one does, if it is the first.
-        analyst: who asked.
     """
     found, marks = list[AnswerColumns](), _marks(requests, were_settled, settle)
     for places, part in requests.questions.parts():

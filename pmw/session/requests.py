@@ -31,8 +31,6 @@ class Request:
     """One question.
 
     Args:
-        query: what is asked.
-        text: the query's canonical text.
         request_id: keys the request for safe retries; None for none.
         fresh: ask a newer model, or for a test that was not made, even where there is a stored answer.
     """
@@ -54,7 +52,6 @@ class Requests:
     """Many questions.
 
     Args:
-        questions: in order.
         fresh: bool, shape (n,), of each; see ``Request``.
         request_ids: of each; none where no request has one.
     """
@@ -112,9 +109,6 @@ class Requests:
         """Return the places of the first of equal requests, in order, and for each request which it is.
 
         Equal are those with one key, and those without any that ask the same, afresh or not.
-
-        Raises:
-            QueryError: two questions have one key.
         """
         if not self.request_ids and (self.fresh.all() or not self.fresh.any()):
             return self.questions.distinct()
@@ -162,17 +156,7 @@ def analyst_of(key: str) -> str:
 
 
 def require_same(key: str, text: str, earlier: str, what: str = "question") -> None:
-    """Refuse a key for a request that is not the one it was used for.
-
-    Args:
-        key: of the request.
-        text: canonical, of what is asked.
-        earlier: the same of what was asked under the key.
-        what: was asked, in a word.
-
-    Raises:
-        QueryError: the canonical texts differ.
-    """
+    """Refuse a key for a request that is not the one it was used for."""
     if text != earlier:
         raise used_for(key, f"another {what}")
 

@@ -64,9 +64,6 @@ class SessionRequest(Generic[Result]):
         fresh, request_id, at_most: see ``Asking.ask``.
         dry_run: tell the price of what is measured alone.
         most: of a history, how many questions.
-
-    Raises:
-        BudgetError: the width, or the part that may be charged, is none.
     """
 
     kind: Kind[Result]

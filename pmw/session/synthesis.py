@@ -62,21 +62,11 @@ class Synthesis:
         Args:
             rows: number of rows; None for the model's number of records, or its count of ``where``.
             seed: repeats a drawing; None draws again.
-            where: a condition on whole cells that every row satisfies.
-
-        Raises:
-            QueryError: the condition is refused.
-            ReleaseError: the number of rows is out of range, or no record of the model satisfies the
-                condition.
         """
         return synthetic_frame(self.state, RowPlan(rows, seed=seed, where=where))
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the report on what was released as one HTML page, with how near counts of rows are; free.
-
-        Raises:
-            ReleaseError: the file exists and ``force`` is not given, or it cannot be written.
-        """
+        """Write the report on what was released as one HTML page, with how near counts of rows are; free."""
         write_report(self.facts, Path(path), force=force)
 
 
@@ -122,10 +112,6 @@ def synthesis_options(
     Half of what opening spends goes by the expected questions, those about the target among them. Where
     opening measures the whole table, it has all pairs with the target as it is.
 
-    Raises:
-        BudgetError: a choice is out of range or about error bars, the target is not declared, or a reserve is
-            asked for.
-
     Privacy: no table is read; nothing is spent.
     """
     from pmw.planning.opening import open_contract  # late, as in ``open_session``
@@ -167,7 +153,6 @@ def finished(session: Session, target: str | None = None) -> Facts:
 
     Args:
         session: opened with ``synthesis_options``.
-        target: as there; its pairs are measured before others.
 
     Privacy: what is measured follows from the schema and the options.
     """

@@ -97,11 +97,7 @@ def table_place(store: SessionStore) -> Place | None:
 
 
 def refuse_given_table(store: SessionStore, data: Table | None) -> None:
-    """Refuse a table for a session that reads its own from a file.
-
-    Raises:
-        DataError: there is one.
-    """
+    """Refuse a table for a session that reads its own from a file."""
     if data is not None and table_place(store) is not None:
         raise DataError(
             "the session reads its table from a file, so none is given to it; where the file was moved, name "
@@ -113,13 +109,8 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Co
     """Return a session's table, compared with the one that it was opened on.
 
     Args:
-        store: an open session.
         data: the table; None to read it from where the session remembers it.
         domain: the declared attributes, and persons, of whom the same records are kept as at opening.
-
-    Raises:
-        DataError: the table cannot be read, or differs; the text tells nothing of how.
-        SessionLockedError: the session was finalized meanwhile, and what tells its table is wiped.
 
     Privacy: true data. Where ``data`` is given, whether this succeeds is a noise-free test of equality.
     """

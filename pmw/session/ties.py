@@ -26,9 +26,6 @@ def read_price(text: str, kind: str | None = None) -> Quote:
     Args:
         text: as a tie keeps it; what is of sums alone may be left out, and the scope of sums.
         kind: of what was measured, in the words of quotes; None for any.
-
-    Raises:
-        SessionCorruptError: it cannot be read, or is of another kind.
     """
     with damage_is_one_error():
         form = {**_OF_SUMS, **loads(text)}

@@ -59,11 +59,7 @@ class Turns:
                 self._pass_on()
 
     def pause(self, work: int) -> None:
-        """Count work of this turn, and once that is enough let those who wait go first.
-
-        Args:
-            work: in questions.
-        """
+        """Count work of this turn, and once that is enough let those who wait go first."""
         self._work += work
         if self._work < TURN_WORK:
             return

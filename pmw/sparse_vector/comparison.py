@@ -48,9 +48,6 @@ class Split:
         epsilon1: of the threshold noise, positive.
         epsilon2: of all tests together, positive.
         epsilon3: of all released values together; 0 where none is released.
-
-    Raises:
-        BudgetError: a share is out of range.
     """
 
     epsilon1: Fraction
@@ -72,12 +69,7 @@ class Split:
 
         Args:
             ratio: of epsilon1 to epsilon2.
-            epsilon: of the whole run.
-            update_limit: c.
             values: epsilon3, the part of ``epsilon`` that released values take.
-
-        Raises:
-            BudgetError: a parameter is out of range.
         """
         if update_limit < 1:
             raise BudgetError(f"expected an update limit of at least 1, got {update_limit}")
@@ -98,7 +90,6 @@ class Comparison:
 
     Args:
         noise: distribution of threshold and test noise.
-        sides: what is compared.
         sensitivity: the most that one value changes between neighbours, in units of the values.
         monotone: all values move the same way between neighbours.
     """
@@ -120,10 +111,6 @@ class Comparison:
 
         Args:
             split: the prices; epsilon3 plays no part.
-            positives: c.
-
-        Raises:
-            BudgetError: ``monotone`` cannot hold for these sides, or there is no positive.
         """
         if positives < 1 or self.sensitivity < 1:
             raise BudgetError(

@@ -70,13 +70,8 @@ def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | Non
     """Return the largest price of one of ``rounds`` rounds that a budget holds, rounded down.
 
     Args:
-        budget: of all rounds together.
         rounds: c, at least 1.
         theorem: the bound; None for the largest price that any of them gives.
-
-    Raises:
-        BudgetError: there is no round, or the theorem says nothing about this budget (without delta, all
-            but ``BASIC``).
     """
     _check_rounds(rounds)
     if theorem is None:
@@ -113,9 +108,6 @@ def composed_epsilon(
         rounds: c, at least 1.
         delta: of the whole, at least 0.
         theorem: the bound; None for the smallest that any of them gives.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the theorem says nothing about it.
     """
     _check_rounds(rounds)
     if price <= 0 or not 0 <= delta < 1:
@@ -148,9 +140,6 @@ def composed_delta(price: Fraction, rounds: int, epsilon: Fraction) -> Fraction:
         price: epsilon0.
         rounds: c, at least 1.
         epsilon: of the whole, at least 0.
-
-    Raises:
-        BudgetError: there is no round.
 
     Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5.
     """
@@ -186,12 +175,8 @@ def require_printed(budget: Budget, rounds: int, *, halved: bool = False) -> Non
     Beyond 20,000 rounds the last is not tried: it would hold up to an epsilon a tenth larger.
 
     Args:
-        budget: of all rounds together; nothing is refused without delta.
         rounds: c, at least 1.
         halved: the price is made for half of delta, and delta is what must hold: as in NumericSparse.
-
-    Raises:
-        BudgetError: there is no round, or the printed price does not keep the budget.
 
     Source: Dwork and Roth (2014), Corollary 3.21, stated for epsilon < 1, on which Theorems 3.25 and 3.27
         rest, which do not repeat that; Bun and Steinke (2016), Proposition 1.3; Kairouz, Oh and Viswanath

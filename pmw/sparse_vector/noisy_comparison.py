@@ -108,17 +108,12 @@ class NoisyComparison(abc.ABC):
 
     Args:
         noise: distribution of rho.
-        sides: what is compared.
         sensitivity: Delta, the most that one value changes between neighbouring tables, in units of the
             values.
         monotone: all values move the same way between neighbours (counts under add/remove). It halves
             the price of a positive; it is wrong under replace-one and for absolute values.
         threshold_scale: b1, in units of the values; sigma for Gaussian noise.
         query_scale: b, in units of the values.
-
-    Raises:
-        BudgetError: a parameter is out of range, or ``monotone`` cannot hold for these sides.
-        NoiseError: a scale is not a positive fraction of parts up to 2^50.
     """
 
     noise: enum.Enum
@@ -177,11 +172,7 @@ class NoisyComparison(abc.ABC):
         """Return how far above its threshold a value may lie that was found below, in units."""
 
     def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
-        """Draw the threshold noise of a round: one number, or two, drawn apart, with two thresholds.
-
-        Raises:
-            NoiseError: the source of noise is no ``BitSource``.
-        """
+        """Draw the threshold noise of a round: one number, or two, drawn apart, with two thresholds."""
         require_bits(bits)
         upper = self.threshold_noise.sample(bits)
         if self.sides is not Sides.TWO_THRESHOLDS:
@@ -205,10 +196,6 @@ class NoisyComparison(abc.ABC):
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public.
             bits: source of the noise.
-
-        Raises:
-            BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
-            NoiseError: the source of noise is no ``BitSource``.
         """
         require_bits(bits)
         if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
@@ -283,9 +270,6 @@ class ThresholdTest(NoisyComparison):
         """Return value + nu - (T + rho) of each test, with fresh noise each: int64, shape (n,), secret.
 
         A test passes where it is at least 0. Below 0 it is never shown, and above 0 by ``FreeGap`` alone.
-
-        Raises:
-            BudgetError: there are two thresholds, or the threshold noise is of two.
         """
         if self.sides is Sides.TWO_THRESHOLDS or noisy.lower is not None:
             raise BudgetError("expected one threshold, got two")
@@ -337,11 +321,7 @@ class Sech2Test(NoisyComparison):
 
     @property
     def threshold_price(self) -> Fraction:
-        """Epsilon of one threshold draw: Delta/b1; two thresholds pay it once, for only one is shifted.
-
-        Raises:
-            BudgetError: Gaussian noise, which is not pure.
-        """
+        """Epsilon of one threshold draw: Delta/b1; two thresholds pay it once, for only one is shifted."""
         if self.noise is ThresholdNoise.GAUSSIAN:
             raise BudgetError("expected pure threshold noise, got Gaussian noise, which has a rho only")
         return self.sensitivity / self.threshold_scale
@@ -386,11 +366,7 @@ class Sech2Test(NoisyComparison):
 
 
 def require_integers(values: Integers) -> NDArray[np.int64]:
-    """Return the values of an array, or of a list, as int64.
-
-    Raises:
-        BudgetError: a value is not an integer; floating-point statistics have no exact sensitivity.
-    """
+    """Return the values of an array, or of a list, as int64."""
     if not issubclass(type(values), np.ndarray | list | tuple):  # its type alone: nothing of it is shown
         raise BudgetError(f"expected a numpy array of integers, or a list, got a {type_name(values)}")
     if not len(values):

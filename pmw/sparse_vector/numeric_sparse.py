@@ -48,7 +48,6 @@ class NumericSparse:
     threshold and cost e^((m-1) epsilon/2) after m negatives (Lyu, Su and Li 2017, Theorem 9.11).
 
     Args:
-        sparse: the tests.
         value_noise: distribution of the noise on released values, in their units.
 
     Privacy: the tests as in Sparse, and for each positive Delta/b (discrete Laplace at scale b) or
@@ -70,10 +69,6 @@ class NumericSparse:
         epsilon1 = 8/9 epsilon, epsilon2 = 2/9 epsilon for delta = 0; otherwise in the ratio sqrt(512) : 2
         with denominator sqrt(512) + 1, rounded down. A round with its value then costs at most
         epsilon/sqrt(8 c ln(2/delta)).
-
-        Raises:
-            BudgetError: a parameter is out of range, or the printed scales do not keep (epsilon, delta):
-                ``require_printed`` says where they do.
         """
         from pmw.sparse_vector.composition import require_printed
 
@@ -108,13 +103,7 @@ class NumericSparse:
 
         Args:
             comparison: what is compared, with which noise.
-            epsilon: of the whole run.
-            delta: of the whole run.
-            update_limit: c.
             value_share: the part of each round's price, epsilon or rho, that its value takes; in (0, 1).
-
-        Raises:
-            BudgetError: a parameter is out of range.
 
         Privacy: (epsilon, delta)-DP as a whole.
         """
@@ -140,21 +129,13 @@ class NumericSparse:
 
     @property
     def epsilon(self) -> Fraction:
-        """Epsilon of the whole run when epsilons add.
-
-        Raises:
-            BudgetError: Gaussian values are not pure.
-        """
+        """Epsilon of the whole run when epsilons add."""
         if self.value_charge.epsilon is None:
             raise BudgetError("expected Laplace values for a pure price, got Gaussian values")
         return self.sparse.epsilon + self.sparse.update_limit * self.value_charge.epsilon
 
     def epsilon_at(self, delta: Number) -> Fraction:
-        """Return the smallest epsilon known of the whole run at delta, rounded up.
-
-        Raises:
-            BudgetError: delta is out of range, or 0 with Gaussian values.
-        """
+        """Return the smallest epsilon known of the whole run at delta, rounded up."""
         from pmw.sparse_vector.composition import composed_epsilon, rho_epsilon
 
         share, found = Budget.of(1, delta).delta, []
@@ -209,11 +190,7 @@ class NumericSparse:
     def step(
         self, state: SparseState, value: int, threshold: int, bits: BitSource
     ) -> tuple[SparseState, Outcome, int | None]:
-        """Test one value; at a positive also release it with fresh noise.
-
-        Raises:
-            BudgetError: the run has halted, or the value is not an integer.
-        """
+        """Test one value; at a positive also release it with fresh noise."""
         state, outcomes, released = self.scan(state, np.array([value]), np.array([threshold]), bits)
         return state, Outcome(outcomes[0]), released
 
@@ -229,9 +206,6 @@ class NumericSparse:
         Returns:
             The state after it; the outcomes so far: int8, shape (m,), m <= n; and the value that passed
             with fresh noise, or None where none did.
-
-        Raises:
-            BudgetError: the run has halted, or a value is not an integer.
         """
         state, outcomes = self.sparse.scan(state, values, thresholds, bits)
         if not outcomes.any():
@@ -246,9 +220,6 @@ class NumericSparse:
         Returns:
             The outcomes up to the end or to the positive that halts it: int8, shape (m,), m <= n; and the
             values of the positives with fresh noise each: int64, shape (p,), p <= c.
-
-        Raises:
-            BudgetError: a value is not an integer.
         """
         outcomes = self.sparse.run(values, thresholds, bits)
         found = np.asarray(values)[np.flatnonzero(outcomes)]
@@ -263,11 +234,7 @@ class NumericSparse:
 
 
 def sigma_up(sensitivity: int, rho: Fraction) -> Fraction:
-    """Return a sigma, rounded up, at which one value of the given sensitivity costs at most rho.
-
-    Raises:
-        BudgetError: rho is too small for any noise.
-    """
+    """Return a sigma, rounded up, at which one value of the given sensitivity costs at most rho."""
     from pmw.sparse_vector.comparison import scale_up
 
     price = floor_price(rho)

@@ -98,9 +98,6 @@ _THEOREMS = {
 class AboveThreshold:
     """Test values one after the other until the first that passes.
 
-    Args:
-        test: the noisy comparison.
-
     Privacy: epsilon-DP with epsilon = Delta/b1 + m Delta/b, however many values are tested.
 
     Source: Dwork and Roth (2014), Algorithm 1 and Theorem 3.23, with Lap(2/epsilon) and Lap(4/epsilon).
@@ -130,11 +127,7 @@ class AboveThreshold:
     def step(
         self, noisy: NoisyThreshold | None, value: int, threshold: int, bits: BitSource
     ) -> tuple[NoisyThreshold | None, Outcome]:
-        """Test one value; after a positive the state is None and no further value is accepted.
-
-        Raises:
-            BudgetError: the run has halted, or the value is not an integer.
-        """
+        """Test one value; after a positive the state is None and no further value is accepted."""
         state, outcomes = self.scan(noisy, np.array([value]), np.array([threshold]), bits)
         return state, Outcome(outcomes[0])
 
@@ -149,9 +142,6 @@ class AboveThreshold:
 
         Returns:
             The state after it (None once halted), and the outcomes so far: int8, shape (m,), m <= n.
-
-        Raises:
-            BudgetError: the run has halted, or a value is not an integer.
         """
         if noisy is None:
             raise BudgetError("expected a running AboveThreshold, but it halted at its positive")
@@ -178,9 +168,6 @@ class AboveThreshold:
             random_index: where no value is found, return a random place instead of None. It costs nothing,
                 but such an answer cannot be told from a found one.
 
-        Raises:
-            BudgetError: a value is not an integer, or a random place is asked for among none.
-
         Privacy: epsilon, of one run; None and a random place are computed from the outcomes alone.
 
         Source: Near and Abuah, "Programming Differential Privacy", chapter on the sparse vector, for the
@@ -200,7 +187,6 @@ class SparseState:
 
     Args:
         noisy: the noise of the open round; None where the next test must draw it first.
-        positives: positives so far.
     """
 
     noisy: NoisyThreshold | None
@@ -215,12 +201,8 @@ class Sparse:
     """Test values until ``update_limit`` of them passed.
 
     Args:
-        test: the noisy comparison.
         update_limit: c, the number of positives after which it halts; exactly c are answered, not c + 1.
         redraw: draw new threshold noise after each positive (c rounds of AboveThreshold), or keep one draw.
-
-    Raises:
-        BudgetError: ``update_limit`` is less than 1.
 
     Privacy: redrawn, c events of (Delta/b1 + m Delta/b)-DP; not redrawn, one event of
         (Delta/b1 + c m Delta/b)-DP.
@@ -244,10 +226,6 @@ class Sparse:
         """Return the algorithm with the textbook's scales: Lap(sigma) redrawn and Lap(2 sigma).
 
         sigma = 2c/epsilon for delta = 0, else sqrt(32 c ln(1/delta))/epsilon, rounded up.
-
-        Raises:
-            BudgetError: a parameter is out of range, or the printed scale does not keep (epsilon, delta):
-                ``require_printed`` says where it does.
         """
         from pmw.sparse_vector.composition import require_printed
 
@@ -267,12 +245,6 @@ class Sparse:
 
         Args:
             comparison: what is compared, with which noise.
-            epsilon: of the whole run.
-            delta: of the whole run.
-            update_limit: c.
-
-        Raises:
-            BudgetError: a parameter is out of range.
 
         Privacy: (epsilon, delta)-DP as a whole; each round is pure.
         """
@@ -284,11 +256,7 @@ class Sparse:
         return cls(comparison.priced(split, 1), update_limit, redraw=True)
 
     def epsilon_at(self, delta: Number) -> Fraction:
-        """Return the smallest epsilon known of the whole run at delta, rounded up.
-
-        Raises:
-            BudgetError: delta is out of range.
-        """
+        """Return the smallest epsilon known of the whole run at delta, rounded up."""
         from pmw.sparse_vector.composition import composed_epsilon
 
         share = Budget.of(1, delta).delta
@@ -331,11 +299,7 @@ class Sparse:
     def step(
         self, state: SparseState, value: int, threshold: int, bits: BitSource
     ) -> tuple[SparseState, Outcome]:
-        """Test one value.
-
-        Raises:
-            BudgetError: the run has halted, or the value is not an integer.
-        """
+        """Test one value."""
         state, outcomes = self.scan(state, np.array([value]), np.array([threshold]), bits)
         return state, Outcome(outcomes[0])
 
@@ -350,10 +314,6 @@ class Sparse:
 
         Returns:
             The state after it, and the outcomes so far: int8, shape (m,), m <= n.
-
-        Raises:
-            BudgetError: the run has halted, a value is not an integer, or the threshold noise that is kept
-                from round to round is lost.
         """
         noisy = self.round_noise(state, bits)
         after, outcomes = AboveThreshold(self.test).scan(noisy, values, thresholds, bits)
@@ -362,11 +322,7 @@ class Sparse:
         return self.after_positive(state, noisy), outcomes
 
     def round_noise(self, state: SparseState, bits: BitSource) -> NoisyThreshold:
-        """Return the secret threshold noise of the open round, drawn first where none is kept.
-
-        Raises:
-            BudgetError: the run has halted, or the noise that is kept from round to round is lost.
-        """
+        """Return the secret threshold noise of the open round, drawn first where none is kept."""
         if state.positives >= self.update_limit:
             raise BudgetError(f"expected a running Sparse, but it halted after {self.update_limit} positives")
         if state.noisy is None and state.positives > 0 and not self.redraw:
@@ -382,9 +338,6 @@ class Sparse:
 
         Returns:
             The outcomes up to the end or to the positive that halts it: int8, shape (m,), m <= n.
-
-        Raises:
-            BudgetError: a value is not an integer.
         """
         values, thresholds = require_integers(values), require_integers(thresholds)
         state = self.open(bits)
@@ -403,9 +356,6 @@ class Sparse:
 
 def textbook_sigma(budget: Budget, update_limit: int) -> Fraction:
     """Return sigma(epsilon): 2c/epsilon, or sqrt(32 c ln(1/delta))/epsilon rounded up to a millionth.
-
-    Raises:
-        BudgetError: ``update_limit`` is less than 1.
 
     Source: Dwork and Roth (2014), Algorithm 2.
     """

@@ -59,14 +59,7 @@ class Lines(Protocol):
     is_terminal: bool
 
     def read(self, unfinished: str) -> str | None:
-        """Return what was written next, a line or several; None at the end.
-
-        Args:
-            unfinished: the statement that it goes on with.
-
-        Raises:
-            KeyboardInterrupt: the line is to be dropped.
-        """
+        """Return what was written next, a line or several; None at the end."""
         ...
 
 
@@ -94,7 +87,6 @@ def lines_of(domain: Domain, history: Path | None) -> Lines:
     """Return the lines of standard input, edited where it is a terminal.
 
     Args:
-        domain: the declared attributes, for completion.
         history: where lines are kept; None keeps them no longer than the shell.
     """
     if not sys.stdin.isatty():

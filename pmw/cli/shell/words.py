@@ -46,12 +46,7 @@ _LISTED = re.compile(_NAME + r"\s+(?:NOT\s+)?IN\s*\([^()]*$", re.I)
 
 
 def completions(line: str, domain: Domain) -> Iterator[tuple[str, int]]:
-    """Yield what the last word of a line may become, and how many characters it takes the place of.
-
-    Args:
-        line: what stands before the cursor.
-        domain: the declared attributes.
-    """
+    """Yield what the last word of a line may become, and how many characters it takes the place of."""
     word = _last_word(line)
     before = line[: len(line) - len(word)]
     folded = word.casefold()
@@ -148,11 +143,7 @@ def _values(attribute: Attribute) -> Sequence[str]:
 
 
 def schema_text(domain: Domain, name: str = "") -> str:
-    """Return the declared attributes and lookups in words, or every value of one.
-
-    Raises:
-        ScopeError: there is no such attribute or lookup.
-    """
+    """Return the declared attributes and lookups in words, or every value of one."""
     lookup = next((one for one in domain.lookups if one.name == name), None)
     if lookup is not None:
         rows = (

@@ -58,10 +58,6 @@ class ConditionedModel:
     def of(cls, state: PublicState, where: str) -> ConditionedModel:
         """Return the state's model given a condition.
 
-        Raises:
-            QueryError: the condition cannot be read, or cuts cells.
-            ReleaseError: no record of the model satisfies it.
-
         Privacy: post-processing of released numbers; free.
         """
         query = parse_where(where, state.domain)
@@ -87,11 +83,7 @@ class ConditionedModel:
         return cls(model, coarsening, records, chosen, part)
 
     def draw(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
-        """Return rows over the declared cells, at least one.
-
-        Raises:
-            ReleaseError: so few rows of the model satisfy the condition that too many would be drawn.
-        """
+        """Return rows over the declared cells, at least one."""
         if count / self.part > max(_MOST_DRAWN, _TIMES * count):
             names = ", ".join(dict.fromkeys(name for factor in self.chosen for name in factor.scope))
             raise ReleaseError(

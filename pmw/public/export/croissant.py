@@ -61,7 +61,6 @@ def croissant_form(table: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         table: the file of rows, of which the name and the SHA-256 are told.
-        manifest: of this export; the schema in it declares the columns.
 
     Privacy: a function of the exported file and its manifest, which are public; free.
     """

@@ -82,10 +82,6 @@ def table_manifest(
     """Return what goes beside a synthetic table.
 
     Args:
-        state: the session.
-        file_format: of the file.
-        plan: how the rows were drawn.
-        rows: how many there are.
         marginals: what the rows reproduce of the measured marginals; of none where they satisfy a condition.
     """
     method = "independent draws" if plan.independent else "systematic rounding"

@@ -41,7 +41,6 @@ class Reproduction:
     """What rows reproduce of the marginals that were measured, one by one: more attributes are not looked at.
 
     Args:
-        measured: how many scopes were measured.
         missed: those that the rows are farther from than noise explains, the farthest first.
     """
 
@@ -63,7 +62,6 @@ def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
     several times, the quietest measurement counts.
 
     Args:
-        state: the session.
         records: the rows, over the declared cells.
 
     Privacy: post-processing of released numbers; free.
@@ -104,13 +102,7 @@ def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
 def _shortfall(
     state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
 ) -> Shortfall | None:
-    """Return what rows miss of a marginal, or None.
-
-    Args:
-        state: the session.
-        one: the marginal.
-        columns: the rows on the cells that it was measured on, an array per attribute.
-    """
+    """Return what rows miss of a marginal, or None."""
     target = target_of(one, state.total.value)
     own = tuple(columns[state.domain.index(name)] for name in one.scope)
     shape = target.values.shape

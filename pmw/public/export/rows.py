@@ -121,10 +121,6 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     Rows that satisfy a condition are drawn from the model given it (``ConditionedModel``), and are not fitted
     to marginals, which are of all records.
 
-    Raises:
-        QueryError: the condition is refused.
-        ReleaseError: the model has no records that satisfy it, or too few to choose rows of.
-
     Privacy: post-processing of released numbers; free.
     """
     generator = default_rng(plan.seed)
@@ -232,13 +228,7 @@ def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path, manifest: str
 
     Args:
         frame: one column per attribute, in declared order.
-        domain: the declared attributes.
-        path: the file to write, replaced where it exists.
         manifest: goes into the file's own metadata, under ``MANIFEST_KEY``; none where it is empty.
-
-    Raises:
-        ReleaseError: two names differ in case only, or the file cannot be written.
-        OSError: the file cannot be opened.
     """
     folded = [name.casefold() for name in domain.names]
     if len(set(folded)) != len(folded):
@@ -254,14 +244,7 @@ def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path, manifest:
     """Write a table of which each column has one type; empty values become NULL.
 
     Args:
-        frame: names that differ in more than case.
-        types: of its columns: BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP or VARCHAR.
-        path: the file to write, replaced where it exists.
         manifest: as ``write_parquet`` has it.
-
-    Raises:
-        ReleaseError: the file cannot be written.
-        OSError: the file cannot be opened.
     """
     path.open("wb").close()  # an operating system's reason is told by its error
     import duckdb  # late: only needed where Parquet is written

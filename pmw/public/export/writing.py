@@ -36,9 +36,6 @@ class ExportFormat(enum.Enum):
         """Return the format of a name, or, without one, of a file's name; one without an ending is CSV.
 
         A name decides, whatever the file is called.
-
-        Raises:
-            ReleaseError: no format has this name, or none goes with the file's name.
         """
         if name is None:
             if path.suffix.lower() not in _BY_SUFFIX:
@@ -69,16 +66,8 @@ def export(
     A Parquet file holds it too, as JSON in its own metadata (``MANIFEST_KEY``).
 
     Args:
-        state: the session.
-        path: the file to write.
         plan: how rows are drawn; measurements have none.
         format: csv, parquet or measurements; None goes by the file's name.
-        force: overwrite existing files.
-        refined: the state's model is the session's, fitted further; the manifest says so.
-
-    Raises:
-        ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not given,
-            or a file cannot be written.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -100,13 +89,7 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
     """Return the format of an export and the manifest's file, before anything is written.
 
     Args:
-        path: the file to write.
         format: csv, parquet or measurements; None goes by the file's name.
-        force: existing files will be overwritten.
-
-    Raises:
-        ReleaseError: the format is unknown, the path is a folder, or a file exists and ``force`` is
-            not given.
     """
     chosen = ExportFormat.chosen(format, path)
     require_file(path, force=force)
@@ -116,13 +99,7 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
 
 
 def drawn_table(state: PublicState, plan: RowPlan, form: str) -> tuple[DrawnRows, dict[str, Any]]:
-    """Return synthetic rows, and the manifest of a table of them.
-
-    Args:
-        state: the session.
-        plan: how they are drawn.
-        form: what the manifest says of how they are kept.
-    """
+    """Return synthetic rows, and the manifest of a table of them."""
     drawn = draw_rows(state, plan)
     found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
     return drawn, table_manifest(state, form, plan, len(drawn.records), found)

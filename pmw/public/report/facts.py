@@ -50,8 +50,6 @@ class Facts:
 
     Args:
         state: what may be published of the session.
-        status: where it stands.
-        history: how its budget was spent.
         ledger: every charge.
         questions: the distinct questions, in the order of their first answers.
     """
@@ -68,7 +66,6 @@ class QuestionGroup:
     """Questions taken together.
 
     Args:
-        questions: how many there are.
         promised: how many of them have an error bar.
         median: half of the error bars reach no farther, in records; NaN where there is none.
         most: nine of ten reach no farther, in records; NaN likewise.
@@ -87,12 +84,7 @@ class QuestionGroup:
 
 
 def group_questions(facts: Facts, *, by_number: bool) -> dict[tuple[str, ...] | int, QuestionGroup]:
-    """Return questions by how many attributes they are about, or by which; the most asked first by which.
-
-    Args:
-        facts: of the session.
-        by_number: by the number of attributes, in its order.
-    """
+    """Return questions by how many attributes they are about, or by which; the most asked first by which."""
     found: defaultdict[tuple[str, ...] | int, list[AnsweredQuestion]] = defaultdict(list)
     for one in facts.questions:
         found[len(one.scope) if by_number else one.scope].append(one)
@@ -108,9 +100,7 @@ class QuotableTable:
 
     Args:
         scope: attribute names in declared order.
-        cells: how many numbers it has.
         binned: its numbers are of bins of cells.
-        opened: opening measured it.
         widths: half-width of its narrowest and of its widest error bar, in records, at the session's
             confidence.
         surer: the same at ``SURER``.

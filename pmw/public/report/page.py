@@ -70,9 +70,6 @@ def report_page(facts: Facts) -> str:
     Every text that somebody chose is escaped. The page holds no script, and its policy lets it load nothing
     and be styled by its own style sheet alone.
 
-    Args:
-        facts: what it is made of.
-
     Privacy: post-processing of released numbers; free.
     """
     parts = (_head(facts), _promise(facts), _accuracy(facts), _quoting(facts), _drawn(facts), _spent(facts))
@@ -92,12 +89,7 @@ def report_policy() -> str:
 
 
 def write_report(facts: Facts, path: Path, *, force: bool = False) -> None:
-    """Write a report on a session whole or not at all.
-
-    Raises:
-        ReleaseError: the path is a folder, the file exists and ``force`` is not given, or it cannot be
-            written.
-    """
+    """Write a report on a session whole or not at all."""
     require_file(path, force=force)
     page = report_page(facts)
     write_whole(path, lambda target: target.write_text(page, encoding="utf-8", newline=""))

@@ -34,11 +34,7 @@ _SUMS = {
 
 
 def registry_text(state: PublicState, ledger: Ledger) -> str:
-    """Return a session's entry as JSON that is YAML 1.1 too, where 1e-09 is a text and 1.0e-09 a number.
-
-    Raises:
-        ReleaseError: as ``registry_form``.
-    """
+    """Return a session's entry as JSON that is YAML 1.1 too, where 1e-09 is a text and 1.0e-09 a number."""
     text = json.dumps(registry_form(state, ledger), indent=2, ensure_ascii=False)
     return _WITHOUT_POINT.sub(r"\1.0e", text) + "\n"
 
@@ -47,11 +43,7 @@ def registry_form(state: PublicState, ledger: Ledger) -> dict[str, Any]:
     """Return a session's entry in the registry of deployments, ready for JSON.
 
     Args:
-        state: the session.
         ledger: every charge so far; a later entry may name more mechanisms.
-
-    Raises:
-        ReleaseError: the session is seeded, so that it promises nothing.
 
     Privacy: a function of the contract and the ledger, which are public; free.
     """

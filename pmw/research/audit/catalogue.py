@@ -186,15 +186,7 @@ def catalogue() -> Mapping[str, Entry]:
 
 
 def chosen(names: Sequence[str], *, runs_only: bool = False) -> tuple[Entry, ...]:
-    """Return the mechanisms of these names, all of them where none is given.
-
-    Args:
-        names: as in the catalogue.
-        runs_only: only mechanisms that the statistical audit runs.
-
-    Raises:
-        BudgetError: a name is not in the catalogue, or its mechanism is never run.
-    """
+    """Return the mechanisms of these names, all of them where none is given."""
     known = catalogue()
     for name in names:
         if name not in known:

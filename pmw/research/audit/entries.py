@@ -53,7 +53,6 @@ class Claim:
 
     Args:
         measure: the unit of ``value``.
-        value: epsilon, or rho.
         delta: beside epsilon; 0 for a pure claim.
         tight: some instance searched comes within 5 % of the value.
     """
@@ -70,12 +69,7 @@ class Instance:
 
     Args:
         first: the value of each test on one table.
-        second: likewise on its neighbour.
-        threshold: of every test.
         sensitivity: the most that a value may differ.
-
-    Raises:
-        BudgetError: the streams have different lengths, or a value differs by more than the sensitivity.
     """
 
     first: Values
@@ -95,8 +89,6 @@ class Counterexample:
     """A stated output of two neighbouring streams, which may be too long to enumerate.
 
     Args:
-        tables: the mechanism, for a threshold.
-        instance: the streams.
         output: of each test, as in the tables.
         released: positives release values: ``released_output`` says what stands for them.
     """
@@ -139,8 +131,6 @@ class Entry:
     Args:
         name: how the command line calls it.
         flaw: what is wrong with it, in a few words; empty for a sound mechanism.
-        remark: what else its line says.
-        claim: what is claimed for it.
         distribution: the exact distribution of the outputs of a stream, against a threshold.
         instances: stated pairs of streams, enumerated whole; runs are compared on the first of them.
         draw: what so many runs of the implemented comparison on a stream release, against a threshold: int64,
@@ -149,9 +139,7 @@ class Entry:
         monotone: neighbours move all values the same way.
         tables: for a threshold, the mechanism for streams that react to outputs; None where it has no such
             form.
-        shown: stated outputs of longer streams.
         keeps_claim: nothing beyond the claim is expected, whether or not it is flawed.
-        source: who published it.
     """
 
     name: str

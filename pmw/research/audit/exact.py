@@ -61,7 +61,6 @@ def tables_of(sparse: Sparse, threshold: int) -> OutcomeTables:
     The outputs are 0, 1 and, with two thresholds, -1.
 
     Args:
-        sparse: the algorithm.
         threshold: T of every test, in units of the values.
     """
     test = sparse.test
@@ -89,7 +88,6 @@ def releasing(tables: OutcomeTables, results: Callable[[int], Mapping[int, float
     """Return the tables of tests that release a result at each positive, by noise of its own.
 
     Args:
-        tables: of tests with one threshold.
         results: for a value, each result that may be released, as an output other than 0, with its
             probability.
     """
@@ -122,7 +120,6 @@ def tree_distribution(tables: OutcomeTables, ask: Callable[[Outputs], int | None
     """Return the probability of every output vector of a stream that reacts to its own outputs.
 
     Args:
-        tables: the mechanism.
         ask: for the outputs so far, the value of the next test on this table; None where the stream ends.
     """
     distribution: dict[Outputs, float] = {}
@@ -225,11 +222,6 @@ def log_probability(tables: OutcomeTables, values: Sequence[int], outputs: Outpu
     """Return ln of the probability of one output vector of a stream, which may be too long to enumerate.
 
     Minus infinity where it cannot occur.
-
-    Args:
-        tables: the mechanism.
-        values: the statistic of each test, in order.
-        outputs: of each test.
     """
     total, opened = 0.0, tables.weights
     for value, output in zip(values, outputs, strict=True):
@@ -248,7 +240,6 @@ class RandomTree:
 
     Args:
         seed: tells trees apart; the same seed gives the same tree.
-        depth: tests of the longest branch.
         reach: values lie within this distance of 0.
         monotone: all values move the same way between the two tables.
     """

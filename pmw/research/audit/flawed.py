@@ -41,8 +41,6 @@ class FlawedSparse:
     """A sparse vector as it was published.
 
     Args:
-        name: where it is from.
-        claimed: epsilon that was claimed.
         threshold_noise: distribution of rho.
         query_noise: distribution of nu; None where tests carry no noise.
         update_limit: positives after which it halts; None where it never does.
@@ -102,11 +100,7 @@ class FlawedSparse:
         return OutcomeTables((self.weights,), outcomes, self.update_limit, self.redraw)
 
     def run(self, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource) -> Outputs:
-        """Return the outputs on a stream, up to the positive that halts it.
-
-        Raises:
-            BudgetError: a value is not an integer.
-        """
+        """Return the outputs on a stream, up to the positive that halts it."""
         given, limits = require_integers(values), require_integers(thresholds)
         compared = given
         if self.query_noise is not None:
@@ -210,7 +204,6 @@ def one_too_many(*, epsilon: Number, update_limit: int, sensitivity: int = 1) ->
 
     Args:
         epsilon: epsilon1, the share of the tests.
-        update_limit: c.
         sensitivity: in units of the values.
 
     Source: Machanavajjhala's slides (2016), slide 25.

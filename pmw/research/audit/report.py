@@ -37,7 +37,6 @@ class Witness:
         output: of each test that was made: 0 below, 1 above, -1 where minus the value is above; where values
             are released, None below, and the value.
         probabilities: of the output, on the first and on the second stream.
-        released: positives release values.
     """
 
     instance: Instance
@@ -132,7 +131,6 @@ class AuditOptions:
         exact: enumerate outputs over neighbours.
         runs: counted runs per table of the statistical audit; None for no such audit.
         false_alarm: how often any sound mechanism at all may be accused by the runs.
-        depth: how far neighbours are searched.
         seed: repeats the runs; None for fresh bytes.
     """
 
@@ -148,7 +146,6 @@ class Finding:
     """What was found of one mechanism.
 
     Args:
-        entry: the mechanism.
         exact: the most that enumeration finds, in the claim's measure; None where nothing was enumerated.
         shown_by: the pair of streams that shows it; None for a stream that reacts to its outputs.
         certified: what runs certify; None where none were made.
@@ -225,13 +222,7 @@ class Finding:
 def audit(
     entries: Sequence[Entry], options: AuditOptions, tell: Callable[[Finding], None] | None = None
 ) -> tuple[Finding, ...]:
-    """Return what is found of each mechanism.
-
-    Args:
-        entries: the mechanisms.
-        options: how they are audited.
-        tell: is given each finding as it comes.
-    """
+    """Return what is found of each mechanism."""
     counted = sum(1 for entry in entries if entry.draw is not None)
     findings = []
     for number, entry in enumerate(entries):
@@ -322,11 +313,7 @@ def _number(value: float) -> float | str:
 
 
 def audit_figure(findings: Sequence[Finding]) -> Figure:
-    """Return a picture of found/claimed for each mechanism: enumerated, and certified by runs.
-
-    Raises:
-        ReleaseError: matplotlib is not installed.
-    """
+    """Return a picture of found/claimed for each mechanism: enumerated, and certified by runs."""
     figure = new_figure(9, 1.6 + 0.27 * len(findings))
     axes = figure.subplots()
     edge = max([2.0, *(min(_MOST, 1.15 * one) for one in _ratios(findings) if math.isfinite(one))])

@@ -82,10 +82,8 @@ def run_replicas(
     """Return what each run releases at each test: int64, shape (runs, tests), NOT_RUN after its halt.
 
     Args:
-        test: the mechanism.
         values: the statistic of each test, shape (tests,).
         thresholds: of each test, shape (tests,).
-        runs: independent runs.
         bits: source of the noise.
     """
     released = np.full((runs, len(values)), NOT_RUN, dtype=np.int64)
@@ -127,9 +125,6 @@ class FalseAlarm:
     Args:
         rate: eta, the chance that any instance at all certifies more than its true epsilon.
         instances: how many instances share it.
-
-    Raises:
-        BudgetError: the rate is not in (0, 1), or there is no instance.
     """
 
     rate: float
@@ -166,7 +161,6 @@ class StatisticalFinding:
 
     Args:
         epsilon: the certified lower bound; 0 where nothing is certified.
-        runs: counted runs per table.
         occurrences: how often the event came on the table where it is the likelier, and on the other.
     """
 
@@ -184,10 +178,6 @@ def certified_epsilon(first: int, second: int, runs: int, *, alpha: float, delta
     """Return max(0, ln((CP_low(first) - delta) / CP_up(second))).
 
     Args:
-        first: how often the event came in the runs on one table.
-        second: likewise on its neighbour.
-        runs: runs on each table.
-        alpha: chance that either bound fails.
         delta: of the claim; 0 for a pure one.
     """
     return float(_certified(np.array([first]), np.array([second]), runs, alpha, delta)[0])
@@ -202,9 +192,6 @@ def choose_event(
 
     Args:
         first: int64, shape (runs,), code of each run's output on one table.
-        second: likewise on its neighbour.
-        alpha: chance that either bound fails.
-        delta: of the claim.
     """
     size = int(max(first.max(), second.max())) + 1
     counts = np.bincount(first, minlength=size), np.bincount(second, minlength=size)
@@ -228,13 +215,8 @@ def certify(
     Args:
         draws: for the table and for its neighbour, the outputs of so many independent runs: int64, shape
             (runs, tests).
-        runs: counted runs per table.
         false_alarm: the rate shared among all instances of the audit.
         bits: source of the noise.
-        delta: of the claim.
-
-    Raises:
-        BudgetError: fewer than 100 runs.
     """
     if runs < 100:
         raise BudgetError(f"expected at least 100 runs per table, got {runs}")

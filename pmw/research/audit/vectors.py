@@ -43,8 +43,6 @@ class VectorFinding:
         claimed: the sum of all charges, in its measure.
         delta: at which runs are held against it.
         certified: the most that any pair of streams certifies.
-        instance: that pair.
-        verdict: whether the claim is contradicted.
     """
 
     composition: Composition
@@ -88,11 +86,7 @@ def audit_sparse_vector(
 
     Args:
         vector: the tests, of few positives and a claim of about 1 to 4: what is noisier shows little.
-        runs: counted runs on each of two streams, for each pair of them.
         seed: repeats the runs; None for fresh bits.
-
-    Raises:
-        BudgetError: fewer than 100 runs, or it has no price in any way to add up.
 
     Privacy: none is at stake. A sound vector is accused with probability at most 1e-6.
     """

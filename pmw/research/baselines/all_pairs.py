@@ -51,14 +51,7 @@ class PairRules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedPairs:
-    """What is released.
-
-    Args:
-        model: the distribution of maximum entropy.
-        scopes: what was measured.
-        steps: of the fit.
-        loss: that it left.
-    """
+    """What is released."""
 
     model: SyntheticDistribution
     scopes: tuple[tuple[str, ...], ...]
@@ -81,14 +74,9 @@ def all_pairs_max_entropy(
 
     Args:
         histogram: records per cell, of two axes or more, or a table that ``source_of`` read.
-        epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 adds epsilons, more adds rhos.
         rules: how pairs are measured; None for the usual.
         bits: source of the noise; None for fresh bits.
-
-    Raises:
-        BudgetError: a parameter is out of range.
-        DataError: the histogram is none.
 
     Privacy: (epsilon, delta)-differentially private for tables that differ by one record, added or removed.
         Each marginal is one event, charged before it is drawn.

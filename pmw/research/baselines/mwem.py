@@ -29,15 +29,9 @@ def mwem(
     Args:
         histogram: records per cell, or a table that ``source_of`` read.
         questions: two or more, of which arrays have the histogram's shape.
-        epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1.
         options: of a release that measures questions; None for the paper's: ten rounds from a uniform start,
             half of each for the choice.
-
-    Raises:
-        BudgetError: a parameter is out of range.
-        DataError: the histogram is none.
-        QueryError: a question is refused, or there is only one.
 
     Privacy: (epsilon, delta)-differentially private for the neighbours of ``options.policy``, as
         ``fit_workload``; each round is charged before it is drawn.
@@ -68,14 +62,8 @@ def offline_pmw(
         histogram: records per cell, or a table that ``source_of`` read.
         questions: two or more, of which arrays have the histogram's shape.
         rounds: the most there will be; the first error that is measured as small ends it.
-        epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1.
         policy: neighbours, composition, threshold and seed, as for ``OfflineOptions.textbook``.
-
-    Raises:
-        BudgetError: a parameter is out of range.
-        DataError: the histogram is none.
-        QueryError: a question is refused, or there is only one.
 
     Privacy: as ``mwem``.
 

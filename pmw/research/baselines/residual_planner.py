@@ -53,8 +53,6 @@ def residual_prices(domain: Domain, weights: Mapping[Scope, float], cap: float) 
     """Return the prices with the least weighted sum of variances: Equation 5.
 
     Args:
-        domain: the declared attributes.
-        weights: of the workload's scopes: what the variance of a cell counts for.
         cap: mu squared of all together.
 
     Returns:
@@ -96,7 +94,6 @@ def reconstructed(
     """Return a marginal as the sum of the residuals of its scope's subsets: Equation 3.
 
     Args:
-        domain: the declared attributes.
         scope: names in declared order.
         residuals: of each subset float64, one axis per attribute, records.
     """

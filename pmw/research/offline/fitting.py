@@ -102,7 +102,6 @@ class MarginalRound:
     """A round that measures a whole marginal.
 
     Args:
-        scopes: the candidates.
         model: what the candidates are compared with, over the coarse domain.
         selection: the choice, in units of 2^-20 records.
         noise: distribution of each cell's noise, in units.
@@ -119,7 +118,6 @@ class QueryRound:
     """A round that measures the answer to one question.
 
     Args:
-        queries: the candidates.
         model_units: int64, shape (k,), the model's answers in units of 2^-20 records.
         selection: the choice, in units.
         noise: distribution of the answer's noise, in units.
@@ -210,10 +208,6 @@ def round_entries(
 
 class TrueAnswers:
     """The exact answers to a workload: secret, counted once for all rounds.
-
-    Args:
-        source: the table.
-        queries: the workload.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
@@ -362,11 +356,7 @@ def _refitted(state: PublicState) -> PublicState:
 
 
 def _dense(state: PublicState) -> DenseDistribution:
-    """Return the model, which is dense where questions are measured, as in textbook sessions.
-
-    Raises:
-        BudgetError: it is not.
-    """
+    """Return the model, which is dense where questions are measured, as in textbook sessions."""
     if not isinstance(state.model, DenseDistribution):
         raise BudgetError("expected a dense model")
     return state.model
@@ -402,11 +392,7 @@ class OfflineRelease:
         return self.state.measurements
 
     def answer(self, question: str | Mapping[str, Any] | LinearQuery) -> Answer:
-        """Return the model's answer to a question, with an interval where measured numbers cover it; free.
-
-        Raises:
-            QueryError: the question is refused, or was made for another domain.
-        """
+        """Return the model's answer to a question, with an interval where measured numbers cover it; free."""
         query = question if isinstance(question, LinearQuery) else parse_where(question, self.state.domain)
         if query.domain != self.state.domain:
             raise QueryError("the query was made for another domain", code="bad_request")
@@ -425,10 +411,6 @@ class OfflineRelease:
         Args:
             rows: number of rows; None for the released total, rounded.
             seed: repeats a drawing; None draws again.
-            independent: independent draws instead of systematic rounding.
-
-        Raises:
-            ReleaseError: the number of rows is out of range.
         """
         return synthetic_frame(self.state, RowPlan(rows, independent, seed))
 
@@ -443,14 +425,8 @@ class OfflineRelease:
         """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
 
         Args:
-            path: the file to write.
             plan: how rows are drawn; measurements have none.
             format: csv, parquet or measurements; None goes by the file's name (.csv, .parquet).
-            force: overwrite existing files.
-
-        Raises:
-            ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
-                given, or a file cannot be written.
         """
         return export(self.state, Path(path), plan, format=format, force=force)
 
@@ -460,11 +436,7 @@ class OfflineRelease:
 
 
 def last_measured(release: OfflineRelease) -> QueryMeasurement:
-    """Return what the last round measured, with the answer of the model that it was measured against.
-
-    Raises:
-        ReleaseError: there was no round, or marginals were measured.
-    """
+    """Return what the last round measured, with the answer of the model that it was measured against."""
     last = release.state.measured[-1] if release.state.measured else None
     if not isinstance(last, QueryMeasurement):
         raise ReleaseError("expected a release with a round that measured a question, got none")
@@ -481,9 +453,6 @@ def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
     Args:
         release: one of questions, with at least one round.
         beta: failure probability, half of it for each of the two.
-
-    Raises:
-        ReleaseError: there was no round, or marginals were measured.
 
     Privacy: post-processing of the last measurement and of the public prices.
 
@@ -601,11 +570,7 @@ def _playing(
 
 
 def _charged(state: PublicState, proposal: Round) -> PublicState:
-    """Return the state with a round charged, before anything of it is drawn.
-
-    Raises:
-        BudgetExhaustedError: the round does not fit under the cap.
-    """
+    """Return the state with a round charged, before anything of it is drawn."""
     ledger = state.ledger
     for charge in round_charges(proposal, state.contract.options):
         ledger = ledger.charge(charge)

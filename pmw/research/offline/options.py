@@ -60,7 +60,6 @@ class OfflineOptions:
     """The custodian's choices; None leaves a choice to the release.
 
     Args:
-        targets: what each round measures.
         rounds: number of rounds, with equal shares of what opening leaves; None begins with small shares,
             and doubles them whenever a measurement moved the model no more than its noise would.
         selection_share: part of a round's price that pays for the choice, strictly between 0 and 1.
@@ -73,9 +72,6 @@ class OfflineOptions:
         early_stop: where questions are measured in a fixed number of rounds, end at the first error that is
             measured as small: at most the threshold, or, without one, what the noise of the measurement
             alone reaches at the stated confidence. What is left of the budget stays unspent.
-
-    Raises:
-        BudgetError: a choice is out of range, or a release has no use for it.
     """
 
     targets: Targets = Targets.MARGINAL
@@ -99,9 +95,6 @@ class OfflineOptions:
             rounds: the most there will be, O(log|X| / alpha^2) in the lecture.
             threshold: the error that is small, in records; None for what noise alone reaches.
             policy: neighbours, records per person, composition, confidence and seed.
-
-        Raises:
-            BudgetError: a choice is out of range, or the release has no use for it.
 
         Source: Kamath, Lecture 9, private multiplicative weights, steps 1 to 3; Hardt, Ligett and McSherry
             (2012), Figure 1, for the length of a step and for halves of a round's price.
@@ -153,9 +146,6 @@ def release_policy(domain: Domain, options: OfflineOptions) -> Options:
     Where marginals are measured and an array over the domain would be long to fit, long attributes are
     binned, and the model is that of a session's marginal test. Otherwise opening is that of the textbook
     mode, and the model is dense on the declared cells.
-
-    Raises:
-        BudgetError: a tree of marginals, or its cells, are chosen where the model is dense.
     """
     policy = options.policy
     if options.targets is Targets.MARGINAL and domain.size > DEFAULT_MAX_CELLS:
@@ -184,18 +174,7 @@ class Candidates:
 
 
 def candidates_of(domain: Domain, workload: Iterable[WorkloadItem], targets: Targets) -> Candidates:
-    """Return the candidates of a workload: its scopes closed downwards, or its questions.
-
-    Args:
-        domain: the declared attributes.
-        workload: queries, or scopes as sequences of attribute names.
-        targets: what rounds measure.
-
-    Raises:
-        QueryError: the workload is empty, too large, made for another domain, or lists scopes or a single
-            question where questions are to be chosen.
-        ScopeError: a scope names an unknown attribute, or one twice.
-    """
+    """Return the candidates of a workload: its scopes closed downwards, or its questions."""
     queries: dict[bytes, LinearQuery] = {}
     wide: dict[tuple[str, ...], None] = {}
     for item in workload:
@@ -289,12 +268,6 @@ class Schedule:
 
 
 def first_schedule(budget_filter: PrivacyFilter, attributes: int, options: OfflineOptions) -> Schedule:
-    """Return the schedule after opening.
-
-    Args:
-        budget_filter: what opening left.
-        attributes: of the domain.
-        options: the custodian's choices.
-    """
+    """Return the schedule after opening."""
     rounds = options.rounds or ROUNDS_PER_ATTRIBUTE * attributes
     return Schedule(floor_price(budget_filter.remaining / rounds), options.rounds, options.selection_share)

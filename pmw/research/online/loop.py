@@ -77,7 +77,6 @@ class PrivateMultiplicativeWeights:
     Args:
         histogram: records per cell, whole and at least 0: an array or nested lists; or a ``Histogram``, or a
             table that ``source_of`` read.
-        epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1.
         sparse_vector: the tests, in units of 2^-20 records; None plans what a session would take.
         update: how the model is corrected; None for multiplicative weights, at the rate that a session takes.
@@ -88,12 +87,6 @@ class PrivateMultiplicativeWeights:
     Attributes:
         model: the distribution, expected records per cell; public.
         total: the number of records, as it was released; public.
-
-    Raises:
-        BudgetError: a parameter is out of range; the sparse vector is for smaller changes than one person
-            makes, or for values that move the same way where they do not, or costs more than there is; or the
-            domain is too large for a dense model.
-        DataError: the histogram is none.
 
     Privacy: all answers together are (epsilon, delta)-differentially private for the neighbours that
         ``options`` declares, for questions that may depend on all answers before; given that the sparse
@@ -165,12 +158,6 @@ class PrivateMultiplicativeWeights:
             question: weights in [0, 1], an array of the histogram's shape or nested lists, rounded to
                 multiples of 2^-20; a condition in words, such as ``x0 < 3``; or a ``LinearQuery``.
 
-        Raises:
-            BudgetError: the update gave exponents of another shape, or some that are not finite. The positive
-                is charged, its value is lost, and the model is as it was.
-            QueryError: the question is refused; nothing was drawn.
-            SessionError: the sparse vector failed, now or before, or this is a copy in another process.
-
         Privacy: charged before anything is drawn. Whether a question is tested, and whether this fails before
             a test, depends on questions and released numbers alone.
         """
@@ -232,7 +219,6 @@ class _Run(Generic[State]):
     """A sparse vector in use: its secret state, and what its next test may charge.
 
     Args:
-        vector: the tests.
         composition: how charges add up.
     """
 
@@ -251,22 +237,13 @@ class _Run(Generic[State]):
         return self.positives >= self.update_limit
 
     def charges(self) -> tuple[Charge, Charge]:
-        """Return what the next test charges for threshold noise, where it draws some, and for a positive.
-
-        Raises:
-            SessionError: the sparse vector failed before.
-        """
+        """Return what the next test charges for threshold noise, where it draws some, and for a positive."""
         if self._has_failed:
             raise SessionError("the sparse vector failed in a test, so nothing is tested any more")
         return NOTHING if self._is_open else self._opening, self._positive
 
     def test(self, value: int, threshold: int, bits: BitSource) -> int | None:
-        """Return the value with fresh noise where it is found large, or None; both are charged for.
-
-        Raises:
-            SessionError: the sparse vector failed. Its words may tell of the value, and are not repeated; and
-                as a test whose outcome can be lost is another mechanism, none follows.
-        """
+        """Return the value with fresh noise where it is found large, or None; both are charged for."""
         self._has_failed = True
         try:
             if self._state is None:
@@ -287,11 +264,7 @@ class _Run(Generic[State]):
 
 
 def _chosen(options: Options, own_tests: bool, own_update: bool, threshold: float | None) -> Options:
-    """Return the options of the loop, once all that is given is found to be of use.
-
-    Raises:
-        BudgetError: a choice is for sessions, or is made twice, or is missing.
-    """
+    """Return the options of the loop, once all that is given is found to be of use."""
     usual = Options()
     for name in _OF_SESSIONS:
         if getattr(options, name) != getattr(usual, name):
@@ -318,11 +291,7 @@ def _chosen(options: Options, own_tests: bool, own_update: bool, threshold: floa
 
 
 def _require_fit(vector: SparseVector[State], options: Options) -> None:
-    """Refuse a sparse vector whose price does not hold for what it is to test.
-
-    Raises:
-        BudgetError: it is for smaller changes, or for values that move the same way, or has no positive.
-    """
+    """Refuse a sparse vector whose price does not hold for what it is to test."""
     needed = query_sensitivity(options)
     if vector.sensitivity < needed:
         raise BudgetError(
@@ -347,11 +316,7 @@ def _opened(source: CountSource, budget: Budget, options: Options, bits: BitSour
 
 
 def _checked_exponents(given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the exponents of an update as an array of their own: float64.
-
-    Raises:
-        BudgetError: they are no array of this shape, or not finite.
-    """
+    """Return the exponents of an update as an array of their own: float64."""
     try:
         exponents = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):

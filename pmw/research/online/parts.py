@@ -56,7 +56,6 @@ class SparseVector(Protocol[State]):
         """Test one value.
 
         Args:
-            state: from the step before.
             value: the error, in units; secret.
             threshold: T, in units; public.
             bits: the only source of noise.
@@ -77,7 +76,6 @@ class Correction:
         estimate: the model's answer, in records.
         measured: the noisy answer, in records.
         total: the number of records that the model spreads.
-        updates: how many there were before.
     """
 
     cells: NDArray[np.float64]
@@ -107,12 +105,6 @@ class UpdateRule(Protocol):
 @dataclass(frozen=True, slots=True)
 class MultiplicativeWeights:
     """The textbook's update: A(x) becomes A(x) exp(+-eta q(x)), up where the measured answer is higher.
-
-    Args:
-        learning_rate: eta, positive.
-
-    Raises:
-        BudgetError: the learning rate is not positive and finite.
 
     Source: Dwork and Roth (2014), Algorithm 5, as ``pmw.model.step``.
     """

@@ -34,13 +34,6 @@ _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 class TopC:
     """Choose c places one after the other, each by the exponential mechanism among those left.
 
-    Args:
-        mechanism: of one choice.
-        count: c.
-
-    Raises:
-        BudgetError: ``count`` is less than 1.
-
     Privacy: c adaptively chosen events of the mechanism's epsilon, each of bounded range, so also c times
         epsilon^2/8-zCDP. How long a choice takes depends on the values: timings are secret.
 
@@ -63,9 +56,6 @@ class TopC:
 
         Each costs epsilon/c, or with delta > 0 the larger of it and sqrt(8 rho/c), rounded down so that
         samplers can draw it.
-
-        Raises:
-            BudgetError: a parameter is out of range.
         """
         budget = Budget.of(epsilon, delta)
         if count < 1 or sensitivity < 1:
@@ -92,10 +82,6 @@ class TopC:
 
         Args:
             values: int64, shape (n,), n at least c.
-            bits: source of the draws.
-
-        Raises:
-            BudgetError: there are fewer values than c, or one is not an integer.
         """
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
@@ -146,9 +132,6 @@ class Retraversal:
             within 12 standard deviations of Laplace test noise (17 of exponential noise) below what it is
             compared with.
 
-    Raises:
-        BudgetError: a parameter is out of range, or the tests are of another kind.
-
     Privacy: the price of ``sparse``, once, for any number of passes. All passes together are one run of it on
         one longer stream: the same threshold noise, fresh noise on each test, at most c positives. Which
         value is tested next, and when the run ends, follows from the outcomes so far and from public numbers;
@@ -171,11 +154,7 @@ class Retraversal:
 
     @classmethod
     def of(cls, sparse: Sparse, *, deviations: Number = 1, passes: int = 10**9) -> Retraversal:
-        """Return the algorithm, ``deviations`` being given as it is written.
-
-        Raises:
-            BudgetError: a parameter is out of range.
-        """
+        """Return the algorithm, ``deviations`` being given as it is written."""
         return cls(sparse, as_fraction(deviations, "deviations"), passes)
 
     @property
@@ -210,9 +189,6 @@ class Retraversal:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public, before they are raised.
             bits: source of the noise.
-
-        Raises:
-            BudgetError: a value is not an integer.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))

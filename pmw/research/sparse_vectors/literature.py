@@ -37,9 +37,6 @@ class NaiveAboveThreshold:
         query_limit: k, after which nothing more is answered.
         sensitivity: the most that one value changes between neighbours, in units of the values.
 
-    Raises:
-        BudgetError: a parameter is out of range.
-
     Privacy: k events of (Delta/b)-DP (discrete Laplace at scale b), or of Delta^2/(2 sigma^2)-zCDP.
 
     Source: Dwork and Roth (2014), Section 3.6, first paragraphs; Kamath's notes on the sparse vector.
@@ -59,11 +56,7 @@ class NaiveAboveThreshold:
     def of(
         cls, *, epsilon: Number, delta: Number = 0, query_limit: int, sensitivity: int = 1
     ) -> NaiveAboveThreshold:
-        """Return the algorithm with the quieter of Laplace and, with delta > 0, Gaussian noise.
-
-        Raises:
-            BudgetError: a parameter is out of range.
-        """
+        """Return the algorithm with the quieter of Laplace and, with delta > 0, Gaussian noise."""
         budget = Budget.of(epsilon, delta)
         if query_limit < 1 or sensitivity < 1:
             raise BudgetError(
@@ -83,21 +76,13 @@ class NaiveAboveThreshold:
 
     @property
     def epsilon(self) -> Fraction:
-        """Epsilon of the whole run when epsilons add.
-
-        Raises:
-            BudgetError: Gaussian noise is not pure.
-        """
+        """Epsilon of the whole run when epsilons add."""
         if self.charge.epsilon is None:
             raise BudgetError("expected Laplace noise for a pure price, got Gaussian noise")
         return self.query_limit * self.charge.epsilon
 
     def epsilon_at(self, delta: Number) -> Fraction:
-        """Return the smallest epsilon known of the whole run at delta > 0, rounded up, for Laplace noise.
-
-        Raises:
-            BudgetError: delta is out of range, or the noise is Gaussian, whose price is ``charge``.
-        """
+        """Return the smallest epsilon known of the whole run at delta > 0, rounded up, for Laplace noise."""
         self.epsilon  # noqa: B018 - refuses Gaussian noise
         return composed_epsilon(self.epsilon / self.query_limit, self.query_limit, Budget.of(1, delta).delta)
 
@@ -110,9 +95,6 @@ class NaiveAboveThreshold:
 
         Returns:
             The number of values answered, the outcome, and the noisy value.
-
-        Raises:
-            BudgetError: the run has halted, or the value is not an integer.
         """
         answered, outcomes, released = self.scan(answered, np.array([value]), np.array([threshold]), bits)
         return answered, Outcome(outcomes[0]), int(released[0])
@@ -128,9 +110,6 @@ class NaiveAboveThreshold:
 
         Returns:
             The number of values answered; outcomes: int8, shape (n,); and noisy values: int64, shape (n,).
-
-        Raises:
-            BudgetError: a value is not an integer, or fewer values than given may still be answered.
         """
         values, thresholds = require_integers(values), require_integers(thresholds)
         if answered + len(values) > self.query_limit:
@@ -149,12 +128,6 @@ class FreeGap:
     The gap is not the value: T + gap estimates it with the noise nu - rho of the test, and since a positive
     was selected for a large gap, the estimate is biased upward near the threshold. Releasing value + nu
     itself would show the noisy threshold and is not private (Lyu, Su and Li 2017, Algorithm 3).
-
-    Args:
-        sparse: the tests, against one threshold.
-
-    Raises:
-        BudgetError: the tests have two thresholds, or are sech^2 tests, whose proof does not cover gaps.
 
     Privacy: the price of ``sparse``, unchanged: for a given gap, the shift of rho by Delta that pays for the
         negatives asks for nu' = nu + Delta + value - value' >= nu, so nu' keeps to the support of one-sided
@@ -194,11 +167,7 @@ class FreeGap:
     def step(
         self, state: SparseState, value: int, threshold: int, bits: BitSource
     ) -> tuple[SparseState, Outcome, int | None]:
-        """Test one value; at a positive also return its gap, else None.
-
-        Raises:
-            BudgetError: the run has halted, or the value is not an integer.
-        """
+        """Test one value; at a positive also return its gap, else None."""
         state, outcomes, gap = self.scan(state, np.array([value]), np.array([threshold]), bits)
         return state, Outcome(outcomes[0]), gap
 
@@ -214,9 +183,6 @@ class FreeGap:
         Returns:
             The state after it; the outcomes so far: int8, shape (m,), m <= n; and the gap of the value that
             passed, in units of the values, or None where none did.
-
-        Raises:
-            BudgetError: the run has halted, a value is not an integer, or kept threshold noise is lost.
         """
         values, thresholds = require_integers(values), require_integers(thresholds)
         noisy = self.sparse.round_noise(state, bits)
@@ -232,9 +198,6 @@ class FreeGap:
 def algorithm_1(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> Sparse:
     """Return Algorithm 1: one threshold noise Lap(2 Delta/epsilon), kept; tests Lap(4 c Delta/epsilon).
 
-    Raises:
-        BudgetError: a parameter is out of range.
-
     Privacy: epsilon-DP.
     """
     split = Split.of(Ratio.EVEN, epsilon=epsilon, update_limit=update_limit)
@@ -243,9 +206,6 @@ def algorithm_1(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> 
 
 def algorithm_2(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> Sparse:
     """Return Algorithm 2, Dwork and Roth's: threshold noise Lap(2 c Delta/epsilon), redrawn; tests twice it.
-
-    Raises:
-        BudgetError: a parameter is out of range.
 
     Privacy: epsilon-DP.
     """
@@ -260,10 +220,6 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
     Args:
         comparison: what is compared; Laplace noise is the paper's, exponential noise costs the same.
         split: the shares, epsilon3 = 0.
-        update_limit: c.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the split pays for values.
 
     Privacy: (epsilon1 + epsilon2)-DP.
 
@@ -278,12 +234,7 @@ def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int)
     """Return Algorithm 7 with values: beside the tests, each positive value plus Lap(c Delta/epsilon3).
 
     Args:
-        comparison: what is compared.
         split: the shares, epsilon3 > 0.
-        update_limit: c.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the split does not pay for values.
 
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 

@@ -55,9 +55,6 @@ def renyi_charge(alpha: float, s: float) -> float:
     Args:
         alpha: order, above 1.
         s: shift over scale, above 0.
-
-    Raises:
-        BudgetError: alpha or s is out of range.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -74,9 +71,6 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
     Args:
         alpha: order, above 1.
         s: shift over scale, above 0; a fraction is rounded up.
-
-    Raises:
-        BudgetError: alpha or s is out of range.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -92,9 +86,6 @@ def threshold_renyi(test: Sech2Test, alpha: float) -> float:
 
     Exponential: Delta/b1 at every order. Laplace: min(Delta/b1, alpha (Delta/b1)^2/2). Gaussian:
     alpha Delta^2/(2 sigma^2).
-
-    Raises:
-        BudgetError: alpha is not above 1.
     """
     price = _float_up(test.sensitivity / test.threshold_scale)
     _check(alpha, price)
@@ -111,13 +102,8 @@ def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: 
     - (ln delta + ln alpha)/(alpha - 1), E the threshold's; and at most the pure price, where there is one.
 
     Args:
-        test: the comparison.
-        update_limit: c, the positives after which it halts.
         delta: at least 0 and below 1.
         value_rho: rho of the value released at each positive; 0 where none is.
-
-    Raises:
-        BudgetError: a parameter is out of range, or delta is 0 and a part is not pure.
     """
     if update_limit < 1 or not 0 <= delta < 1 or value_rho < 0:
         raise BudgetError(
@@ -136,17 +122,7 @@ def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: 
 def least_query_scale(
     test: Sech2Test, update_limit: int, budget: Budget, *, value_rho: float = 0.0
 ) -> Fraction:
-    """Return the smallest b, rounded up to a multiple of 2^-20 Delta, for which a run stays in the budget.
-
-    Args:
-        test: the comparison; its own query scale plays no part.
-        update_limit: c.
-        budget: of the whole run.
-        value_rho: rho of the value released at each positive.
-
-    Raises:
-        BudgetError: threshold noise and values alone exceed the budget.
-    """
+    """Return the smallest b, rounded up to a multiple of 2^-20 Delta, for which a run stays in the budget."""
 
     def fits(steps: int) -> bool:
         scaled = replace(test, query_scale=Fraction(steps * test.sensitivity, _SCALE_GRID))
@@ -167,9 +143,6 @@ def order_filter(budget: Budget, alpha: float) -> PrivacyFilter:
     """Return a filter that holds one Rényi order to a budget: its rhos are divergences over alpha.
 
     Every charge against it must hold at this order: those of ``order_charges``, and any rho of zCDP.
-
-    Raises:
-        BudgetError: delta is 0, alpha is not above 1, or the budget holds nothing at this order.
     """
     _check(alpha, 1.0)
     if budget.delta == 0:
@@ -181,11 +154,7 @@ def order_filter(budget: Budget, alpha: float) -> PrivacyFilter:
 
 
 def order_charges(test: Sech2Test, alpha: float) -> tuple[Charge, Charge]:
-    """Return what a threshold draw and a positive cost at one order, as rhos of ``order_filter``.
-
-    Raises:
-        BudgetError: alpha is not above 1.
-    """
+    """Return what a threshold draw and a positive cost at one order, as rhos of ``order_filter``."""
     threshold, positive = threshold_renyi(test, alpha), renyi_charge_bound(alpha, test.positive_price)
     order = Fraction(alpha)
     return (
@@ -247,24 +216,14 @@ class AdaptiveSech2:
     order: float | None = None
 
     def charges(self, query_scale: Fraction | None = None) -> tuple[Charge, Charge]:
-        """Return what the threshold draw and a positive at a scale cost.
-
-        Raises:
-            BudgetError: the order is not above 1.
-            NoiseError: the scale is not a positive fraction.
-        """
+        """Return what the threshold draw and a positive at a scale cost."""
         test = self._scaled(query_scale)
         if self.order is None:
             return test.threshold_charge, test.positive_charge
         return order_charges(test, self.order)
 
     def open(self, ledger: PrivacyFilter, bits: BitSource) -> AdaptiveState:
-        """Charge the threshold noise and draw it.
-
-        Raises:
-            BudgetExhaustedError: it does not fit; nothing is drawn.
-            BudgetError: epsilons add and the noise is Gaussian.
-        """
+        """Charge the threshold noise and draw it."""
         after = ledger.charge(self.charges()[0])
         return AdaptiveState(self.test.draw_threshold(bits), after)
 
@@ -280,16 +239,10 @@ class AdaptiveSech2:
         """Test one value at a scale.
 
         Args:
-            state: the run.
             value: of the statistic, in units.
             threshold: public, in units.
             bits: source of the noise.
             query_scale: b of this test; None for the test's own.
-
-        Raises:
-            BudgetExhaustedError: a positive would exceed the cap; nothing is drawn.
-            BudgetError: the value is not an integer.
-            NoiseError: the scale is not a positive fraction.
         """
         test, price = self._scaled(query_scale), self.charges(query_scale)[1]
         if not state.ledger.allows(price):

@@ -77,12 +77,7 @@ class Found:
 
 
 class StoredAnswers:
-    """The answers of a session file.
-
-    Args:
-        connection: to the file.
-        name: what messages call the session.
-    """
+    """The answers of a session file."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
@@ -106,20 +101,12 @@ class StoredAnswers:
             return Found(numbers, list(self._parts(numbers)) if numbers.any() else [])
 
     def at(self, numbers: _Numbers) -> Found:
-        """Return answers by their numbers, int64, shape (n,); 0 stands for none.
-
-        Raises:
-            SessionCorruptError: one is gone.
-        """
+        """Return answers by their numbers, int64, shape (n,); 0 stands for none."""
         with guarded(self._name):
             return Found(numbers, list(self._parts(numbers)))
 
     def answer(self, number: int) -> StoredAnswer:
-        """Return the answer of a number.
-
-        Raises:
-            SessionCorruptError: there is none.
-        """
+        """Return the answer of a number."""
         with guarded(self._name):
             first, columns = self._block_of(number)
         return columns.answer(number - first)
@@ -197,11 +184,7 @@ class StoredAnswers:
     # --- blocks ---------------------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[AnswerColumns]:
-        """Yield all answers, in order; the keys of their questions and requests are compared.
-
-        Raises:
-            SessionCorruptError: a block was altered.
-        """
+        """Yield all answers, in order; the keys of their questions and requests are compared."""
         with guarded(self._name):
             for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks ORDER BY sequence"):
                 columns = self._read(row)
@@ -216,11 +199,7 @@ class StoredAnswers:
             yield from columns.answers()
 
     def require_drawn(self) -> None:
-        """Check the blocks with answers that drew noise, and that these are found by their requests.
-
-        Raises:
-            SessionCorruptError: one was altered, or its request was: it would be drawn again.
-        """
+        """Check the blocks with answers that drew noise, and that these are found by their requests."""
         for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks WHERE drawn > 0"):
             columns = self._read(row)
             if not _are_keys(row, columns):
@@ -293,15 +272,7 @@ class StoredAnswers:
         return number - (0 if last is None else int(last[0])) >= _MANY
 
     def tie(self, keys: Mapping[str, str], repeats: Sequence[tuple[str, str]]) -> None:
-        """Note who was given the newest stored answers to some questions, and by which requests.
-
-        Args:
-            keys: of requests, and the questions' texts.
-            repeats: analysts, and the questions' texts.
-
-        Raises:
-            StoreError: a question has no stored answer.
-        """
+        """Note who was given the newest stored answers to some questions, and by which requests."""
         numbers = self._newest_stored([*keys.values()])
         self._add("requests", list(zip(keys, numbers, strict=True)))
         analysts, texts = zip(*repeats, strict=True) if repeats else ((), ())
@@ -482,11 +453,7 @@ class StoredAnswers:
         """Return the version of the model that settled a question, by its place among all, from 1.
 
         Args:
-            place: of the question, also among those of one analyst.
             analyst: who asked them first; None for everybody.
-
-        Raises:
-            SessionCorruptError: there are not so many.
         """
         blocks = "SELECT settled, version FROM blocks WHERE settled > 0 AND analyst = ifnull(?, analyst)"
         with guarded(self._name):

@@ -47,33 +47,19 @@ class Link:
 
 
 class Chain:
-    """The chain of a session file.
-
-    Args:
-        connection: to the file.
-        name: what messages call the session.
-    """
+    """The chain of a session file."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
         self._name = name
 
     def origin(self) -> bytes:
-        """Return what the first link goes on from: a hash of the session's own bytes and its contract.
-
-        Raises:
-            SessionCorruptError: one of them was altered.
-        """
+        """Return what the first link goes on from: a hash of the session's own bytes and its contract."""
         facts = [read_fact(self._connection, key, self._name) for key in ("session", "contract")]
         return _hash(b"", facts)
 
     def follow(self) -> list[Link]:
-        """Return every link, in order, compared with its rows. Call it while one state of the file is read.
-
-        Raises:
-            SessionCorruptError: a link does not fit, links are gone, or charges, measurements or ties are
-                there that none covers.
-        """
+        """Return every link, in order, compared with its rows. Call it while one state of the file is read."""
         stored = self._connection.execute(f"{_LINKS} ORDER BY sequence").fetchall()
         last, links = Link(self.origin(), _START, ()), list[Link]()
         parts = [

@@ -70,17 +70,13 @@ class AnswerColumns:
     """Answers given at one time, one or many.
 
     Args:
-        texts: of the questions.
         count: float64, shape (n,), records; 0 where a question is refused.
         interval: float64, shape (n, 2), the ends in records; NaN where a question is refused.
         typical: float64, shape (n, 2), the same of typical errors.
         source: uint8, shape (n,), what the answers rest on: places in ``SOURCES``.
         kind: uint8, shape (n,), of the questions: places in ``KINDS``.
         settled: uint8, shape (n,): ``UNSETTLED``, ``FIRST`` or ``AGAIN``.
-        analyst: who asked.
-        confidence: of the intervals.
         share: of the cap that the session had spent.
-        version: of the model that answered.
         request_ids: of the requests that were given them, n; empty where none has one.
     """
 
@@ -219,11 +215,7 @@ def packed(columns: AnswerColumns) -> bytes:
 
 
 def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version: int) -> AnswerColumns:
-    """Return the answers of compressed bytes.
-
-    Raises:
-        ValueError: the bytes are none; LookupError, TypeError and zlib's error too.
-    """
+    """Return the answers of compressed bytes."""
     length = int.from_bytes(raw[:4], "little")
     end = 4 + length % _PLAIN
     asked = zlib.decompress(raw[4:end])

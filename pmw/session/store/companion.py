@@ -44,7 +44,6 @@ class Companion:
 
     Args:
         path: the resolved session file; None for a session in memory.
-        name: what messages call the session.
     """
 
     def __init__(self, path: Path | None, name: str) -> None:
@@ -57,10 +56,6 @@ class Companion:
 
         Args:
             session: 16 bytes that no other session has.
-            intent: the first batch.
-
-        Raises:
-            StoreError: it cannot be made.
         """
         if self._file is None:
             self._kept = intent
@@ -78,11 +73,7 @@ class Companion:
             ) from None
 
     def begin(self, session: bytes, intent: IntentRow) -> None:
-        """Write a batch down durably, before anything is drawn for it. Call it while nobody else can.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Write a batch down durably, before anything is drawn for it. Call it while nobody else can."""
         if self._file is None:
             self._kept = intent
             return
@@ -99,10 +90,6 @@ class Companion:
 
         Args:
             session: 16 bytes that no other session has.
-            last: the number of the last batch that has its outcome.
-
-        Raises:
-            SessionCorruptError: the file is not there, damaged, or another session's.
         """
         if self._file is None and self._kept is not None:
             return self._kept
@@ -124,9 +111,6 @@ class Companion:
         """Overwrite the seeds of finished batches; nothing is synchronised, and nothing fails.
 
         To whoever reads the file they are gone at once. After a power cut they are overwritten again.
-
-        Args:
-            last: the number of the last batch that has its outcome.
         """
         if self._file is None:
             if self._kept is not None and self._kept.id <= last:
@@ -147,11 +131,7 @@ class Companion:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Overwrite the file durably and remove it, where there is one.
-
-        Raises:
-            StoreError: it cannot be removed.
-        """
+        """Overwrite the file durably and remove it, where there is one."""
         self._kept = None
         if self._file is None:
             return
@@ -202,9 +182,7 @@ def _entry(raw: bytes, place: int, last: int) -> tuple[bytes, IntentRow] | None:
     """Return the session and the batch of a slot; None where it is not whole.
 
     Args:
-        raw: the file.
         place: of the slot, 0 or 1.
-        last: the number of the last batch that has its outcome.
     """
     entry = raw[place * _SLOT : place * _SLOT + _ENTRY]
     head = _head(entry)

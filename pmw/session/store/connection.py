@@ -81,11 +81,7 @@ def is_model_file(path: Path) -> bool:
 
 
 def resolved(path: Path) -> Path:
-    """Return the one name of a session file, with every symbolic link followed.
-
-    Raises:
-        SessionError: the file has more names: the log beside it belongs to one of them only.
-    """
+    """Return the one name of a session file, with every symbolic link followed."""
     target = Path(os.path.realpath(path))
     try:
         names = target.stat().st_nlink
@@ -100,16 +96,7 @@ def resolved(path: Path) -> Path:
 
 
 def claim(path: Path, name: str) -> None:
-    """Make an empty file with mode 0600, or take over one that a killed opening left without any table.
-
-    Args:
-        path: the resolved file.
-        name: what messages call it.
-
-    Raises:
-        SessionExistsError: the file holds something, or the log beside it does.
-        StoreError: the file cannot be made, or it belongs to another user.
-    """
+    """Make an empty file with mode 0600, or take over one that a killed opening left without any table."""
     files = SessionFiles(path)
     log = files.log
     if not path.exists() and log.exists() and log.stat().st_size:
@@ -186,7 +173,6 @@ def empty_log(connection: sqlite3.Connection, patience: int = 0) -> bool:
     """Move the log into the file and cut it off, so that it keeps no old pages; tell whether that was done.
 
     Args:
-        connection: the connection, outside a transaction.
         patience: milliseconds that readers of old pages are waited for.
     """
     try:
@@ -247,9 +233,7 @@ class Fence:
     finds it and stops.
 
     Args:
-        connection: the connection, just made.
         path: the resolved file; None for a database in memory.
-        name: what messages call the session.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None, name: str) -> None:
@@ -265,12 +249,7 @@ class Fence:
         add_rows(self._connection, "meta", [("holder", self._holder)], "INSERT OR REPLACE")
 
     def check(self) -> None:
-        """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction.
-
-        Raises:
-            SessionError: the session was opened for reading.
-            SessionLockedError: another process has taken the session over, or its file was moved.
-        """
+        """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction."""
         if self._holder is None:
             raise SessionError(f"{self._name}: the session was opened for reading; resume it to write")
         if self._found() != self._place:

@@ -25,12 +25,7 @@ def part_of(target: Path) -> Path:
 
 @contextmanager
 def copying(session: Path, part: Path) -> Iterator[None]:
-    """Note that a copy is being made; at the end its files are removed, as far as they are still there.
-
-    Raises:
-        OSError: the note or the lock cannot be written.
-        SessionLockedError: another process makes the same copy.
-    """
+    """Note that a copy is being made; at the end its files are removed, as far as they are still there."""
     session, part = Path(os.path.realpath(session)), Path(os.path.realpath(part))
     note = SessionFiles(session).copies
     with turn_in(note.parent):
@@ -48,11 +43,7 @@ def copying(session: Path, part: Path) -> Iterator[None]:
 
 
 def forget_copies(session: Path) -> None:
-    """Remove what is left of the copies of a session that nobody is making; nothing fails for it.
-
-    Args:
-        session: the session file, with every symbolic link followed.
-    """
+    """Remove what is left of the copies of a session that nobody is making; nothing fails for it."""
     note = SessionFiles(session).copies
     if note.exists():
         with suppress(OSError), turn_in(note.parent):

@@ -26,11 +26,7 @@ _FIELDS = {
 
 
 def record_charge(path: Path, charge: DraftCharge) -> None:
-    """Add a charge to a file, which is made where there is none; when this returns, it is durable.
-
-    Raises:
-        StoreError: it could not be made durable, or the file holds something else.
-    """
+    """Add a charge to a file, which is made where there is none; when this returns, it is durable."""
     fcntl = file_locks()
     form = {"content": _CONTENT, **asdict(charge), "epsilon": str(charge.epsilon), "delta": str(charge.delta)}
     form["neighboring_relation"] = charge.neighboring_relation.value
@@ -54,11 +50,7 @@ def record_charge(path: Path, charge: DraftCharge) -> None:
 
 
 def read_charges(path: Path) -> tuple[DraftCharge, ...]:
-    """Return all charges of a file, in order.
-
-    Raises:
-        StoreError: it cannot be read, or is no file of drafts.
-    """
+    """Return all charges of a file, in order."""
     try:
         known = path.read_bytes()
     except OSError as error:

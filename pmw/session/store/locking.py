@@ -21,11 +21,7 @@ _HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
 
 
 def file_locks() -> ModuleType:
-    """Return the module of POSIX file locks. Models are asked and sessions planned without it.
-
-    Raises:
-        StoreError: this system has none, such as Windows or a browser.
-    """
+    """Return the module of POSIX file locks. Models are asked and sessions planned without it."""
     try:
         import fcntl
     except ModuleNotFoundError:
@@ -45,11 +41,6 @@ class SessionLock:
     Args:
         path: the session file, which need not exist.
         wait: seconds that another holder is waited for; 0 for none. Who tries first after it ended is next.
-
-    Raises:
-        SessionError: the time to wait is not a number of seconds.
-        SessionLockedError: another process, or another session of this one, held it all that time.
-        StoreError: the lock file cannot be made, or the system has no file locks.
 
     Privacy: how long one waits tells how long others use the session: no more than asking again and again.
     """
@@ -130,9 +121,6 @@ def turn_in(folder: Path) -> Iterator[None]:
     """Let one process, or thread, at a time do something short in a folder; no file is made for it.
 
     Where the file system cannot lock a folder, all go on at once.
-
-    Raises:
-        OSError: the folder cannot be opened.
     """
     fcntl = file_locks()
     descriptor = os.open(folder, os.O_RDONLY)

@@ -96,7 +96,6 @@ class IntentRow:
     Args:
         id: its number; they count up from 1.
         kind: ``OPENING``, ``TESTS``, ``QUANTILES``, ``PARTS``, or that of what is measured on request.
-        proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.
     """
@@ -149,7 +148,6 @@ class ChainedRows:
     Args:
         ledger: charges, in order.
         ledger_intents: the number of the batch that each charge belongs to.
-        measurements: released measurements, in order.
         measurement_intents: the number of the batch that each measurement belongs to.
         origin: 32 bytes that the first link goes on from; they tell a session and its contract from others.
         links: the hashes of the chain, 32 bytes each, in order.
@@ -168,8 +166,6 @@ class CertificateRow:
     """The newest test of a marginal that did not find the model wrong.
 
     Args:
-        scope: JSON, attribute names.
-        version: of the model.
         threshold: in units of 2^-20 records.
         units: little-endian int64, the model's marginal in units.
     """
@@ -186,7 +182,6 @@ class Outcome:
 
     Args:
         ledger: charges.
-        measurements: released measurements.
         columns: released answers, in the order of their numbers.
         are_newer: the answers are newer ones to questions that have stored ones: no further questions.
         certificates: tests that found nothing wrong; each replaces the one of its scope.
@@ -233,18 +228,7 @@ def add_rows(
 def sealed_rows(
     connection: sqlite3.Connection, table: str, name: str, which: str = "", values: Sequence[object] = ()
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of a table, without the checksums that they are compared with.
-
-    Args:
-        connection: to the file.
-        table: one that has checksums.
-        name: what messages call the session.
-        which: the end of the statement, with a place for each value.
-        values: of that.
-
-    Raises:
-        SessionCorruptError: a row was altered.
-    """
+    """Yield rows of a table, without the checksums that they are compared with."""
     columns = ", ".join((*COLUMNS[table], "checksum"))
     for *row, found in connection.execute(f"SELECT {columns} FROM {table} {which}", values):
         if _checksum(table, row) != found:
@@ -255,26 +239,13 @@ def sealed_rows(
 
 
 def read_fact(connection: sqlite3.Connection, key: str, name: str) -> str | None:
-    """Return a public fact, as JSON text; None where there is none.
-
-    Raises:
-        SessionCorruptError: it was altered.
-    """
+    """Return a public fact, as JSON text; None where there is none."""
     rows = list(sealed_rows(connection, "meta", name, "WHERE key = ?", (key,)))
     return str(rows[0][1]) if rows else None
 
 
 def facts_named(connection: sqlite3.Connection, start: str, name: str) -> Iterator[tuple[int, str]]:
-    """Yield the public facts that are numbered, in no order: their numbers, and JSON texts.
-
-    Args:
-        connection: to the file.
-        start: how their names begin; it ends with a space, and a number follows.
-        name: what messages call the session.
-
-    Raises:
-        SessionCorruptError: one was altered.
-    """
+    """Yield the public facts that are numbered, in no order: their numbers, and JSON texts."""
     ends = (start, f"{start[:-1]}!")  # the name after all of them
     for key, value in sealed_rows(connection, "meta", name, "WHERE key >= ? AND key < ?", ends):
         yield int(key.removeprefix(start)), str(value)

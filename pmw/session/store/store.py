@@ -99,14 +99,7 @@ class SessionStore:
         transaction: a session exists with its intent or not at all.
 
         Args:
-            path: the file.
             seed: of the opening, 32 bytes.
-            outcome: the first facts.
-
-        Raises:
-            SessionError: the file has several names.
-            SessionExistsError: the file exists.
-            StoreError: the file cannot be made.
         """
         name = "the session in memory" if path is None else str(path)
         target = None if path is None else resolved(path)
@@ -134,13 +127,7 @@ class SessionStore:
 
     @classmethod
     def open(cls, path: Path) -> SessionStore:
-        """Return the store of an existing session file, for reading until ``take_over``.
-
-        Raises:
-            SessionCorruptError: the file is no session, damaged, or of another format.
-            SessionError: the file is absent, or has several names.
-            StoreError: the system has no file locks.
-        """
+        """Return the store of an existing session file, for reading until ``take_over``."""
         if not path.is_file():
             raise SessionError(f"{path}: expected a session file, found none; make one with open")
         if is_model_file(path):
@@ -198,11 +185,7 @@ class SessionStore:
         return bytes(rows[0][1]) if rows else None
 
     def chained(self) -> ChainedRows:
-        """Return all that was charged and measured.
-
-        Raises:
-            SessionCorruptError: it is not what the chain covers.
-        """
+        """Return all that was charged and measured."""
         with self._one_state():
             links = self._chain.follow()
             origin = self._chain.origin()
@@ -238,11 +221,7 @@ class SessionStore:
             return {int(batch): str(tie) for batch, tie in rows}
 
     def tie_of(self, batch: int) -> str:
-        """Return what is kept of the measurement of a batch that had an idempotency key, as JSON text.
-
-        Raises:
-            SessionCorruptError: there is nothing.
-        """
+        """Return what is kept of the measurement of a batch that had an idempotency key, as JSON text."""
         with guarded(self._name):
             rows = list(sealed_rows(self._connection, "ties", self._name, "WHERE intent = ?", (batch,)))
         if not rows:
@@ -297,11 +276,7 @@ class SessionStore:
     # --- wholeness ------------------------------------------------------------------------------------------
 
     def is_whole(self) -> bool:
-        """Tell whether the file's own structure holds together, and no row was altered or is gone.
-
-        Raises:
-            SessionCorruptError: a row was altered or is gone.
-        """
+        """Tell whether the file's own structure holds together, and no row was altered or is gone."""
         if self._one("PRAGMA integrity_check(1)")[0] != "ok":
             return False
         with guarded(self._name):
@@ -357,14 +332,6 @@ class SessionStore:
         """Write one state to a new file (mode 0600), without secrets, nor where the table is.
 
         Others may go on using the session meanwhile.
-
-        Args:
-            path: the file to make.
-
-        Raises:
-            OSError: the copy cannot be made.
-            SessionCorruptError: a row was altered or is gone.
-            StoreError: the copy cannot be written.
         """
         execute = self._connection.execute
         with guarded(self._name):
@@ -421,11 +388,7 @@ class SessionStore:
         self._quiet_log()
 
     def require_companion(self) -> None:
-        """Refuse to spend from an open session whose companion file is not the one that belongs to it.
-
-        Raises:
-            SessionCorruptError: it is not there, damaged, another session's, or of another time.
-        """
+        """Refuse to spend from an open session whose companion file is not the one that belongs to it."""
         if self.meta("closed") is None:
             with self.reading():
                 last = self.last_intent()
@@ -445,12 +408,7 @@ class SessionStore:
         return newest if newest.id == self.last_intent() + 1 else None
 
     def begin(self, kind: str, proposal: str, seed: bytes) -> int:
-        """Record a batch durably, before anything is drawn, and return its number.
-
-        Raises:
-            SessionLockedError: another process has taken over, or another batch has no outcome yet.
-            StoreError: the companion file cannot be written.
-        """
+        """Record a batch durably, before anything is drawn, and return its number."""
         with self._writing():  # nobody else writes meanwhile; the session file itself stays as it is
             session, number = self._session(), self.last_intent() + 1
             if self._companion.read(session, number - 1).id != number - 1:
@@ -460,12 +418,7 @@ class SessionStore:
         return number
 
     def begin_again(self, intent: IntentRow) -> None:
-        """Record a batch once more before it is drawn again, where it was read: it may never have lasted.
-
-        Raises:
-            SessionLockedError: another process has taken over.
-            StoreError: the companion file cannot be written.
-        """
+        """Record a batch once more before it is drawn again, where it was read: it may never have lasted."""
         if intent.id != self._recorded:
             with self._writing():
                 self._companion.begin(self._session(), intent)
@@ -475,7 +428,6 @@ class SessionStore:
         """Note that stored answers were given again; a crash before the next outcome may lose that.
 
         Args:
-            asked: how many.
             repeats: analysts and the questions, as ``Outcome`` has them.
         """
         self._noted += asked
@@ -484,12 +436,7 @@ class SessionStore:
             self.tell()
 
     def tell(self) -> None:
-        """Write what was noted, durably.
-
-        Raises:
-            SessionLockedError: another process has taken over.
-            StoreError: it could not be made durable.
-        """
+        """Write what was noted, durably."""
         if self._noted:
             self.finish(None, Outcome())
 
@@ -498,10 +445,6 @@ class SessionStore:
 
         When this returns, no byte of what was wiped is left in the files or the log, unless somebody is just
         reading old pages: then they are wiped at the next commit that finds nobody.
-
-        Raises:
-            SessionLockedError: another process has taken over, the batch has its outcome already, or the
-                file holds other charges than the outcome goes on from.
         """
         self._log_tells |= bool(outcome.secrets)
         with self._writing():
@@ -529,9 +472,6 @@ class SessionStore:
 
         Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
         an old copy of a row.
-
-        Raises:
-            StoreError: there is no room, or a reader held on to the old pages.
         """
         execute = self._connection.execute
         try:
@@ -600,11 +540,7 @@ class SessionStore:
         add_rows(self._connection, table, rows, verb)
 
     def _require_log(self, newest: IntentRow) -> None:
-        """Compare the session file with its companion, which tells what the file must hold.
-
-        Raises:
-            SessionCorruptError: a batch that had its outcome is gone, or charges are.
-        """
+        """Compare the session file with its companion, which tells what the file must hold."""
         last, charges = self.last_intent(), self._charges()
         finished = newest.id - 1 if newest.seed else newest.id
         if last < finished or charges < newest.charges:
@@ -655,16 +591,9 @@ def writing(path: Path, wait: float, check: Callable[[SessionStore], object]) ->
     """Hold a session file alone. Nothing is written to it before ``SessionStore.take_over``.
 
     Args:
-        path: the session file.
         wait: seconds that another process is waited for; 0 refuses at once.
         check: refuses a session that is not to be written to. It sees the file before a lock file is made,
             and again once the session is held, for another process may have written meanwhile.
-
-    Raises:
-        SessionCorruptError: the file is no session, or damaged.
-        SessionError: it is absent, or has several names; or the time to wait is no number of seconds.
-        SessionLockedError: another process held it all that time.
-        StoreError: the lock file cannot be made.
     """
     with closing(SessionStore.open(path)) as store:
         check(store)

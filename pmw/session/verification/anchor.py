@@ -28,10 +28,6 @@ class Anchor:
 
     Args:
         path: the file; where there is none, the first session that holds makes it.
-
-    Raises:
-        SessionError: the file is no anchor.
-        StoreError: the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,9 +40,6 @@ class Anchor:
 
         Returns:
             What was compared, in words.
-
-        Raises:
-            SessionCorruptError: the session is an older copy, another one, or its history was rewritten.
         """
         chained = store.chained()
         require(bool(chained.links), "its opening is not finished")
@@ -74,10 +67,6 @@ class Anchor:
 
         Another verification may have written it since it was read. What that one remembers is as far or
         farther: then it stays.
-
-        Raises:
-            SessionError: it was made one of another session meanwhile.
-            StoreError: the file cannot be written.
         """
         if self._next is None:
             return

@@ -141,7 +141,6 @@ class Vector:
         threshold: what drawing threshold noise charges.
         positive: what a positive charges with what it measures; its label is that of any.
         secret: the name under which its threshold noise is kept.
-        sparse: its tests.
     """
 
     tested: str

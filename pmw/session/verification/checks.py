@@ -440,12 +440,7 @@ def verify(store: SessionStore, anchor: Anchor | None = None, told: Told = untol
     that state where everything holds.
 
     Args:
-        store: of the session.
-        anchor: how far the session had come.
         told: called after each model that was fitted again, with 1 and the number of all.
-
-    Raises:
-        StoreError: the file cannot be read, or the anchor cannot be written.
     """
     with store.reading():
         checks = tuple(_checks(store, told))

@@ -41,8 +41,6 @@ class Check:
     """One thing that was looked at.
 
     Args:
-        name: what should hold, in words.
-        holds: whether it does.
         detail: what was counted, or the first fault.
     """
 
@@ -62,8 +60,6 @@ class Verification:
     Args:
         checks: in the order in which they were made.
         unfinished: a batch is recorded and waits to be finished; no fault.
-        closed: the session was closed permanently.
-        anchored: an anchor was compared too.
     """
 
     checks: tuple[Check, ...]
@@ -107,21 +103,13 @@ def words(error: Exception) -> str:
 
 
 def require(holds: bool, fault: str) -> None:
-    """Raise a fault unless something holds.
-
-    Raises:
-        SessionCorruptError: it does not.
-    """
+    """Raise a fault unless something holds."""
     if not holds:
         raise SessionCorruptError(fault)
 
 
 def same(what: str, expected: object, found: object) -> None:
-    """Raise a fault unless two values are equal.
-
-    Raises:
-        SessionCorruptError: they differ.
-    """
+    """Raise a fault unless two values are equal."""
     require(expected == found, f"{what}: expected {expected}, found {found}")
 
 
