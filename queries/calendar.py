@@ -131,7 +131,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=256)
 def format_pattern(format: str) -> re.Pattern[str]:
-    """Return what matches texts of a format: %Y, %m or %b, %d, and %H, %M, %S; anything else stands as it is."""
+    """Return what matches texts of a format of %Y, %m or %b, %d, %H, %M and %S."""
     pattern, seen = "", ""
     for directive, letter in re.findall(r"(%(.?)|[^%])", format, re.DOTALL):
         if not directive.startswith("%") or letter == "%":
@@ -194,7 +194,7 @@ def time_text(second: int) -> str:
 
 
 def period_text(first: int, last: int, period: str) -> str:
-    """Return what a period is called: ``2023-03-31``, ``2023-03``, ``2023-Q1``, ``2023``; a week by its days."""
+    """Return a period's name: ``2023-03-31``, ``2023-03``, ``2023-Q1``, ``2023``, or a week's days."""
     date = datetime.date.fromordinal(first)
     if period == "week" and first < last:
         return f"{date_text(first)}..{date_text(last)}"

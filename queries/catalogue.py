@@ -175,7 +175,7 @@ class Catalogue:
         return LockedTables(f"CREATE SCHEMA synthetic; {made}", table)
 
     def read(self, text: str, user: str) -> Reading:
-        """Return where a statement is answered, and what is asked there; what cannot be read is a session's."""
+        """Return where a statement is answered, and by what; what cannot be read is a session's."""
         try:
             (tree,) = self._trees(text) if len(text) <= 2 * LONGEST_TEXT else [None]
         except (SqlglotError, RecursionError, ValueError, QueryError):

@@ -37,7 +37,7 @@ _Scale = TypeVar("_Scale", bound=OrderedCells)
 def resolve_operand(
     name: str, domain: Domain, position: Position, *, any_case: bool = False
 ) -> tuple[str, str | None]:
-    """Return the declared attribute that a name in a question stands for, and its level if it is that one's."""
+    """Return the attribute that a name stands for, and its level if it names one."""
     name = _spelt(name, (*domain.names, *domain.levels), any_case)
     if name in domain.levels:
         return domain.levels[name], name
@@ -83,7 +83,7 @@ class Meaning(ABC, Generic[_Kind]):
 
     @abstractmethod
     def named_cells(self, comparison: Comparison) -> list[int] | None:
-        """Return the cells that a comparison names, for ``<>`` too; None where it is of numbers of a scale."""
+        """Return the cells that a comparison names, for ``<>`` too; None for numbers of a scale."""
 
     @functools.cached_property
     def points(self) -> tuple[float, ...]:

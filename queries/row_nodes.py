@@ -172,7 +172,7 @@ def quoted(node: exp.Expr, whole: exp.Expr) -> str:
 
 
 def like_kind(pattern: str, escape: str | None) -> tuple[str | None, bool]:
-    """Return the one text that a pattern of LIKE matches, None where several do, and whether all of them do."""
+    """Return the one text that a LIKE matches, None for several, and whether all texts match."""
     if escape is not None and len(escape) != 1:
         raise QueryError(f"ESCAPE needs one character, got {escape[:40]!r}", code="syntax")
     mark = "(?!)" if escape is None else re.escape(escape)

@@ -79,7 +79,7 @@ def parse_schema(text: str, folder: Path | None = None) -> Domain:
 
 
 def parse_stored(text: str) -> Domain:
-    """Return the domain of a text that ``stored_schema`` wrote: where it tells no resolution, there is none."""
+    """Return the domain of a text that ``stored_schema`` wrote; a resolution is as it was written."""
     return _domain(_table(text), None, is_stored=True)
 
 

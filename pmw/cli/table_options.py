@@ -297,8 +297,7 @@ def _clipped(domain: Domain, clips: Sequence[str]) -> Domain:
 
 
 def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> PublicTable:
-    """Return the table that --from-public names, if the table in --data is another, or declared public too.
-    """
+    """Return the table of --from-public, if the one in --data is another, or declared public too."""
     from pmw.data.drafting import PublicTable, are_marked, file_marks
 
     marks = file_marks(file)

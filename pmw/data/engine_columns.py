@@ -85,8 +85,7 @@ def is_readable(kind: str) -> bool:
 
 
 def require_ids(what: str, domain: Domain, kinds: Mapping[str, str]) -> None:
-    """Refuse a column of ids whose type holds values that no text tells apart: times, durations and decimals.
-    """
+    """Refuse ids of a type whose values no text tells apart: times, durations and decimals."""
     person = domain.person
     if person is None:
         return

@@ -172,8 +172,7 @@ class Snapshot:
 
 
 def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, what: str) -> list[str]:
-    """Return an expression per attribute: the number of a record's cell, -1 where its value drops the record.
-    """
+    """Return an expression per attribute: the number of a record's cell, -1 where the record is dropped."""
     if domain.person is not None:
         raise DataError(f"{what}: people are bounded where the table is read; leave --inside out")
     found = []

@@ -221,8 +221,7 @@ class Intake:
             self._kept.add(pack(self._stored, others))
 
     def finish(self) -> tuple[PackedRecords, Bound | None, bytes | None]:
-        """Return the records that a session counts, and of persons how they were bounded, and the identity.
-        """
+        """Return the records that a session counts, how those of persons were bounded, and the identity."""
         return (self._kept.finish(), None, None) if self._people is None else self._people.finish()
 
 

@@ -32,8 +32,7 @@ def detached(run: Callable[[], _Result]) -> _Result:
 
 
 def quietly(told: str, run: Callable[[], _Result]) -> _Result:
-    """Return what calls of another library give, without its warnings, and with our words for what it raises.
-    """
+    """Return what calls of a library give, without its warnings, and in our words what it raises."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

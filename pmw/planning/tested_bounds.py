@@ -369,8 +369,7 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
 
 
 def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int) -> Counter[int]:
-    """Return how many marginals of an order have each number of cells, fine or on bins, up to one too many.
-    """
+    """Return how many marginals of an order have each number of cells or bins, up to one too many."""
     tested: Counter[int] = Counter()
     for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():
         cells = fine if fine <= plan.fine_cells else coarse

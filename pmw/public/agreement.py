@@ -75,8 +75,7 @@ def largest_gap(groups: Counts, wholes: Sequence[Wholes]) -> float:
 
 
 def agreed(groups: Counts, wholes: Sequence[Wholes]) -> Counts | None:
-    """Return counts of groups that add up, near those that are given; None where their intervals allow none.
-    """
+    """Return counts near the given ones that add up; None where their intervals allow none."""
     for _ in range(_ROUNDS):
         if largest_gap(groups, wholes) <= _NEAR:
             return groups
@@ -151,7 +150,7 @@ def _agree(
     sets: tuple[_Named, Mapping[tuple[int, ...], _Named]],
     settled: Collection[tuple[int, ...]],
 ) -> str | None:
-    """Move the counts of one set of groups, and of the totals in the same table; return what to tell of it."""
+    """Move the counts of groups, and the totals in their table; return what to tell of it."""
     groups, coarser = sets
     if any(one.is_refused for own in (groups, *coarser.values()) for one in answered.of(own)):
         return None

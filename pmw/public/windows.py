@@ -119,7 +119,7 @@ def _decided(first: _Places, last: _Places) -> Positions:
 def order_columns(
     rows: Rows, groups: Sequence[Group], order: _Order, together: int = 1
 ) -> list[NDArray[np.float64]]:
-    """Return what decides the order of rows, as ``positions`` takes it; what has no bar may stand anywhere."""
+    """Return what orders rows, as ``positions`` takes it; a row without a bar may stand anywhere."""
     columns = []
     for one in order:
         node = one.node

@@ -164,7 +164,7 @@ class Measured(_Body):
 
 
 def parts_of(session: Session, format: str, plan: RowPlan) -> Iterable[bytes]:
-    """Return an export in parts. CSV is written part by part; other formats are whole files, read in parts."""
+    """Return an export in parts: CSV as it is written, other formats once they are whole."""
     if format != "model" and plan.rows is None and session.state.total.value > MOST_ROWS:
         raise ReleaseError(f"the table is long; give rows, at most {MOST_ROWS:,}")
     if format == "csv":

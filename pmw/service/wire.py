@@ -240,7 +240,7 @@ def described(columns: Sequence[Column], formats: Sequence[int]) -> bytes:
 
 
 def forms_of(columns: Sequence[Column], formats: Sequence[int]) -> list[int]:
-    """Return the form of each column, 1 for binary: where none is told all are texts, and one is that of all."""
+    """Return the form of each column, 1 for binary: texts unless told, and one is that of all."""
     listed = [*formats] * len(columns) if len(formats) == 1 else [*formats] or [0] * len(columns)
     if len(listed) != len(columns) or not {*listed} <= {0, 1}:
         raise WireError("08P01", "expected the form of each column, 0 or 1, got others")

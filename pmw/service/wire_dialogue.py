@@ -225,7 +225,7 @@ class WireDialogue:
                 self._log.write("request", **about, status=state, milliseconds=took)
 
     def columns(self, text: str) -> tuple[Column, ...] | None:
-        """Return the columns that a statement will have, whatever stands for its parameters; None for none."""
+        """Return a statement's columns, whatever stands for its parameters; None for none."""
         if (word := word_of(text)) in COMMANDS:
             return (Column(_shown(text)),) if word == "SHOW" else None
         samples = self.parameters(text)

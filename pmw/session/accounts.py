@@ -111,7 +111,7 @@ class Account:
         return ((self.name, Fraction(1)),)
 
     def paying(self, at_most: Number | None, statement: Statement | None = None) -> Account:
-        """Return the account as it asks one question, for which so much may be charged; None changes nothing."""
+        """Return the account as it asks one question with a ceiling; None changes nothing."""
         part = self.at_most if at_most is None else as_fraction(at_most, "at_most")
         return replace(self, at_most=part, statement=statement)
 

@@ -43,7 +43,7 @@ def read_session(path: str | Path) -> tuple[PublicState, Status]:
 
 
 def read_shares(path: str | Path) -> tuple[Fraction, Fraction]:
-    """Return what opening left and what is left now in a file, as parts of the cap, while others may use it."""
+    """Return the parts of the cap that opening left and that are left now, while others may use the file."""
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
         left = opening_left(state, load_contract(store)[1])

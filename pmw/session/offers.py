@@ -177,7 +177,7 @@ class Offers:
     def first(
         self, state: PublicState, questions: Questions, answers: Answers, account: Account
     ) -> tuple[int, Requested | None]:
-        """Return how many of the first answers stand; where none does, what is drawn for the first question."""
+        """Return how many of the first answers stand, or what is drawn for the first question."""
         offer = self._offer(state, account)
         if offer is None:
             return len(answers), None

@@ -182,7 +182,7 @@ class Repeats:
         self._looks = Looks()
 
     def stored(self, state: PublicState, requests: Requests) -> Stored:
-        """Return the stored answers of distinct requests: of a key its own, else the newest to the question."""
+        """Return the stored answers of distinct requests: a key's own, else the newest to the question."""
         found, rest = Stored(state, len(requests)), np.arange(len(requests), dtype=np.int64)
         if requests.request_ids:
             self._find_keyed(found, requests)

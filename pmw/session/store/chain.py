@@ -59,7 +59,7 @@ class Chain:
         return _hash(b"", facts)
 
     def follow(self) -> list[Link]:
-        """Return every link, in order, compared with its rows. Call it while one state of the file is read."""
+        """Return every link, compared with its rows, in order; within a transaction."""
         stored = self._connection.execute(f"{_LINKS} ORDER BY sequence").fetchall()
         last, links = Link(self.origin(), _START, ()), list[Link]()
         parts = [

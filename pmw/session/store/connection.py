@@ -249,7 +249,7 @@ class Fence:
         add_rows(self._connection, "meta", [("holder", self._holder)], "INSERT OR REPLACE")
 
     def check(self) -> None:
-        """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction."""
+        """Refuse to go on where the token or the file is another's; within a transaction."""
         if self._holder is None:
             raise SessionError(f"{self._name}: the session was opened for reading; resume it to write")
         if self._found() != self._place:
