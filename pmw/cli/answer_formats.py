@@ -74,11 +74,14 @@ class _JsonLines(AnswerWriter):
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
         self._lines: list[str] = []
+        self._known: dict[int, tuple[Answer, str]] = {}  # lines of answers that come again, by their objects
 
     def answer(
         self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
     ) -> None:
-        line = f"{_head_line(head)[:-1]}, {_answer_line(answer)[1:]}"
+        if id(answer) not in self._known:
+            self._known[id(answer)] = answer, _answer_line(answer)[1:]
+        line = f"{_head_line(head)[:-1]}, {self._known[id(answer)][1]}"
         if self.tells_population:
             line = f"{line[:-1]}, {json_line(population_form(population))[1:]}"
         self._lines.append(f"{line}\n")
@@ -93,7 +96,7 @@ class _JsonLines(AnswerWriter):
         self._lines.append(json_line({**head, **form}) + "\n")
 
     def flush(self) -> None:
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._known = self._lines, [], {}
         if lines:
             sys.stdout.write("".join(lines))
             sys.stdout.flush()

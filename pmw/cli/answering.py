@@ -302,7 +302,7 @@ def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question
     A statement with other aggregates stands alone: what it comes to depends on what is known just then.
     """
     chunk: list[Question] = []
-    size = 0
+    size, large = 0, dict[int, int]()  # by the object of a question, of which many come again
     for question in questions:
         alone = not question.is_counting or (whole and not isinstance(question.query, LinearQuery))
         if alone and chunk:
@@ -310,7 +310,10 @@ def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question
             chunk, size = [], 0
         chunk.append(question)
         size += 1 if isinstance(question.query, LinearQuery) else question.query.size
-        size += question.query.size_in_bytes // _LARGE
+        key = id(question.query)
+        if key not in large:
+            large[key] = question.query.size_in_bytes // _LARGE
+        size += large[key]
         if alone or size >= _BATCH:
             yield chunk
             chunk, size = [], 0

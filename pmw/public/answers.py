@@ -35,6 +35,8 @@ _KIND_CODES = {kind: np.uint8(code) for code, kind in enumerate(KINDS)}
 _SOURCE_NAMES = np.array([source.value for source in SOURCES], dtype=object)
 COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned", "charged")
 
+_MADE = 2**12  # answers, of which equal ones are one object
+
 Asked: TypeAlias = Questions | Workload
 
 
@@ -146,20 +148,23 @@ class Answers(Result, Sequence[Answer]):
         return replace(self, asked=asked, **{name: getattr(self, name)[places] for name in COLUMNS})
 
     def each(self) -> Iterator[Answer]:
-        """Yield each answer by itself."""
+        """Yield each answer by itself; equal ones are one object."""
         caps, total, nan = (float(self.budget.epsilon), float(self.budget.delta)), self.total, math.nan
         isnan = math.isnan
         paid = list(zip(self.share.tolist(), self.charged.tolist(), strict=True))
         spent = {(share, charged): Spent(share, *caps, charged) for share, charged in dict.fromkeys(paid)}
         ends = (*self.interval.T, *self.typical.T)
         others = self.source, self.version, self.kind, self.aligned
-        for count, low, high, least, most, source, version, kind, aligned, own in zip(
-            *(column.tolist() for column in (self.count, *ends, *others)), paid, strict=True
-        ):
-            is_told = not isnan(count)  # else the NaN of ``math``: in a tuple it is equal to itself
-            yield Answer(
-                count if is_told else nan,
-                count / total if is_told else nan,
+        made = dict[tuple[Any, ...], Answer]()
+        columns = [*map(_listed, (self.count, *ends)), *(column.tolist() for column in others), paid]
+        for row in zip(*columns, strict=True):
+            if (known := made.get(row)) is not None:
+                yield known
+                continue
+            count, low, high, least, most, source, version, kind, aligned, own = row
+            answer = Answer(
+                count,
+                count / total if count is not nan else nan,
                 (low, high) if not isnan(low) else None,
                 self.confidence,
                 SOURCES[source],
@@ -171,6 +176,9 @@ class Answers(Result, Sequence[Answer]):
                 (least, most) if not isnan(least) else None,
                 self.kept,
             )
+            if len(made) < _MADE:
+                made[row] = answer
+            yield answer
 
     def labels(self) -> Sequence[str]:
         """Return what each answer is about: its question in words."""
@@ -298,3 +306,9 @@ def placed(parts: Sequence[tuple[NDArray[np.int64], Answers]]) -> Answers:
         return parts[0][1]
     order = np.argsort(np.concatenate([places for places, _ in parts]))
     return concatenated([answers for _, answers in parts]).take(order)
+
+
+def _listed(column: NDArray[np.float64]) -> list[float]:
+    """Return the numbers of a column; NaN is that of ``math``, which is equal to itself in a tuple."""
+    numbers: list[float] = column.tolist()
+    return [math.nan if math.isnan(one) else one for one in numbers] if np.isnan(column).any() else numbers

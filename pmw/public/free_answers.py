@@ -8,7 +8,7 @@ as weights, their sum over the kept records. Questions of one scope are bounded 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Generic, TypeVar
 
@@ -36,6 +36,7 @@ from queries.products import Products
 from queries.questions import Places, QuestionList, Questions
 
 _SOME = 2  # questions about the same attributes, from which on arrays are faster than one by one
+_AHEAD = 4  # questions that a state answered, before those that come soon are bounded with the next one
 _Found = TypeVar("_Found")
 
 
@@ -313,17 +314,23 @@ class ModelAnswers:
     def of_boxes(self, boxes: Counted) -> BoxBounds | None:
         """Return what bounds boxes or products; None where they have to be looked at one by one.
 
-        That is where the model's marginal has too many cells for a table, one was measured on declared cells
-        of bins that boxes cut, bins are no runs of cells, or a contract moves answers.
+        That is where single questions are tested, a marginal was measured on declared cells of bins that
+        boxes cut, bins are no runs of cells, or a contract moves answers.
         """
-        sums = self.model_sums(boxes.scope) if boxes.scope else None
-        bins = self.state.coarsening.box_bounds(boxes)
-        if sums is None or bins is None or self.state.contract.options.bar_limit is not None:
+        options, bins = self.state.contract.options, self.state.coarsening.box_bounds(boxes)
+        if not (boxes.scope and options.tests_marginals) or bins is None or options.bar_limit is not None:
             return None
         if self.bars.known(boxes.scope).measured and bool(bins[2].any()):
             return None
-        bar = self.bars.of_boxes(boxes)
-        return None if bar is None else BoxBounds.of(boxes, sums.many(boxes), bar)
+        bar, sums = self.bars.of_boxes(boxes), self.model_sums(boxes.scope)
+        counts = np.full(len(boxes), math.nan) if sums is None else sums.many(boxes)
+        return None if bar is None else BoxBounds.of(boxes, counts, bar)
+
+    def with_counts(self, bounds: BoxBounds, queries: Iterable[LinearQuery]) -> BoxBounds:
+        """Return what bounds questions, with the answers of a model that has no table of their sums."""
+        if not np.isnan(bounds.counts).any():
+            return bounds
+        return replace(bounds, counts=np.array([*map(self._count, queries)]))
 
     def parts_of_boxes(self, boxes: Counted) -> PartBounds | None:
         """Return what boxes or products lie between by their parts; None where they go one by one."""
@@ -345,19 +352,19 @@ class FreeAnswers:
     """Answers that no test decides, of one state after another; kept while nothing but questions comes in.
 
     What bounds questions is found for many of a scope at once, those that come soon among them. In a new
-    state it is found for what is answered just then, in case the next answer changes the state again.
+    state it is found for what is answered just then, in case one of the next answers changes the state again.
     """
 
     def __init__(self) -> None:
         self._of: ModelAnswers | None = None
         self._soon: QuestionsByScope | None = None
         self._bounds: tuple[Bounded[BoxBounds], Bounded[PartBounds]] | None = None
-        self._is_new = True  # no questions were answered in the state
+        self._answered = 0  # questions, in the state
 
     def of(self, state: PublicState) -> ModelAnswers:
         """Return what answers questions in a state."""
         if self._of is None or not _is_alike(self._of.state, state):
-            self._of, self._bounds, self._is_new = ModelAnswers(state), None, True
+            self._of, self._bounds, self._answered = ModelAnswers(state), None, 0
         return self._of
 
     def expect(self, state: PublicState, queries: Sequence[LinearQuery]) -> None:
@@ -375,12 +382,14 @@ class FreeAnswers:
             parts = [(places, of.of_boxes(boxes)) for places, boxes in questions.parts()]
             found = [(places, bounds) for places, bounds in parts if bounds is not None]
             found = _without(found, own_numbers(state).places(questions))
-            return _joined(of, len(questions), found, lambda place: of.answer(questions.query(place)))
+            return _joined(
+                of, questions.query, len(questions), found, lambda place: of.answer(questions.query(place))
+            )
         queries = questions.queries(0, len(questions))
         bounds = self._bounds_of(of, queries)[0]
         found = [(places, one.take(at)) for places, at, one in _of_groups(bounds, queries)]
         found = _without(found, own_numbers(state).places(questions))
-        return _joined(of, len(queries), found, lambda place: of.answer(queries[place]))
+        return _joined(of, queries.__getitem__, len(queries), found, lambda place: of.answer(queries[place]))
 
     def certified(
         self,
@@ -405,13 +414,13 @@ class FreeAnswers:
         def alone(place: int) -> Answer:
             return of.certified(queries[place], int(units[place]), plan, plan.threshold)
 
-        return _joined(of, len(queries), own, alone)
+        return _joined(of, queries.__getitem__, len(queries), own, alone)
 
     def _bounds_of(
         self, of: ModelAnswers, queries: Sequence[LinearQuery]
     ) -> tuple[Bounded[BoxBounds], Bounded[PartBounds]]:
         """Return what bounds questions, and what their parts do, found with what is expected besides."""
-        is_new, self._is_new = self._is_new, False
+        is_new, self._answered = self._answered < _AHEAD, self._answered + len(queries)
         if not is_new and self._soon is not None and self.expects(queries):
             if self._bounds is None:
                 self._bounds = Bounded(self._soon, of.of_boxes), Bounded(self._soon, of.parts_of_boxes)
@@ -439,10 +448,15 @@ def _without(found: Sequence[tuple[Places, BoxBounds]], own: Places) -> list[tup
 
 
 def _joined(
-    of: ModelAnswers, size: int, found: Sequence[tuple[Places, BoxBounds]], one: Callable[[int], Answer]
+    of: ModelAnswers,
+    queries: Callable[[int], LinearQuery],
+    size: int,
+    found: Sequence[tuple[Places, BoxBounds]],
+    one: Callable[[int], Answer],
 ) -> Answers:
     """Return answers in the order of their questions."""
     alone, parts = np.ones(size, dtype=np.bool_), list[tuple[Places, Answers]]()
+    found = [(places, of.with_counts(bounds, map(queries, places.tolist()))) for places, bounds in found]
     if found:
         places = np.concatenate([own for own, _ in found])
         alone[places] = False

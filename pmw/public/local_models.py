@@ -53,6 +53,7 @@ class LocalModels:
         self._sums = Memory[BoxSums](most=2**20, most_bytes=_MOST_BYTES)
         self._chains = Memory[tuple[_Scope, ...]](most=2**12, most_bytes=_MOST_BYTES)
         self._targets = dict[int, Target]()
+        self._queries = dict[int, LinearQuery | None]()
         plan = marginal_tier(state.plan)
         self._has_rows = plan is not None and plan.order > 1
         beside = [state.measured[place] for place in state.beside]
@@ -75,7 +76,7 @@ class LocalModels:
         def is_kept(scope: _Scope) -> bool:
             return not any(names.issubset(scope) for names in rows)
 
-        self._targets = before._targets
+        self._targets, self._queries = before._targets, before._queries
         self._tables.take_over(before._tables, is_kept)
         self._sums.take_over(before._sums, is_kept)
         self._chains.take_over(before._chains, is_kept)
@@ -158,10 +159,9 @@ class LocalModels:
         same: dict[tuple[object, ...], list[Target]] = {}
         for one in singly((*self._state.opening, *self._state.measured)):
             if isinstance(one, QueryMeasurement):
-                if set(one.query.scope) <= set(scope):
-                    inner, outer = self._state.coarsening.bounds(one.query)
-                    if inner is outer:
-                        yield replace(one, query=inner)
+                on_bins = self._on_bins(one.query) if set(one.query.scope) <= set(scope) else None
+                if on_bins is not None:
+                    yield replace(one, query=on_bins)
                 continue
             inside = tuple(name for name in one.scope if name in scope)
             rows = one.strategy if isinstance(one, ResidualMeasurement) else None
@@ -169,6 +169,14 @@ class LocalModels:
             if inside == one.scope or (by_cells and len(inside) > 1):
                 same.setdefault((inside, rows), []).append(_summed(self._target(one), inside))
         yield from map(_mean, same.values())
+
+    def _on_bins(self, query: LinearQuery) -> LinearQuery | None:
+        """Return a measured question on bins; None where it cuts one."""
+        key = id(query)  # as long-lived as the measurement
+        if key not in self._queries:
+            inner, outer = self._state.coarsening.bounds(query)
+            self._queries[key] = inner if inner is outer else None
+        return self._queries[key]
 
     def _target(self, measured: OneWayMeasurement) -> Target:
         key = id(measured)  # the state holds it as long as this lives

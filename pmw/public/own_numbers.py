@@ -18,14 +18,17 @@ class OwnNumbers:
     """The questions that have a number of their own; of several that of least noise, then the newest.
 
     Which one that is depends on scales of noise alone, never on a number.
+
+    Args:
+        before: those of an earlier state, which are taken over.
     """
 
-    def __init__(self, state: PublicState) -> None:
+    def __init__(self, state: PublicState, before: OwnNumbers | None = None) -> None:
         self.measured = state.measured
         self._most = min((noise_variance(tier.noise) for tier in state.plan), default=math.inf)
-        self._scopes = set[tuple[str, ...]]()
-        self._numbers = dict[str, QueryMeasurement]()
-        for one in state.measured:
+        self._scopes: set[tuple[str, ...]] = set() if before is None else {*before._scopes}
+        self._numbers: dict[str, QueryMeasurement] = {} if before is None else {**before._numbers}
+        for one in state.measured if before is None else state.measured[len(before.measured) :]:
             for number in one.numbers if isinstance(one, RowsMeasurement) else ():
                 text = number.query.to_json()
                 known = self._numbers.get(text)
@@ -33,14 +36,12 @@ class OwnNumbers:
                     self._numbers[text] = number
                 self._scopes.add(number.query.scope)
 
-    def is_of(self, state: PublicState) -> bool:
-        """Tell whether a state has the same numbers: what it measured besides are no questions."""
+    def is_before(self, state: PublicState) -> bool:
+        """Tell whether a state measured all that is known here, and perhaps more."""
         known, now = self.measured, state.measured
         if known is now:
             return True
-        later = now[len(known) :]
-        same = len(now) >= len(known) and all(one is other for one, other in zip(known, now, strict=False))
-        return same and not any(isinstance(one, RowsMeasurement) for one in later)
+        return len(now) >= len(known) and all(one is other for one, other in zip(known, now, strict=False))
 
     def of(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return a question's own number; None where it has none."""
@@ -70,6 +71,8 @@ class OwnNumbers:
 def own_numbers(state: PublicState) -> OwnNumbers:
     """Return the questions of a state that have numbers of their own; kept with the newest."""
     found = state.found.own
-    if not isinstance(found, OwnNumbers) or not found.is_of(state):
+    if not isinstance(found, OwnNumbers) or not found.is_before(state):
         found = state.found.own = OwnNumbers(state)
+    elif found.measured is not state.measured:
+        found = state.found.own = OwnNumbers(state, found)
     return found

@@ -159,11 +159,12 @@ class Total:
 class Found:
     """What was found of the newest of some states, in case that it is asked for again; no part of any."""
 
-    __slots__ = ("local", "own")
+    __slots__ = ("local", "marginals", "own")
 
     def __init__(self) -> None:
         self.local: object = None  # pmw.public.local_models
         self.own: object = None  # pmw.public.own_numbers
+        self.marginals: tuple[object, tuple[MarginalMeasurement, ...]] = (None, ())  # of ``measured``
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,11 @@ class PublicState:
     @property
     def marginals(self) -> tuple[MarginalMeasurement, ...]:
         """The marginals measured since opening."""
-        return tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
+        measured, found = self.found.marginals
+        if measured is not self.measured:
+            found = tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
+            self.found.marginals = self.measured, found
+        return found
 
     @property
     def fitted(self) -> tuple[LaterMeasurement, ...]:

@@ -144,8 +144,8 @@ class RemoteSession(Asking):
         if start < len(requests):
             yield start, len(requests)
 
-    def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
-        request = super()._request(question, fresh=fresh, request_id=request_id)
+    def _request(self, question: Asked, **how: Any) -> Request:
+        request = super()._request(question, **how)
         if isinstance(question, str | Mapping):  # sent as it was asked: the user's history shows it
             self._conditions.keep(request.text, question, len(request.text) + len(str(question)))
         return request

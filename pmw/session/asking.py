@@ -131,9 +131,9 @@ class Asking(Publishing):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking(at_most) as answer:
-            requests = []
+            requests, texts = [], dict[int, str]()
             for number, question in enumerate(self._listed(questions), start=1):
-                requests.append(self._request(question, fresh=fresh))
+                requests.append(self._request(question, fresh=fresh, texts=texts))
                 if number % _READ == 0:
                     self._pause(_READ)
             with self._watched(len(requests), deliver) as told:
@@ -631,7 +631,19 @@ class Asking(Publishing):
             return conditions_in_rows(cast("pd.DataFrame", questions))
         return questions
 
-    def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
+    def _request(
+        self,
+        question: Asked,
+        *,
+        fresh: bool = False,
+        request_id: str | None = None,
+        texts: dict[int, str] | None = None,
+    ) -> Request:
+        """Return a question as the session takes it.
+
+        Args:
+            texts: of questions that were listed before, by their objects, which are often the same.
+        """
         if isinstance(question, Request):
             self._require_own(question.query.domain)
             return question
@@ -648,7 +660,12 @@ class Asking(Publishing):
         else:
             query = self.reader.where(question)
         self._require_own(query.domain)
-        return Request(query, query.to_json(), request_id, fresh)
+        text = None if texts is None else texts.get(id(query))
+        if text is None:
+            text = query.to_json()
+            if texts is not None:
+                texts[id(query)] = text
+        return Request(query, text, request_id, fresh)
 
     def _require_own(self, domain: Domain) -> None:
         if domain is not self._alike:  # to compare them takes as long as an answer

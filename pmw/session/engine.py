@@ -414,7 +414,10 @@ class Engine:
 
     def _answer_batch(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
         """Answer questions up to and including the first positive, durably."""
-        free, proposal = self._free_first(requests.questions, account, _LARGEST_BATCH)
+        next_ones = requests.between(0, self._offers.ahead) if self._pays(account) else requests
+        free, proposal = self._free_first(next_ones.questions, account, _LARGEST_BATCH)
+        if not free and len(next_ones) < len(requests):
+            free, proposal = self._free_first(requests.questions, account, _LARGEST_BATCH)
         if not free:
             try:
                 self._table(self._state.contract)  # before anything is drawn
@@ -456,6 +459,10 @@ class Engine:
             free, size = free + len(some), min(2 * size, most)
         return count, Proposal.untested(())
 
+    def _pays(self, account: Account) -> bool:
+        """Tell whether wide bars are paid for question by question."""
+        return bool(self._state.contract.options.reserved) and not account.is_whole
+
     @staticmethod
     def _are_free(questions: Questions, start: int, state: PublicState) -> bool:
         """Tell whether no question from a place on asks for a test, looking at all of them at once.
@@ -473,11 +480,11 @@ class Engine:
         Where a question's bar is wide, its number is drawn first, if that is paid for. Then fewer questions
         are answered: those before it, or that one.
         """
-        pays = pays and not account.is_whole and bool(self._state.contract.options.reserved)
+        pays = pays and self._pays(account)
         requests = requests.between(0, self._offers.ahead) if pays else requests
         answers = self._free.answers(self._state, requests.questions)
         if pays:
-            stand, rows = self._offers.first(self._state, requests.questions, answers, account)
+            stand, rows = self._offers.first(self._state, requests.questions, answers, account, self.room)
             if rows is not None:
                 self._draw_numbers(rows, requests.questions.query(0).to_json(), account)
             requests = requests.between(0, max(1, stand))
