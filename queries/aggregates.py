@@ -100,17 +100,13 @@ def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | Non
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """Return the expressions of records that an aggregate is of."""
     if isinstance(node, QUANTILES):
         return [_quantile(node)[0]]
     return [node.this, node.expression] if isinstance(node, exp.Corr) else [node.this]
 
 
 def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Return the values of a CASE without ELSE, and when there is one: FILTER of an aggregate of them.
-
-    A sum is the same where ELSE is 0.
-    """
+    """Return the values of a CASE without ELSE (in a sum also ELSE 0), and when there is one."""
     branches, default = branches_of(node)
     if not branches or not (isinstance(default, exp.Null) or (of_sum and is_zero(default))):
         return node, []

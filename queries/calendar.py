@@ -39,12 +39,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def read_days(value: object, format: str | None = None) -> int | None:
-    """Return the day of a text, or None where it is none; a time of day is left out, in UTC.
-
-    Args:
-        value: a text, or with a format also a whole number; anything else is no date.
-        format: another way to write dates than ISO's; None for none.
-    """
+    """Return the day of a text (with a format also of a whole number) in UTC, or None where it is none."""
     second = read_seconds(value, "UTC", format)
     return None if second is None else second // DAY
 
@@ -52,11 +47,8 @@ def read_days(value: object, format: str | None = None) -> int | None:
 def read_seconds(value: object, zone: str, format: str | None = None) -> int | None:
     """Return the second of a text that the clock of a zone shows then, or None where it is no time.
 
-    A text without a zone is what the clock shows; a date alone is its midnight.
-
-    Args:
-        value: as for ``read_days``.
-        format: another way to write times than ISO's; None for none.
+    A text without a zone is what the clock shows; a date alone is its midnight. ``format`` is another way to
+    write times than ISO's.
     """
     found = _matched(value, format)
     shown = None if found is None else _shown(found)

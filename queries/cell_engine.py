@@ -277,11 +277,7 @@ def _texts(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 class Writer:
-    """Writes the terms of one expression, and evaluates them over the rows of its attributes.
-
-    Args:
-        lists: whole numbers of wide cells have rows of their own, where they are few.
-    """
+    """Writes the terms of one expression; with ``lists``, few whole numbers of a cell have rows."""
 
     def __init__(self, domain: Domain, *, lists: bool = True) -> None:
         self.domain, self.lists = domain, lists
@@ -611,7 +607,6 @@ class _Cells:
 
     @property
     def condition(self) -> CellCondition:
-        """Where a condition holds."""
         if "sql" in self.found:
             true = np.ma.filled(self.found["sql"], False)
             always, share = true, true.astype(np.float64)
@@ -633,7 +628,6 @@ class _Cells:
         return some
 
     def values(self, term: Term) -> CellValues:
-        """Return the values of a term."""
         null = np.asarray(self.found["null"], dtype=bool)
         lost, open_ = self._some(self.found["lost"]), self._some(self.found["open"])
         present, empty = self._some(~null), self._some(null)

@@ -116,7 +116,6 @@ class Meaning(ABC, Generic[_Kind]):
 
 class _Categories(Meaning[CategoricalAttribute]):
     def named_cells(self, comparison: Comparison) -> list[int]:
-        """Return the cells of the values that a comparison names, of a level those of the values in it."""
         if comparison.operator in ("missing", "other"):
             return [self._special_cell(comparison)]
         attribute = self.attribute
@@ -171,7 +170,6 @@ class _Categories(Meaning[CategoricalAttribute]):
 
 class _Ordered(Meaning[_Scale]):
     def named_cells(self, comparison: Comparison) -> list[int] | None:
-        """Return the cell of empty or of undeclared values, where a comparison asks for it or names it."""
         if comparison.operator in ("missing", "other"):
             return [self._special_cell(comparison)]
         return [self.attribute.size - 1] if self._names_other(comparison) else None
@@ -181,7 +179,6 @@ class _Ordered(Meaning[_Scale]):
         return self.attribute.other and asked
 
     def intervals(self, comparison: Comparison) -> Intervals:
-        """Return the intervals of numbers where a comparison holds."""
         if comparison.operator in ("missing", "other") or self._names_other(comparison):
             return ()
         points = tuple(self._point(value, comparison.position) for value in comparison.listed)

@@ -107,7 +107,6 @@ def structured_predicate(where: Mapping[str, Any], domain: Domain) -> Predicate:
 
 
 def _read(key: str, value: Any, path: str) -> tuple[Operator, tuple[Scalar, ...]]:
-    """Return the operator of a key, and the values that it compares with."""
     if key not in _OPERATORS:
         known = tuple(_OPERATORS)
         raise _refusal(f"expected one of {', '.join(known)}, got {key[:60]!r}{nearest(key, known)}", path)

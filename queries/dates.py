@@ -97,7 +97,6 @@ class Periods(OrderedCells):
         return DAY // self.day
 
     def seconds(self) -> tuple[list[float], list[float]]:
-        """Return the first and the last second of each cell; a date is its first one."""
         starts, ends, scale = self.boundaries[:-1], self.boundaries[1:], self.scale
         return [float(one * scale) for one in starts], [float((one - 1) * scale) for one in ends]
 
@@ -106,7 +105,6 @@ class Periods(OrderedCells):
         """Return the second that a value is, or None where it is no date or time."""
 
     def _own_label(self, code: int) -> str:
-        """Return the text of a cell, such as ``2023-03-31``, ``2023-03`` or ``2023-Q1``."""
         start, stop = int(self.boundaries[code]), int(self.boundaries[code + 1])
         if self.width == "hour":
             return f"{date_text(start // DAY)} {start % DAY // 3600:02}:00"
@@ -148,11 +146,9 @@ class DateAttribute(Periods):
         return read_days(value, self.format)
 
     def read_second(self, value: object) -> int | None:
-        """Return the second that a value is, or None where it is no date."""
         return read_seconds(value, "UTC", self.format)
 
     def literal(self, number: float) -> str:
-        """Return how a question writes a day."""
         return f"'{date_text(int(number))}'"
 
 
@@ -201,9 +197,7 @@ class DatetimeAttribute(Periods):
         return read_seconds(value, self.zone, self.format)
 
     def read_second(self, value: object) -> int | None:
-        """Return the second that the zone's clock shows at a value, or None where it is no time."""
         return self.read(value)
 
     def literal(self, number: float) -> str:
-        """Return how a question writes a second."""
         return f"'{time_text(int(number))}'"

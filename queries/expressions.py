@@ -120,12 +120,7 @@ class Aggregate(Expression):
 
 
 class Summed(NamedTuple):
-    """The values of an attribute that a sum is of, times a factor, and a constant.
-
-    Attributes:
-        line: the attribute and the factor.
-        held: bool, of the attribute's cells: their records' values count. Elsewhere weights are exact.
-    """
+    """The values that a sum is of: a line of an attribute's, in its cells ``held``; else exact weights."""
 
     line: Line
     held: NDArray[np.bool_]
@@ -399,14 +394,7 @@ _JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantile(Aggregate):
-    """A quantile of a number; the least and the greatest number are those of 0 and 1.
-
-    Args:
-        values: the number; NULL is left out.
-        part: in [0, 1].
-        extreme: MIN or MAX, not PERCENTILE_CONT(0 or 1).
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """A quantile of a number, whose NULL is left out; MIN and MAX are the ``extreme`` ones, of 0 and 1."""
 
     values: CellValues
     part: float
@@ -426,12 +414,7 @@ class Quantile(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread(Aggregate):
-    """A variance or a standard deviation of a number; NULL is left out.
-
-    Args:
-        sample: divided by n - 1, not by n.
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """A variance, or its root, of a number whose NULL is left out; of a ``sample`` divided by n - 1."""
 
     values: CellValues
     sample: bool
@@ -441,11 +424,7 @@ class Spread(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correlation(Aggregate):
-    """The correlation of two numbers, of the rows that hold both.
-
-    Args:
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """The correlation of two numbers, of the rows that hold both."""
 
     one: CellValues
     two: CellValues
@@ -454,11 +433,7 @@ class Correlation(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Persons(Aggregate):
-    """The number of persons with a record, where several records of each may be kept: COUNT(DISTINCT id).
-
-    Args:
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """The number of persons with a record, where several records of each may be kept: COUNT(DISTINCT id)."""
 
     condition: CellCondition | None = None
 
@@ -533,12 +508,7 @@ class Coalesced(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Chosen(Expression):
-    """An expression that conditions on answers choose, as CASE does.
-
-    Args:
-        branches: conditions, and what stands where one is the first that holds.
-        other: what stands where none does; None for nothing.
-    """
+    """An expression that conditions on answers choose, as CASE does; ``other`` stands where none holds."""
 
     branches: tuple[tuple[Test, Node], ...]
     other: Node | None = None

@@ -217,7 +217,6 @@ def _frozen(weights: _Weights) -> _Weights:
 
 
 def _in_units(given: NDArray[np.integer[Any]]) -> _Weights:
-    """Return a read-only copy of weights: int64, units of 2^-20."""
     return _frozen(np.array(given, dtype=np.int64))
 
 
@@ -250,11 +249,7 @@ def _compact(given: NDArray[np.integer[Any]]) -> tuple[_Dense | _Runs | _Bits, _
 
 
 def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
-    """Return the weight of every cell, or None where they differ.
-
-    Args:
-        positive: how many are not 0.
-    """
+    """Return the weight of every cell, or None where they differ."""
     if not positive:
         return 0
     if full:
@@ -332,11 +327,7 @@ def weight_runs(factor: Factor) -> list[list[int]]:
 
 
 def told_apart(factors: Iterable[Factor]) -> dict[str, NDArray[np.intp]]:
-    """Return of each attribute the first cells of the longest runs whose cells have the same weights.
-
-    Returns:
-        By name, int64, growing; the first is 0.
-    """
+    """Return, by attribute, the first cells of the longest runs of alike cells: int64, growing, from 0."""
     begins: dict[str, NDArray[np.bool_]] = {}
     for factor in factors:
         for axis, (name, side) in enumerate(zip(factor.scope, factor.box, strict=True)):

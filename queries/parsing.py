@@ -127,11 +127,7 @@ def parse_sql(text: str, domain: Domain, numbers: Sequence[tuple[float, float, f
 
 
 def require_aligned(query: LinearQuery) -> None:
-    """Refuse a question that cuts cells, whose answer takes them as evenly filled.
-
-    Args:
-        query: the question; of a statement the one that counts the records that it is about.
-    """
+    """Refuse a question that cuts cells, whose answer takes them as evenly filled."""
     if query.aligned:
         return
     names = [name for factor in cut_factors(query) for name in factor.scope] or list(query.scope)

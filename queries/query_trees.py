@@ -62,11 +62,9 @@ class _Titles:
 
     @property
     def are_values(self) -> bool:
-        """Whether no column has an aggregate."""
         return not any(map(has_aggregates, self._shown))
 
     def meant(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        """Return what a place or a name stands for: an attribute before a title, or behind it."""
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
             place = int(node.name)
             return self._shown[place - 1].copy() if 1 <= place <= len(self._shown) else node

@@ -201,7 +201,6 @@ def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _question_in(text: bytes, reader: QuestionReader) -> Question:
-    """Return the question that a text states: a condition, a statement, or an object of JSON."""
     if text.startswith(b"{"):
         return reader.question(read_line(text))
     try:
@@ -214,9 +213,7 @@ def _question_in(text: bytes, reader: QuestionReader) -> Question:
 def conditions_in_rows(frame: pd.DataFrame) -> list[str | dict[str, Any]]:
     """Return the conditions that the rows of a table state.
 
-    Args:
-        frame: one column ``where`` of where-texts; or a column for each attribute that is asked about, whose
-            values a record must have. An empty value asks nothing of the attribute.
+    Its columns are ``where``, of where-texts, or attributes, whose values a record must have unless empty.
     """
     if list(frame.columns) == ["where"]:
         return frame["where"].tolist()

@@ -130,7 +130,6 @@ def rewritten(node: exp.Expr) -> exp.Expr:
 
 
 def _row_of_values(names: exp.Tuple, values: exp.Expr) -> exp.Expr:
-    """Return whether attributes have the values that a tuple lists."""
     if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
         raise error_at(names, "syntax", f"expected a list of tuples of {len(names.expressions)} values")
     pairs = zip(names.expressions, values.expressions, strict=True)

@@ -114,7 +114,6 @@ def _column(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _part(node: exp.Expr, rows: Writer) -> Term:
-    """Return a part of a date: a number such as YEAR(hired), a text, or a date or time."""
     name, part = part_of(node, rows.domain)
     position = position_of(node)
     attribute = part.of(rows.domain[name], position)
@@ -134,7 +133,6 @@ def _part(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _input(rows: Writer, key: object, name: str, values: CellValues) -> Term:
-    """Return the term of a column."""
     spread = (values.high - values.low)[values.present]
     listed = rows.lists and values.labels is None and values.whole and bool(0 < spread.sum() < MOST_VALUES)
     number = rows.new(key, name, values=values, listed=listed).number
@@ -307,7 +305,6 @@ def _cast(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _as_text(node: exp.Expr, rows: Writer) -> Term:
-    """Return a text, or the text of a whole number."""
     term = value_term(node, rows)
     if term.shape == "dated":
         if term.plain:
@@ -458,9 +455,7 @@ def _truth(node: exp.Expr, rows: Writer) -> Truth:
 
 
 def _errors_of_part(node: exp.Expr, domain: Domain) -> tuple[Callable[[], QueryError], ...]:
-    """Return the errors of a part of dates that is compared with constants: if it never holds, if it tells of
-    no cell.
-    """
+    """Return the errors of a part of dates and constants: if it never holds, and if no cell tells of it."""
     is_plain = isinstance(node, (*COMPARISONS, exp.Between, exp.In))
     sides = [one.unnest() for one in node.iter_expressions()] if is_plain else []
     parts = [one for one in sides if isinstance(one, PART_NODES)]
@@ -606,7 +601,6 @@ class _Difference:
         return either(f"coalesce({self.may(sign)}, FALSE)", *self.open, *self.lost, *self.near)
 
     def truth(self, sign: Order) -> Truth:
-        """Return whether they compare so."""
         if self.is_point and self.is_whole:
             return Truth.unless(self.may(sign), self.open, self.lost, "1e0" if sign == "ne" else "0e0")
         null, opened = f"({self.low} IS NULL)", either(*self.open, *self.near)

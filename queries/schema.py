@@ -58,10 +58,7 @@ def load_schema(path: str | Path) -> Domain:
 
 
 def load_drafted_from(path: str | Path) -> tuple[str, ...]:
-    """Return the digests in a schema file that ``load_schema`` has read; none where it was not drafted so.
-
-    They tell the table again that the domain's values were read off.
-    """
+    """Return the digits in a schema file that tell the table again which a draft read its values off."""
     return tuple(_table(_read_text(Path(path), "schema file", LARGEST_SCHEMA)).get(_DRAFTED_FROM, ()))
 
 
@@ -323,7 +320,6 @@ def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, A
 
 
 def _read_values(path: Path) -> tuple[str, ...]:
-    """Return the values of a file, in its order."""
     lines = _read_text(path, "file", _LARGEST_FILE).split("\n")
     if lines[-1] == "":
         del lines[-1]
@@ -364,11 +360,7 @@ def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
 def _read_table(
     path: Path, example: str, wrong_row: Callable[[list[str], list[str], Mapping[str, list[str]]], str]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the first line of a CSV file, and the further fields of each line by its first one.
-
-    Args:
-        wrong_row: what is wrong with a line, the first line and those before; an empty text where nothing is.
-    """
+    """Return the first line of a CSV file, and by its first field the others of each line."""
     import csv  # few schemas name such a file
 
     text = _read_text(path, "file", _LARGEST_FILE)
@@ -410,7 +402,6 @@ def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[s
 
 
 def _lookups(sections: object, folder: Path | None) -> tuple[Lookup, ...]:
-    """Return what the sections ``[lookups.NAME]`` declare."""
     if not isinstance(sections, dict) or not all(isinstance(one, dict) for one in sections.values()):
         raise SchemaError("expected one section [lookups.NAME] for each lookup")
     return tuple(_lookup(name, entry, folder) for name, entry in sections.items())

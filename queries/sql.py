@@ -222,7 +222,6 @@ def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
 
 
 def _select(tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Select] = ()) -> Statement:
-    """Return the statement that a tree over the table states."""
     if _shows_nothing(tree):
         return _no_rows(tree, text, domain)
     if any(_but_condition(one) != _but_condition(tree) for one in others):
@@ -244,7 +243,6 @@ def _select(tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Se
 
 
 def _but_condition(tree: exp.Select) -> exp.Select:
-    """Return a copy of a tree without its condition."""
     copy = tree.copy()
     copy.set("where", None)
     return copy
@@ -500,10 +498,7 @@ class _Reader:
         )
 
     def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        """Return the column that a place in the SELECT list, or an alias, stands for.
-
-        An attribute goes before an alias, unless in ORDER BY a name stands alone: there the output is first.
-        """
+        """Return the column that a place or an alias stands for; an attribute goes first, but in ORDER BY."""
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
             if not 1 <= place <= len(self._columns):

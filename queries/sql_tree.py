@@ -51,12 +51,7 @@ PART_NODES = (exp.Extract, exp.DateTrunc, exp.TimeToStr)
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What a text may hold.
-
-    Args:
-        arguments: which arguments each kind of node may carry; a node or an argument that is not here is
-            refused.
-    """
+    """Which arguments each kind of node may carry, and what is advised where another stands."""
 
     arguments: dict[type[exp.Expr], frozenset[str]]
     advice: str
@@ -175,20 +170,13 @@ class _Language(Dialect):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
     class Parser(SqlParser):
-        """Reads tokens."""
-
         IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW
 
 
 def parse_tree(
     text: str, kind: type[exp.Expr] | None, expected: Callable[[], str], domain: Domain
 ) -> exp.Expr:
-    """Return the syntax tree of a text.
-
-    Args:
-        text: at most LONGEST_TEXT bytes.
-        kind: what to read it as; None for a statement.
-    """
+    """Return the syntax tree of a text, read as a kind of node; None for a statement."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
@@ -408,10 +396,7 @@ def name_tokens(text: str, domain: Domain) -> list[Token] | None:
     """Return the tokens of a text in which declared names that are words of SQL stand as names.
 
     A word is taken for a name where an attribute stands: between what may come before it and behind it. The
-    words of conditions themselves, such as ``in``, never are.
-
-    Returns:
-        The tokens, or None where no declared name is such a word: the text can be parsed as it is.
+    words of conditions themselves, such as ``in``, never are. None where no declared name is such a word.
     """
     names = _word_names((domain.name, *domain.names))
     if not names:

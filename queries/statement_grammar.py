@@ -137,10 +137,7 @@ def is_constant(cast: exp.Cast) -> bool:
 
 
 def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:
-    """Return a statement with a row for each of the different values of attributes, in each group.
-
-    None for the values of anything else.
-    """
+    """Return a statement with a row for each of the different values of attributes; None of anything else."""
     group = tree.args.get("group")
     columns = [*(() if group is None else group.expressions), *distinct.expressions]
     if not all(isinstance(one, exp.Column) for one in columns):
@@ -161,11 +158,7 @@ def written_title(node: exp.Expr) -> str | None:
 
 
 def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) -> str:
-    """Return the statement that counts the records of each value of attributes.
-
-    Args:
-        where: the WHERE clause; None for all records.
-    """
+    """Return the statement that counts the records of each value of attributes, under a WHERE clause."""
     listed = ", ".join(map(quoted_name, names))
     title = " AS records" if "count" in names else ""
     condition = "" if where is None else f" {where.sql()}"

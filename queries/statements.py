@@ -83,11 +83,7 @@ def attribute_grouping(
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.
 
     Every declared value has its group, whether records fall into it or not: which values are empty is never
-    read off the data.
-
-    Args:
-        level: the level of its values that groups them; None for another grouping.
-        groups: what its declared values are grouped by; None for the values themselves.
+    read off the data. ``level`` or ``groups`` say what groups its declared values, if not they themselves.
     """
     attribute = domain[resolve_attribute(name, domain)]
     base, in_order = attribute.base_size, attribute.is_ordered
@@ -511,13 +507,7 @@ class _Reach:
 def statement_of(
     kind: str, name: str, where: LinearQuery, by: Sequence[str] = (), *, part: float = 0.5
 ) -> Statement:
-    """Return the statement that asks one aggregate of an attribute.
-
-    Args:
-        kind: ``mean``, ``sum`` or ``quantile``.
-        where: the question that counts the records that are asked about.
-        part: of a quantile, in [0, 1].
-    """
+    """Return the statement that asks one ``mean``, ``sum`` or ``quantile`` of an attribute."""
     domain, counts = where.domain, Statement.count_by(where, by)
     if name not in domain:
         attribute_grouping(name, None, domain)  # which refuses it

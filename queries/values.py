@@ -173,7 +173,6 @@ class _Ordered(Values[_Scale]):
     _unread = Reading.NO_NUMBER
 
     def _number(self, plain: _Plain) -> float | None:
-        """Return the number of the scale that a value is, or None where it is none."""
         return _number_of(plain)
 
     def _reading(self, plain: _Plain | None) -> Reading:
@@ -188,7 +187,6 @@ class _Ordered(Values[_Scale]):
     def draw(
         self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
     ) -> NDArray[Any]:
-        """Return a number of each cell: int64 where values are whole, else float64."""
         attribute = self.attribute
         cells, edges = np.minimum(codes, attribute.base_size - 1), np.array(attribute.boundaries)
         if attribute.is_whole:
@@ -254,7 +252,6 @@ def _rounded(
 
 class _Numbers(_Ordered[_Number]):
     def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """Return what ``encode`` does of each number."""
         if numbers.dtype.kind == "i":
             return self._clipped(numbers)
         attribute, valid = self.attribute, np.isfinite(numbers)
@@ -302,10 +299,7 @@ class _Reals(_Numbers[NumericAttribute]):
 
 
 class _Places(Values[ValueGrid]):
-    """Reads the places of values on a grid."""
-
     def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """Return what ``encode`` does of each number."""
         grid, valid = self.attribute, np.isfinite(numbers)
         if grid.whole:
             valid &= numbers == np.floor(numbers)
@@ -318,7 +312,6 @@ class _Places(Values[ValueGrid]):
     def draw(
         self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
     ) -> NDArray[Any]:
-        """Return the least number of each place."""
         del generator, lean
         return self.attribute.first + codes * self.attribute.step
 
@@ -348,7 +341,6 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
     def draw(
         self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
     ) -> NDArray[Any]:
-        """Return a date (datetime64[D]) or a time (datetime64[s]) of each cell."""
         attribute, seconds = self.attribute, super().draw(codes, generator, lean) * self.attribute.scale
         if isinstance(attribute, DatetimeAttribute):  # a time that the clock leaves out is no time
             for day in np.unique(seconds // DAY).tolist() if attribute.zone != "UTC" else ():

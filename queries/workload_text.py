@@ -71,8 +71,6 @@ def parse_workload(text: str, domain: Domain) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One name or number of a field, and the offset where it stands."""
-
     text: str
     is_quoted: bool
     position: int
@@ -113,7 +111,6 @@ def _refuse_count(kind: str, fields: Sequence[_Field], position: int) -> NoRetur
 
 
 def _fields(text: str, start: int) -> list[list[_Item]]:
-    """Split the text after the kind into fields and their items."""
     fields: list[list[_Item]] = [[]]
     while True:
         match = _ITEM.match(text, start)

@@ -82,11 +82,7 @@ def shown(number: int) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return an attribute's name as it stands in a workload's name: in double quotes where it must.
-
-    A double quote inside is doubled, as in SQL. Quoted are names with a comma, a colon or a double quote,
-    and names that could be taken for a number.
-    """
+    """Return an attribute's name as in a workload's name: in double quotes, doubled inside, where it must."""
     if any(mark in name for mark in ',:"') or is_like_number(name):
         return in_quotes(name)
     return name
