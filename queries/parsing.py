@@ -90,7 +90,7 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
         if plain is not None:
             with suppress(QueryError):  # what is refused is read again, for the message
                 return count_where(plain, domain)
-        from queries.condition_text import parse_condition  # late: some texts alone need the SQL parser
+        from queries.row_conditions import parse_condition  # late: some texts alone need the SQL parser
 
         try:
             return parse_condition(where, domain)

@@ -80,7 +80,7 @@ from queries.sub_queries import (
     with_distinct,
     with_numbers,
 )
-from queries.ways import Example, way_on
+from queries.ways import examples, way_on
 from queries.windows import over_records, window_node
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
@@ -156,7 +156,7 @@ def _require_select(text: str, domain: Domain) -> None:
     found = _FIRST_WORD.match(text)
     word = found[1] if found else None
     if word is None or word.upper() not in ("SELECT", "WITH"):
-        came, way = "nothing" if word is None else word.upper()[:40], Example.of(domain).counting()
+        came, way = "nothing" if word is None else word.upper()[:40], examples(domain)["counts"]
         raise QueryError(
             f"expected a statement that begins with SELECT, got {came}; write {way}",
             code="unsupported" if word else "syntax",
@@ -166,7 +166,7 @@ def _require_select(text: str, domain: Domain) -> None:
 
 def _statement(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Statement:
     _require_select(text, domain)
-    tree = parse_tree(text, None, lambda: f"a statement such as {Example.of(domain).counting()}", domain)
+    tree = parse_tree(text, None, lambda: f"a statement such as {examples(domain)['counts']}", domain)
     if not isinstance(tree, exp.Select | exp.Union):
         refuse(tree, grammar=GRAMMAR)
     plain_spelling(tree)

@@ -33,6 +33,7 @@ from queries.expressions import (
     Sorting,
     Test,
     average,
+    inner_nodes,
     total,
 )
 from queries.frozen import dataclass
@@ -438,13 +439,13 @@ class Statement:
         tests = [test for test in (self.having, self.qualify) if test is not None]
         return [
             *(column.node for column in self.columns),
-            *(node for test in tests for node in test.nodes()),
+            *(node for test in tests for node in inner_nodes(test)),
             *(one.node for one in self.order),
         ]
 
 
 def _is_about_answers(test: Test | None) -> bool:
-    return test is not None and any(node.leaves() for node in test.nodes())
+    return test is not None and any(node.leaves() for node in inner_nodes(test))
 
 
 class _Reach:

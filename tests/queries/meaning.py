@@ -23,8 +23,8 @@ from queries import (
     NumericAttribute,
     QueryError,
 )
-from queries.condition_text import condition_tree
 from queries.predicates import Comparison, Junction, Not, Order, Predicate
+from queries.row_conditions import condition_tree
 from queries.where_text import convert_condition
 
 Known: TypeAlias = bool | None  # None where it is unknown
