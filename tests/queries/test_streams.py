@@ -26,7 +26,7 @@ from queries import (
     popular_conjunctions,
     random_conjunctions,
 )
-from queries.streams import MOST_DISTINCT, SplitMix64, zipf_weights
+from queries.workloads import MOST_DISTINCT, SplitMix64, zipf_weights
 
 # (name, cells) per attribute; a star marks an ordered one.
 ADULT_SMALL = "age*17 edu*16 mar 7 race 5 sex 2 hours*10 inc 2"

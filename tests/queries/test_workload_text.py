@@ -24,7 +24,7 @@ from queries import (
     prefixes,
     random_conjunctions,
 )
-from queries.workload_text import WORKLOAD_FORMS
+from queries.workloads import WORKLOAD_FORMS
 from tests.queries.meaning import DOMAINS, refusal
 
 _NAMES = st.text(
