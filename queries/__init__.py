@@ -9,14 +9,7 @@ if TYPE_CHECKING:
     from queries.categories import CategoricalAttribute
     from queries.dates import DateAttribute, DatetimeAttribute
     from queries.domain import Attribute, Domain
-    from queries.errors import (
-        DomainError,
-        QueriesError,
-        QueryError,
-        RecordsError,
-        SchemaError,
-        ScopeError,
-    )
+    from queries.errors import DomainError, QueriesError, QueryError, RecordsError, SchemaError, ScopeError
     from queries.factors import UNITS, Factor
     from queries.linear import LinearQuery
     from queries.lookups import Lookup

@@ -14,15 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from queries.categories import CategoricalAttribute, Level
-from queries.cells import (
-    OTHER_LABEL,
-    Cells,
-    OrderedCells,
-    canonical_text,
-    nearest,
-    number_text,
-    quoted_name,
-)
+from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text, nearest, number_text, quoted_name
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError

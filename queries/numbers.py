@@ -179,7 +179,7 @@ class NumericAttribute(NumberCells):
             if not self.edges[0] <= atom <= self.edges[-1]:
                 raise self.wrong(
                     f"atoms must lie between the edges {number_text(self.edges[0])} and "
-                    f"{number_text(self.edges[-1])}, got {number_text(atom)}; move the edge out to it",
+                    f"{number_text(self.edges[-1])}, got {number_text(atom)}; move the edge out to it"
                 )
             if self.atoms.count(atom) > 1:
                 raise self.wrong(f"atoms must differ, got {number_text(atom)} more than once")
@@ -187,7 +187,7 @@ class NumericAttribute(NumberCells):
             if sum(low <= atom < high for atom in self.atoms) == high - low:
                 raise self.wrong(
                     f"the cell from {number_text(low)} to {number_text(high - 1)} holds atoms alone; leave "
-                    "out one of its edges",
+                    "out one of its edges"
                 )
 
     @property

@@ -158,10 +158,7 @@ def decode_records(
 
 
 def decode_batches(
-    records: CodedRecords,
-    generator: np.random.Generator,
-    size: int,
-    leans: Mapping[str, Lean] | None = None,
+    records: CodedRecords, generator: np.random.Generator, size: int, leans: Mapping[str, Lean] | None = None
 ) -> Iterator[pd.DataFrame]:
     """Yield the rows of ``decode_records``, so many at a time; of none, one table without rows."""
     import pandas as pd  # late: only where tables are handled
@@ -185,10 +182,7 @@ def _of_batch(leans: Mapping[str, Lean], attribute: Attribute, batch: slice) -> 
 
 
 def _column_generators(
-    records: CodedRecords,
-    generator: np.random.Generator,
-    batches: Sequence[slice],
-    leans: Mapping[str, Lean],
+    records: CodedRecords, generator: np.random.Generator, batches: Sequence[slice], leans: Mapping[str, Lean]
 ) -> list[np.random.Generator]:
     """Return a generator for each column, which stands where the columns before it have drawn all rows."""
     if len(batches) == 1:

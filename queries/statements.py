@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.categories import CategoricalAttribute
-from queries.cell_values import (
-    CellCondition,
-    attribute_values,
-    counted_where,
-    on_scope,
-    union_scope,
-)
+from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
 from queries.cells import GroupValue
 from queries.comparisons import resolve_attribute
 from queries.domain import Domain

@@ -11,15 +11,7 @@ from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.predicates import Comparison, Junction, Not, Order, Predicate, Scalar
 from queries.sql_dates import dated_text, part_of
-from queries.sql_tree import (
-    COMPARISONS,
-    PART_NODES,
-    check_node,
-    error_at,
-    operand_of,
-    position_of,
-    refuse,
-)
+from queries.sql_tree import COMPARISONS, PART_NODES, check_node, error_at, operand_of, position_of, refuse
 
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -70,10 +70,7 @@ def over_records(node: exp.Expr, domain: Domain) -> QueryError:
 
 
 def _neighbour(
-    node: exp.Expr,
-    read: Callable[[exp.Expr], Node],
-    partition: tuple[Node, ...],
-    order: tuple[Sorting, ...],
+    node: exp.Expr, read: Callable[[exp.Expr], Node], partition: tuple[Node, ...], order: tuple[Sorting, ...]
 ) -> Window:
     """Return LAG or LEAD: the value of a frame of one row."""
     offset, default = node.args.get("offset"), node.args.get("default")
