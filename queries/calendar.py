@@ -73,20 +73,16 @@ def _matched(value: object, format: str | None) -> dict[str, str | None] | None:
 
 def _shown(found: dict[str, str | None]) -> int | None:
     """Return the second that a text shows, whatever its zone, or None where there is no such time."""
-    day = _day(found)
-    hour, minute, second = (int(found.get(name) or 0) for name in "HMS")
-    if day is None or hour > 23 or minute > 59 or second > 59:
-        return None
-    return day * DAY + hour * 3600 + minute * 60 + second
-
-
-def _day(found: dict[str, str | None]) -> int | None:
     name = found.get("b")
     month = int(found["m"] or 0) if name is None else _MONTHS.index(name.casefold()) + 1
     try:
-        return datetime.date(int(found["Y"] or 0), month, int(found["d"] or 0)).toordinal()
+        day = datetime.date(int(found["Y"] or 0), month, int(found["d"] or 0)).toordinal()
     except ValueError:  # 29 February, for one
         return None
+    hour, minute, second = (int(found.get(name) or 0) for name in "HMS")
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    return day * DAY + hour * 3600 + minute * 60 + second
 
 
 def _offset(text: str) -> int | None:
@@ -135,11 +131,8 @@ def format_pattern(format: str) -> re.Pattern[str]:
         else:
             raise ValueError(f"%{letter} is none of %Y, %m, %b, %d, %H, %M, %S, %%")
         seen += letter.replace("%", "")
-    if sorted(seen.replace("b", "m").rstrip("HMS")) != ["Y", "d", "m"] or seen.lstrip("Ymbd") not in (
-        "",
-        "HM",
-        "HMS",
-    ):
+    of_day, of_time = seen.replace("b", "m").rstrip("HMS"), seen.lstrip("Ymbd")
+    if sorted(of_day) != ["Y", "d", "m"] or of_time not in ("", "HM", "HMS"):
         raise ValueError("it needs %Y, %m or %b, and %d once each, then at most %H, %M and %S")
     compiled = re.compile(rf"[ \t]*{pattern}[ \t]*")
     match = compiled.fullmatch("2001-02-03") or compiled.fullmatch("2001-02-03 04:05:06")

@@ -403,7 +403,12 @@ def on_scope(
     return array.reshape([domain[name].size if name in scope else 1 for name in wider])
 
 
+def too_large() -> QueryError:
+    """Return the error of numbers whose squares may be none."""
+    return QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
+
+
 def require_finite(numbers: NDArray[np.float64]) -> None:
     """Refuse numbers whose squares may be none."""
     if not np.all(np.abs(numbers) <= _LARGEST):
-        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
+        raise too_large()

@@ -184,7 +184,8 @@ class _Ordered(Meaning[_Scale]):
         start, end, numbers = self.points[0], self.points[-1], list[float]()
         for order, value in comparison.bounds:
             number = self._number(value, comparison.position)
-            cut = self._at_least(number) if order in ("ge", "lt") else self._above(number)
+            whole = float(math.ceil(number)) if self.attribute.is_whole else number
+            cut = whole if order in ("ge", "lt") else self._above(number)
             start, end = (max(cut, start), end) if order in ("ge", "gt") else (start, min(cut, end))
             numbers.append(number)
         if numbers[0] > numbers[-1]:
@@ -200,9 +201,6 @@ class _Ordered(Meaning[_Scale]):
 
     def _empty_range(self, message: str, position: Position) -> QueryError:
         return QueryError(f"an empty range: {message}", code="empty_range", position=position)
-
-    def _at_least(self, number: float) -> float:
-        return float(math.ceil(number)) if self.attribute.is_whole else number
 
     def _above(self, number: float) -> float:
         return float(math.floor(number) + 1) if self.attribute.is_whole else math.nextafter(number, math.inf)

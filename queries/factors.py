@@ -225,7 +225,10 @@ def _counted(weights: _Weights) -> _Counts:
     positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
     if positive != full:
         _require_units(weights)
-    return _Counts(positive, full, _constant(weights, positive, full))
+    constant = int(weights.flat[0]) if weights.size else 0
+    if 0 < positive < weights.size or (positive and full != positive and np.any(weights != constant)):
+        return _Counts(positive, full, None)
+    return _Counts(positive, full, constant if positive else 0)
 
 
 def _require_units(weights: NDArray[np.integer[Any]]) -> None:
@@ -246,16 +249,6 @@ def _compact(given: NDArray[np.integer[Any]]) -> tuple[_Dense | _Runs | _Bits, _
     if positive == full:
         return (runs if 8 * runs.size_in_bytes <= flat.size else _Bits(np.packbits(flat > 0))), counts
     return (runs if runs.size_in_bytes <= 8 * flat.size else _Dense(_in_units(given))), counts
-
-
-def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
-    """Return the weight of every cell, or None where they differ."""
-    if not positive:
-        return 0
-    if full:
-        return UNITS if full == weights.size else None
-    first = int(weights.flat[0])
-    return None if np.any(weights != first) else first
 
 
 def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple[slice, ...]:

@@ -238,6 +238,10 @@ class ValueGrid(Cells):
     other: bool = field(default=True, kw_only=True)
 
     @property
+    def is_whole(self) -> bool:
+        return self.whole
+
+    @property
     def attribute(self) -> str:
         """The name of the attribute whose values they are."""
         return self.name.removeprefix(_GRID)
@@ -309,12 +313,7 @@ def places_of(attribute: NumberCells, grid: ValueGrid) -> tuple[list[int], list[
 
 
 def _is_finite(number: object) -> TypeGuard[float]:
-    return isinstance(number, int | float) and type(number) is not bool and math.isfinite(_float(number))
-
-
-def _float(number: float) -> float:
-    """Return a number as a float; infinity for a whole number beyond float64."""
     try:
-        return float(number)
-    except OverflowError:
-        return math.inf
+        return isinstance(number, int | float) and type(number) is not bool and math.isfinite(number)
+    except OverflowError:  # a whole number beyond float64
+        return False

@@ -17,13 +17,23 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queries.conditions import NAME, SPACE, plain_predicate, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import Factor
 from queries.linear import LinearQuery, range_factor
 from queries.memory import Memory
-from queries.parsing import Question, is_statement, parse_sql, parse_where, question_of, read_line
+from queries.parsing import (
+    NAME,
+    SPACE,
+    Question,
+    is_statement,
+    parse_sql,
+    parse_where,
+    plain_predicate,
+    plain_terms,
+    question_of,
+    read_line,
+)
 from queries.segments import count_where
 
 if TYPE_CHECKING:

@@ -85,13 +85,8 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     require_domain(domain)
     codes = encode_columns(frame_columns(frame, domain.names), domain)
     kept = kept_records(codes)
-    return CodedRecords(
-        domain,
-        tuple(
-            column[kept].astype(np.min_scalar_type(attribute.size - 1))
-            for attribute, column in zip(domain, codes, strict=True)
-        ),
-    )
+    pairs = zip(domain, codes, strict=True)
+    return CodedRecords(domain, tuple(one[kept].astype(np.min_scalar_type(a.size - 1)) for a, one in pairs))
 
 
 def encode_columns(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedinteger[Any]], ...]:
@@ -167,14 +162,11 @@ def decode_batches(
     leans = leans or {}
     generators = _column_generators(records, generator, batches, leans)
     for batch in batches:
-        yield pd.DataFrame(
-            {
-                attribute.name: _decode_column(
-                    attribute, column[batch].astype(np.int64), own, _of_batch(leans, attribute, batch)
-                )
-                for attribute, column, own in zip(records.domain, records.columns, generators, strict=True)
-            }
-        )
+        table = {}
+        for attribute, column, own in zip(records.domain, records.columns, generators, strict=True):
+            lean = _of_batch(leans, attribute, batch)
+            table[attribute.name] = _decode_column(attribute, column[batch].astype(np.int64), own, lean)
+        yield pd.DataFrame(table)
 
 
 def _of_batch(leans: Mapping[str, Lean], attribute: Attribute, batch: slice) -> Lean | None:
@@ -424,7 +416,7 @@ def _decode_column(
     import pandas as pd  # late: only where tables are handled
 
     values = values_of(attribute).draw(codes, generator, lean)
-    drawn = pd.Series(values)
+    drawn: pd.Series[Any] = pd.Series(values)
     if values.dtype.kind == "O":  # empty and undeclared ones are among them
         return drawn if attribute.missing else drawn.infer_objects()
     if values.dtype.kind == "i" and attribute.missing:

@@ -18,7 +18,7 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery, nearest_to
 from queries.predicates import Junction, Not
-from queries.row_nodes import is_computed, is_operand, placed, ranges_of
+from queries.row_nodes import convert_condition, is_computed, is_operand, placed, ranges_of
 from queries.row_terms import truth_of, value_term
 from queries.segments import conditions_where, count_where
 from queries.sql_dates import canonical_parts, part_of
@@ -33,7 +33,6 @@ from queries.sql_tree import (
     with_quoting_hint,
 )
 from queries.ways import examples
-from queries.where_text import convert_condition
 from queries.work import once
 
 _Written = TypeVar("_Written", Term, Truth)

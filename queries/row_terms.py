@@ -42,6 +42,7 @@ from queries.row_nodes import (
     WHOLE_TYPES,
     apart,
     branches_of,
+    convert_condition,
     has_column,
     is_computed,
     is_operand,
@@ -51,13 +52,13 @@ from queries.row_nodes import (
     quoted,
     ranges_of,
     require_declared,
+    require_no_hyphen,
     rewritten,
     wrong_kind,
 )
 from queries.segments import count_where
 from queries.sql_dates import constant_second, part_of
 from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
-from queries.where_text import convert_condition, require_no_hyphen
 from queries.work import TEXT, count_cells
 
 MOST_VALUES = 2**12  # whole numbers of an attribute that are enumerated

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node
+from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node, over_records, window_node
 from queries.cell_values import CellCondition, Kind, counted_where, union_scope
 from queries.cells import GroupValue, quoted_name
 from queries.domain import Domain
@@ -36,11 +36,10 @@ from queries.expressions import (
     Truth,
     joined_nodes,
 )
-from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.predicates import COMPARE
-from queries.query_trees import conditions_of, is_grouped
+from queries.query_trees import conditions_of, grouping_sets, is_grouped
 from queries.row_conditions import row_value, where_query, with_edges
 from queries.row_nodes import WHOLE_TYPES, placed
 from queries.sql_dates import canonical_parts, part_of, part_title
@@ -81,7 +80,6 @@ from queries.sub_queries import (
     with_numbers,
 )
 from queries.ways import examples, way_on
-from queries.windows import over_records, window_node
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}

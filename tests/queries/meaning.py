@@ -25,7 +25,7 @@ from queries import (
 )
 from queries.predicates import Comparison, Junction, Not, Order, Predicate
 from queries.row_conditions import condition_tree
-from queries.where_text import convert_condition
+from queries.row_nodes import convert_condition
 
 Known: TypeAlias = bool | None  # None where it is unknown
 ORDERS: dict[Order, Callable[[Any, Any], bool]] = {
