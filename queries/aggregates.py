@@ -40,11 +40,7 @@ SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
 }
 _EXTREMES: dict[type[exp.Expr], float] = {exp.Min: 0.0, exp.Max: 1.0}
 QUANTILES: tuple[type[exp.Expr], ...] = (
-    exp.Median,
-    exp.WithinGroup,
-    exp.Quantile,
-    exp.ApproxQuantile,
-    exp.PercentileCont,
+    *(exp.Median, exp.WithinGroup, exp.Quantile, exp.ApproxQuantile, exp.PercentileCont),
 )
 AGGREGATES: tuple[type[exp.Expr], ...] = (
     *(exp.Filter, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),

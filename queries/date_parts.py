@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from queries.calendar import DAY
 from queries.cells import quoted_name
+from queries.comparisons import Position, quoted_text
 from queries.dates import Periods
 from queries.domain import Attribute
 from queries.errors import QueryError
 from queries.frozen import dataclass
-from queries.predicates import Position, quoted_text
 
 PERIODS = ("hour", "day", "week", "month", "quarter", "year")  # the shortest first
 CALENDAR = DAY, (datetime.date.max.toordinal() + 1) * DAY  # its first second, and the one behind its last

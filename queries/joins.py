@@ -18,11 +18,11 @@ from sqlglot import exp
 from queries.categories import CategoricalAttribute
 from queries.cell_values import CellValues
 from queries.cells import OTHER_LABEL, GroupValue, nearest, quoted_name
+from queries.comparisons import quoted_text
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.lookups import Lookup
-from queries.predicates import quoted_text
 from queries.sql_tree import SYNTHETIC, error_at
 
 _OTHERWISE = f"run the statement on {SYNTHETIC}"

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import GRAMMAR_WORDS, nearest
-from queries.comparisons import resolve_operand
+from queries.comparisons import Comparison, Junction, Not, Operator, Predicate, Scalar, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, cut_factors, nearest_to
 from queries.plain_values import is_encodable
-from queries.predicates import Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.segments import count_where
 from queries.work import counted_reading
 

@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from queries.cell_engine import Term, Truth, Writer
 from queries.cell_values import CellCondition, CellValues, counted_where
+from queries.comparisons import Junction, Not
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery, nearest_to
-from queries.predicates import Junction, Not
 from queries.row_nodes import convert_condition, is_computed, is_operand, placed, ranges_of
 from queries.row_terms import truth_of, value_term
 from queries.segments import conditions_where, count_where

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from queries.categories import CategoricalAttribute
 from queries.cells import quoted_name
+from queries.comparisons import Comparison, Junction, Not, Order, Predicate, Scalar
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.predicates import Comparison, Junction, Not, Order, Predicate, Scalar
 from queries.sql_dates import dated_text, part_of
 from queries.sql_tree import COMPARISONS, PART_NODES, check_node, error_at, operand_of, position_of, refuse
 
@@ -27,19 +27,8 @@ _CONDITIONS = (
 )
 _COMPUTED = (
     *(exp.Dot, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Floor, exp.Ceil, exp.Round),
-    *(
-        exp.Abs,
-        exp.Greatest,
-        exp.Least,
-        exp.Sqrt,
-        exp.Ln,
-        *TEXT_FUNCTIONS,
-        exp.DPipe,
-        exp.Concat,
-        exp.Nullif,
-        *CHOICES,
-        *PART_NODES,
-    ),
+    *(exp.Abs, exp.Greatest, exp.Least, exp.Sqrt, exp.Ln, exp.DPipe, exp.Concat, exp.Nullif),
+    *(*TEXT_FUNCTIONS, *CHOICES, *PART_NODES),
 )
 
 

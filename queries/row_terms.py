@@ -29,13 +29,12 @@ from queries.cell_values import (
     require_finite,
 )
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
-from queries.comparisons import meaning_of
+from queries.comparisons import Comparison, Not, Order, example_texts, meaning_of, shown_value
 from queries.date_parts import CALENDAR, moment_text_sql
 from queries.dates import Periods
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
-from queries.predicates import Comparison, Not, Order, example_texts, shown_value
 from queries.row_nodes import (
     CHOICES,
     TEXT_FUNCTIONS,

@@ -19,6 +19,7 @@ from sqlglot import exp
 from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node, over_records, window_node
 from queries.cell_values import CellCondition, Kind, counted_where, union_scope
 from queries.cells import GroupValue, quoted_name
+from queries.comparisons import COMPARE
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -38,7 +39,6 @@ from queries.expressions import (
 )
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
-from queries.predicates import COMPARE
 from queries.query_trees import conditions_of, grouping_sets, is_grouped
 from queries.row_conditions import row_value, where_query, with_edges
 from queries.row_nodes import WHOLE_TYPES, placed

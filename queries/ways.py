@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from queries.cells import Cells, OrderedCells, quoted_name
+from queries.comparisons import LONGEST_SHOWN, example_texts
 from queries.domain import Domain
-from queries.predicates import LONGEST_SHOWN, example_texts
 from queries.sql_tree import SQL_WORDS
 from queries.statement_grammar import counted_by
 

@@ -23,7 +23,7 @@ from queries import (
     NumericAttribute,
     QueryError,
 )
-from queries.predicates import Comparison, Junction, Not, Order, Predicate
+from queries.comparisons import Comparison, Junction, Not, Order, Predicate
 from queries.row_conditions import condition_tree
 from queries.row_nodes import convert_condition
 

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
-from queries.comparisons import meaning_of, resolve_attribute
-from queries.predicates import Comparison, Operator, Scalar
+from queries.comparisons import Comparison, Operator, Scalar, meaning_of, resolve_attribute
 
 AGE = IntegerAttribute("age", 17, 90, missing=True)
 INCOME = NumericAttribute("income", (0, 10_000, 50_000))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError, parse_where
+from queries.comparisons import COMPARE, Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.linear import LinearQuery
 from queries.parsing import plain_predicate, structured_predicate
-from queries.predicates import COMPARE, Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.segments import count_where
 from queries.sql_tree import SQL_WORDS
 from tests.queries.meaning import read_predicate, refusal

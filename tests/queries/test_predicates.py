@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from queries.predicates import Comparison, Junction, Not, Predicate, connected_terms
+from queries.comparisons import Comparison, Junction, Not, Predicate, connected_terms
 from tests.queries.meaning import Known, holds, trees
 
 A, B, C, D = (Comparison(name, "eq", (1,)) for name in "abcd")

@@ -30,8 +30,8 @@ from queries import (
     encode_records,
     parse_where,
 )
+from queries.comparisons import Comparison, Junction, Operator, Predicate, Scalar
 from queries.factors import Factor
-from queries.predicates import Comparison, Junction, Operator, Predicate, Scalar
 from queries.segments import count_where
 from queries.statements import Statement
 from queries.work import counted_reading

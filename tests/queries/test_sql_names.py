@@ -12,8 +12,8 @@ from sqlglot.tokens import Tokenizer
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_where
 from queries.cells import GRAMMAR_WORDS, quoted_name
+from queries.comparisons import Comparison, Junction, Not, Predicate
 from queries.parsing import parse_sql
-from queries.predicates import Comparison, Junction, Not, Predicate
 from tests.queries.meaning import read_predicate, refusal
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -19,8 +19,8 @@ from queries import (
     QueryError,
     parse_where,
 )
+from queries.comparisons import Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.parsing import require_aligned
-from queries.predicates import Comparison, Junction, Not, Operator, Predicate, Scalar
 from queries.sql_tree import LONGEST_TEXT
 from tests.queries.meaning import full_weights, read_predicate, refusal
 
