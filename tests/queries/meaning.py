@@ -29,13 +29,9 @@ from queries.row_nodes import convert_condition
 
 Known: TypeAlias = bool | None  # None where it is unknown
 ORDERS: dict[Order, Callable[[Any, Any], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
     "ge": operator.ge,
-}
+}  # fmt: skip
 
 
 def refusal(read: Callable[..., object], *given: object) -> QueryError:

@@ -26,15 +26,12 @@ from queries.cells import canonical_text, cell_count, nearest
 @pytest.mark.parametrize(
     ("attribute", "size"),
     [
-        (IntegerAttribute("a", 17, 90), 74),
-        (IntegerAttribute("a", 5, 5), 1),
-        (IntegerAttribute("a", 0, 99, 10), 10),
-        (IntegerAttribute("a", 0, 100, 10), 11),
-        (IntegerAttribute("a", -3, 3, 100), 1),
-        (NumericAttribute("a", (0, 0.5, 2)), 2),
+        (IntegerAttribute("a", 17, 90), 74), (IntegerAttribute("a", 5, 5), 1),
+        (IntegerAttribute("a", 0, 99, 10), 10), (IntegerAttribute("a", 0, 100, 10), 11),
+        (IntegerAttribute("a", -3, 3, 100), 1), (NumericAttribute("a", (0, 0.5, 2)), 2),
         (CategoricalAttribute("a", ("x", 3, True)), 3),
     ],
-)
+)  # fmt: skip
 def test_special_cells_come_after_the_base_cells(attribute: Attribute, size: int) -> None:
     assert (attribute.base_size, attribute.size) == (size, size)
     assert (attribute.missing_code, attribute.other_code) == (None, None)
@@ -236,15 +233,10 @@ def test_equal_declarations_are_equal_domains(people: Domain) -> None:
 @pytest.mark.parametrize(
     ("cells", "text"),
     [
-        (1, "1"),
-        (10_950, "10,950"),
-        (10**9, "1,000,000,000"),
-        (10**9 + 1, "1 × 10⁹"),
-        (9_960_000_000, "1 × 10¹⁰"),
-        (119_999_999_999, "1.2 × 10¹¹"),
-        (199_939_280_516_496 * 10**33, "2 × 10⁴⁷"),
-        (10**400, "1 × 10⁴⁰⁰"),
+        (1, "1"), (10_950, "10,950"), (10**9, "1,000,000,000"), (10**9 + 1, "1 × 10⁹"),
+        (9_960_000_000, "1 × 10¹⁰"), (119_999_999_999, "1.2 × 10¹¹"),
+        (199_939_280_516_496 * 10**33, "2 × 10⁴⁷"), (10**400, "1 × 10⁴⁰⁰"),
     ],
-)
+)  # fmt: skip
 def test_a_number_of_cells_is_written_so_that_it_can_be_read(cells: int, text: str) -> None:
     assert cell_count(cells) == text

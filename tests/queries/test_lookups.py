@@ -82,12 +82,8 @@ def test_cells_have_the_texts_of_their_keys() -> None:
     assert lookup.undeclared(CARRIER) == ["ZZ"]
     numbers = Lookup("words", "n", {"-1": "less", "2": "two", "3": "three"})
     assert numbers.cells(IntegerAttribute("n", -1, 2, missing=True), "name") == [
-        "less",
-        None,
-        None,
-        "two",
-        None,
-    ]
+        "less", None, None, "two", None,
+    ]  # fmt: skip
 
 
 def test_a_schema_declares_lookups_inline_and_beside_it(tmp_path: Path) -> None:

@@ -122,15 +122,12 @@ LONG = "x" * 300_000
         *(
             json.dumps(form)
             for form in (
-                {LONG: 1},
-                {"where": {LONG: {"eq": 1}}},
-                {"where": {"age": {LONG: 1}}},
-                {"where": {"age": {"eq": LONG}}},
-                {"where": {"sex": {"in": [LONG]}}},
+                {LONG: 1}, {"where": {LONG: {"eq": 1}}}, {"where": {"age": {LONG: 1}}},
+                {"where": {"age": {"eq": LONG}}}, {"where": {"sex": {"in": [LONG]}}},
             )
         ),
     ],
-)
+)  # fmt: skip
 def test_a_message_stays_short_however_long_the_line(people: Domain, form: str) -> None:
     assert len(refusal(parse_line, form, people).message) < 1000
 

@@ -34,14 +34,11 @@ from tests.queries.meaning import DOMAINS
 Column: TypeAlias = "pd.Series[Any]"
 
 ATTRIBUTES: list[Attribute] = [
-    IntegerAttribute("a", -3, 12, 4),
-    IntegerAttribute("a", 0, 1),
-    NumericAttribute("a", (-1.5, 0, 0.1, 2.5, 7)),
-    CategoricalAttribute("a", (1, 2, 3, -4, 0)),
+    IntegerAttribute("a", -3, 12, 4), IntegerAttribute("a", 0, 1),
+    NumericAttribute("a", (-1.5, 0, 0.1, 2.5, 7)), CategoricalAttribute("a", (1, 2, 3, -4, 0)),
     CategoricalAttribute("a", ("1", "x", "1.0", "01", "nan", "inf", " ")),
-    CategoricalAttribute("a", (True, False)),
-    CategoricalAttribute("a", ("x", True, 1, "ß", 100)),
-]
+    CategoricalAttribute("a", (True, False)), CategoricalAttribute("a", ("x", True, 1, "ß", 100)),
+]  # fmt: skip
 FLAGGED = st.builds(
     lambda attribute, missing, other: replace(attribute, missing=missing, other=other),
     st.sampled_from(ATTRIBUTES),
@@ -227,10 +224,7 @@ def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
 # Values of two attributes by the cell that was worked by hand; test_plain_values.py has other types.
 BY_HAND: dict[str, dict[int, list[object]]] = {
     "age": {
-        13: [30, 30.0, "30", " +30.0\t", "3e1"],
-        0: [17, -5],
-        73: [1000, 10**30],
-        74: ["", None, math.nan],
+        13: [30, 30.0, "30", " +30.0\t", "3e1"], 0: [17, -5], 73: [1000, 10**30], 74: ["", None, math.nan],
         -1: ["30.5", 30.5, "thirty", "30 years", "9" * 401],
     },
     "income": {  # a number on an edge belongs to the cell above
@@ -239,7 +233,7 @@ BY_HAND: dict[str, dict[int, list[object]]] = {
         2: [49_999, 50_000, 1e300],
         -1: ["x"],
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -260,14 +254,10 @@ def test_a_category_is_matched_by_its_text_or_its_number() -> None:
 
 
 EQUAL_BUT_UNLIKE: list[tuple[object, object]] = [
-    (Decimal("1.0"), Decimal("1.00")),
-    ((1,), (True,)),
+    (Decimal("1.0"), Decimal("1.00")), ((1,), (True,)),
     (datetime(2020, 1, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=1)))),
-    (True, 1),
-    (1, 1.0),
-    (np.int64(1), np.float64(1)),
-    (0.0, -0.0),
-]
+    (True, 1), (1, 1.0), (np.int64(1), np.float64(1)), (0.0, -0.0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "second"), EQUAL_BUT_UNLIKE)
@@ -423,15 +413,12 @@ def test_whole_numbers_of_a_wide_cell_are_drawn_from_all_of_it() -> None:
 
 
 EVERY_KIND = (
-    IntegerAttribute("single", 0, 9),
-    IntegerAttribute("wide", 0, 1000, 100, missing=True),
+    IntegerAttribute("single", 0, 9), IntegerAttribute("wide", 0, 1000, 100, missing=True),
     IntegerAttribute("atoms", -5, 5000, 500, missing=True, other=True),
     NumericAttribute("real", (0, 1, 2.5), missing=True),
-    NumericAttribute("large", (0, 1e6, 2e9), other=True),
-    CategoricalAttribute("truth", (True, False)),
-    CategoricalAttribute("mixed", (1, "x"), missing=True),
-    IntegerAttribute("last", 0, 99, 7),
-)
+    NumericAttribute("large", (0, 1e6, 2e9), other=True), CategoricalAttribute("truth", (True, False)),
+    CategoricalAttribute("mixed", (1, "x"), missing=True), IntegerAttribute("last", 0, 99, 7),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("rows", "size"), [(0, 10), (101, 1), (101, 7), (101, 100), (101, 101), (101, 1000)])

@@ -24,22 +24,16 @@ SEX = CategoricalAttribute("sex", ("f", 3, True))
 @pytest.mark.parametrize(
     ("attribute", "reading", "values"),
     [
-        (AGE, Reading.EMPTY, [None, math.nan]),
-        (AGE, Reading.DECLARED, ["12", 12.0, "10", "19"]),
-        (AGE, Reading.LOW, ["9"]),
-        (AGE, Reading.HIGH, [20, "1e9"]),
+        (AGE, Reading.EMPTY, [None, math.nan]), (AGE, Reading.DECLARED, ["12", 12.0, "10", "19"]),
+        (AGE, Reading.LOW, ["9"]), (AGE, Reading.HIGH, [20, "1e9"]),
         (AGE, Reading.FRACTION, ["12.5", Decimal("99.5")]),
         (AGE, Reading.NO_NUMBER, ["twelve", math.inf, True, datetime.date(2020, 1, 2)]),
-        (INCOME, Reading.EMPTY, ["", pd.NA]),
-        (INCOME, Reading.DECLARED, ["20.5"]),
-        (INCOME, Reading.LOW, [-1e-9]),
-        (INCOME, Reading.HIGH, [np.float32(21)]),
-        (INCOME, Reading.NO_NUMBER, ["1,000"]),
-        (SEX, Reading.EMPTY, [pd.NaT]),
-        (SEX, Reading.DECLARED, ["f", "3.0", "TRUE"]),
-        (SEX, Reading.UNDECLARED, ["F", 4]),
+        (INCOME, Reading.EMPTY, ["", pd.NA]), (INCOME, Reading.DECLARED, ["20.5"]),
+        (INCOME, Reading.LOW, [-1e-9]), (INCOME, Reading.HIGH, [np.float32(21)]),
+        (INCOME, Reading.NO_NUMBER, ["1,000"]), (SEX, Reading.EMPTY, [pd.NaT]),
+        (SEX, Reading.DECLARED, ["f", "3.0", "TRUE"]), (SEX, Reading.UNDECLARED, ["F", 4]),
     ],
-)
+)  # fmt: skip
 def test_what_a_value_is(attribute: Attribute, reading: Reading, values: list[object]) -> None:
     assert [values_of(attribute).reading(value) for value in values] == [reading] * len(values)
 

@@ -94,22 +94,17 @@ def test_any_other_text_is_refused_as_a_question_and_nothing_else(text: str) -> 
 @pytest.mark.parametrize(
     ("text", "name", "size"),
     [
-        ("marginals:1", "marginals:1", 74 + 2 + 10 + 4 + 10),
-        ("marginals:02", "marginals:2", 2152),
+        ("marginals:1", "marginals:1", 74 + 2 + 10 + 4 + 10), ("marginals:02", "marginals:2", 2152),
         ("marginals:sex,age", "marginals:age,sex", 148),
-        (" marginals : AGE , sex ", "marginals:age,sex", 148),
-        ('marginals:"2"', 'marginals:"2"', 4),
+        (" marginals : AGE , sex ", "marginals:age,sex", 148), ('marginals:"2"', 'marginals:"2"', 4),
         ("marginals:sex,2", 'marginals:sex,"2"', 8),
-        ('marginals: "a,b:""c" ,age', 'marginals:age,"a,b:""c"', 740),
-        ("prefixes:age", "prefixes:age", 74),
+        ('marginals: "a,b:""c" ,age', 'marginals:age,"a,b:""c"', 740), ("prefixes:age", "prefixes:age", 74),
         ("prefixes:hours per week", "prefixes:Hours per week", 10),
-        ('ranges:"a,b:""c"', 'ranges:"a,b:""c"', 55),
-        ("ranges:2", 'ranges:"2"', 10),
-        ("random:1000:7", "random:1000:7", 1000),
-        ("random:1000:7:3", "random:1000:7", 1000),
+        ('ranges:"a,b:""c"', 'ranges:"a,b:""c"', 55), ("ranges:2", 'ranges:"2"', 10),
+        ("random:1000:7", "random:1000:7", 1000), ("random:1000:7:3", "random:1000:7", 1000),
         ("random:1000:7:2", "random:1000:7:2", 1000),
     ],
-)
+)  # fmt: skip
 def test_a_name_is_read_and_written_in_one_form(odd: Domain, text: str, name: str, size: int) -> None:
     workload = parse_workload(text, odd)
     assert (workload.name, workload.size) == (name, size)
@@ -213,16 +208,12 @@ def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
 
 
 HUGE = [
-    ("random:" + "9" * 50_000 + ":1", "too_large"),
-    ("random:" + "0" * 50_000 + "x:1", "bad_request"),
-    ('ranges:"' + "a" * 50_000, "syntax"),
-    ("ranges:" + '"' * 50_001, "syntax"),
-    ("ranges:" + "a" * 50_000, "unknown_attribute"),
-    ("marginals:" + "," * 20_000, "syntax"),
-    ("ranges" + ":" * 20_000, "syntax"),
-    ("ranges:" + " " * 50_000 + '"', "syntax"),
+    ("random:" + "9" * 50_000 + ":1", "too_large"), ("random:" + "0" * 50_000 + "x:1", "bad_request"),
+    ('ranges:"' + "a" * 50_000, "syntax"), ("ranges:" + '"' * 50_001, "syntax"),
+    ("ranges:" + "a" * 50_000, "unknown_attribute"), ("marginals:" + "," * 20_000, "syntax"),
+    ("ranges" + ":" * 20_000, "syntax"), ("ranges:" + " " * 50_000 + '"', "syntax"),
     ("x" * (2**20 + 1), "too_long"),
-]
+]  # fmt: skip
 
 
 def test_a_huge_text_is_refused_quickly_and_in_few_words(odd: Domain) -> None:

@@ -246,15 +246,12 @@ def test_a_workload_over_an_attribute_of_one_cell_asks_for_everybody() -> None:
 # --- what is no domain, name or number ----------------------------------------------------------------------
 
 FAMILIES: list[Callable[..., object]] = [
-    lambda domain, _: all_marginals(domain, 1),
-    all_ranges,
-    lambda domain, name: marginal_cells(domain, [name]),
-    lambda domain, _: parities(domain, 1),
-    lambda domain, _: popular_conjunctions(domain, 1, seed=1, distinct=1),
-    prefixes,
+    lambda domain, _: all_marginals(domain, 1), all_ranges,
+    lambda domain, name: marginal_cells(domain, [name]), lambda domain, _: parities(domain, 1),
+    lambda domain, _: popular_conjunctions(domain, 1, seed=1, distinct=1), prefixes,
     lambda domain, _: random_conjunctions(domain, 1, seed=1),
     lambda domain, _: parse_workload("marginals:1", domain),
-]
+]  # fmt: skip
 MARK = "MARK-7f3a"
 
 
@@ -269,12 +266,9 @@ class Telling:
 
 # Made in the tests, for even a list of parameters asks them for a name.
 THINGS: dict[str, Callable[[], object]] = {
-    "numpy.ndarray": lambda: np.zeros(3),
-    "NoneType": lambda: None,
-    "dict": lambda: {MARK: 1},
-    "bytes": MARK.encode,
-    "Telling": Telling,
-}
+    "numpy.ndarray": lambda: np.zeros(3), "NoneType": lambda: None, "dict": lambda: {MARK: 1},
+    "bytes": MARK.encode, "Telling": Telling,
+}  # fmt: skip
 
 
 A_NAME = "expected an attribute of 'people', got a .*{}$"
