@@ -83,10 +83,7 @@ SPELLINGS: dict[str, tuple[str, Callable[[date], Any]]] = {
         lambda day: str(date(day.year, (day.month - 1) // 3 * 3 + 1, 1)),
     ),
     "date_trunc('MONTH', d)": ("date_trunc('month', d)::date", lambda day: str(day.replace(day=1))),
-    "DATE_TRUNC('week', d)": (
-        "date_trunc('week', d)::date",
-        lambda day: str(day - timedelta(day.weekday())),
-    ),
+    "DATE_TRUNC('week', d)": ("date_trunc('week', d)::date", lambda day: str(day - timedelta(day.weekday()))),
     "DATE_TRUNC('day', d)": ("d", str),
     "CAST(d AS DATE)": ("d", str),
     "d::date": ("d", str),
@@ -111,10 +108,7 @@ SPELLINGS: dict[str, tuple[str, Callable[[date], Any]]] = {
     "strftime(d, '%Y-%m')": ("strftime(d, '%Y-%m')", lambda day: day.strftime("%Y-%m")),
     "strftime('%d.%m.%y', d)": ("strftime(d, '%d.%m.%y')", lambda day: day.strftime("%d.%m.%y")),
     "strftime(d, '%G-W%V')": ("strftime(d, '%G-W%V')", lambda day: day.strftime("%G-W%V")),
-    "strftime(d, '''||x; %Y''--')": (
-        "strftime(d, '''||x; %Y''--')",
-        lambda day: f"'||x; {day.year}'--",
-    ),
+    "strftime(d, '''||x; %Y''--')": ("strftime(d, '''||x; %Y''--')", lambda day: f"'||x; {day.year}'--"),
     "strftime(d, '%a %-d %b, 100%%')": (
         "strftime(d, '%a %-d %b, 100%%')",
         lambda day: day.strftime("%a %-d %b, 100%%"),

@@ -96,11 +96,7 @@ def test_structured_conditions_are_read_alike(
 @example([("age", ("ge", 20)), ("age", ("lt", 40))], " AND ", "")
 @example([("age", ("ge", 20)), ("sex", ("eq", "Male")), ("age", ("lt", 40))], " AND ", "")
 def test_where_texts_and_counts_in_sql_are_read_alike(
-    people: Domain,
-    reader: QuestionReader,
-    terms: list[tuple[str, tuple[str, Any]]],
-    joint: str,
-    tail: str,
+    people: Domain, reader: QuestionReader, terms: list[tuple[str, tuple[str, Any]]], joint: str, tail: str
 ) -> None:
     where = joint.join(text_of(name, *term) for name, term in terms) + tail
     for _ in range(2):
