@@ -114,36 +114,6 @@ def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataO
         assert len({query.key() for query in below}) == 1
 
 
-CUT = {"DAY(d)": ("quarter", "year"), "MONTH(d)": ("year",)}  # widths whose cells decide nothing of a part
-
-
-@pytest.mark.parametrize(
-    ("where", "holds"),
-    [
-        ("YEAR(d) = 2023", lambda day: day.year == 2023),
-        ("2023 <= YEAR(d)", lambda day: day.year >= 2023),
-        ("MONTH(d) IN (1, 12)", lambda day: day.month in (1, 12)),
-        ("NOT MONTH(d) BETWEEN 2 AND 11", lambda day: not 2 <= day.month <= 11),
-        ("QUARTER(d) <> 2 AND YEAR(d) < 2024", lambda day: (day.month + 2) // 3 != 2 and day.year < 2024),
-        ("DAY(d) = 29 AND MONTH(d) = 2", lambda day: (day.month, day.day) == (2, 29)),
-        ("d BETWEEN '2023-01-01' AND DATE '2023-03-31'", lambda day: day.year == 2023 and day.month < 4),
-    ],
-)
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_part_of_a_date_is_asked_by_name(width: str, where: str, holds: Any) -> None:
-    attribute = days(width)
-    if any(width in CUT[part] and part in where for part in CUT):
-        with pytest.raises(QueryError, match=r"cuts cells: .*; declare 'd' with width = '(day|month)'"):
-            parse_where(where, Domain((attribute,)))
-        return
-    least, between, most = answers(parse_where(where, Domain((attribute,))), attribute)
-    expected = sum(map(holds, RECORDS))
-    assert least <= expected <= most
-    assert between == pytest.approx(expected, abs=0.01)
-    if width == "day":
-        assert least == most
-
-
 def test_groups_are_periods_and_hold_every_day_once() -> None:
     domain = Domain((times("hour", missing=True, other=True),), name="t")
     for text, count, first in (
@@ -173,25 +143,6 @@ def test_two_parts_of_one_date_make_groups() -> None:
     assert asked[2023, 5].describe() == "d 2023-05"
     assert (2024, 5) not in asked  # no day of the declared ones
     assert (groups.size, len(asked)) == (36, 26)
-
-
-def test_what_groups_cannot_be_is_refused() -> None:
-    domain = Domain((days("week"), DateAttribute("e", FIRST, LAST)), name="t")
-    for text, message in (
-        (
-            "MONTH(d)",
-            "MONTH(d) cuts cells: those of 'd' are of one week each; declare 'd' with width = 'day', or "
-            "GROUP BY d, which counts each week",
-        ),
-        ("HOUR(e)", "attribute 'e' holds dates, which have no hours"),
-        ("DATE_TRUNC('hour', e)", "attribute 'e' holds dates, which have no hours"),
-        (
-            "DATE_TRUNC('minute', e)",
-            "MINUTE of a time is not supported, for no cells are shorter than an hour",
-        ),
-    ):
-        statement = f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p"
-        assert refusal(parse_sql, statement, domain).message.startswith(message)
 
 
 @pytest.mark.parametrize(
