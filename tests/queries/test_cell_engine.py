@@ -570,24 +570,6 @@ def test_a_decimal_that_rounding_may_have_moved_leaves_a_comparison_open() -> No
     assert most.reshape(DOMAIN.shape)[0, 0, :, 0].tolist() == [False, False, False, True, False, False]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT COALESCE(a, 'q') AS k, COUNT(*) FROM t GROUP BY k",  # an undeclared text may be 'q'
-        "SELECT LOWER(a) AS k, COUNT(*) FROM t GROUP BY k",
-        "SELECT CASE WHEN a = 'x' THEN b END AS k, COUNT(*) FROM t GROUP BY k HAVING k LIKE 'q%'",
-        "SELECT CASE WHEN a LIKE 'q%' THEN 'y' ELSE 'n' END AS k, COUNT(*) FROM t GROUP BY k",
-        "SELECT COUNT(NULLIF(LOWER(a), 'q')) FROM t",
-        "SELECT AVG(LENGTH(a)) FROM t",
-        *(
-            f"SELECT {one}(m > 0 AND n > 1) FROM t" for one in ("COUNT", "AVG", "MAX")
-        ),  # NULL of some of a cell
-    ],
-)
-def test_groups_and_aggregates_of_what_cells_do_not_tell_are_refused(statement: str) -> None:
-    assert refusal(parse_sql, statement, DOMAIN).code in ("unaligned", "unsupported")
-
-
 def test_what_declared_texts_tell_is_a_key() -> None:
     for key, labels in (
         ("COALESCE(a, 'y')", [*WORDS, "(other)"]),

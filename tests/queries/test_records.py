@@ -24,7 +24,6 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     RecordsError,
-    SchemaError,
     decode_records,
     encode_records,
     format_schema,
@@ -551,27 +550,3 @@ def test_columns_of_every_type_have_the_cells_of_their_values() -> None:
     for kind in ("int64", "float64", "Int64", "object", "str"):
         frame = pd.DataFrame({"gain": pd.Series(numbers).astype(kind), "rate": 0.1})
         assert encode_records(frame, DOMAIN).columns[0].tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("edges = [0, 5]\natoms = [6]", "atoms must lie between the edges 0 and 5, got 6"),
-        ("edges = [0, 5]\natoms = [1, 1.0]", "atoms must differ, got 1 more than once"),
-        ("edges = [0, 5]\natoms = [0, -0.0]", "atoms must differ, got 0 more than once"),
-        ("edges = [0, 5]\natoms = 0", "atoms must be a list, got 0"),
-        ("edges = [0, 5]\natoms = [nan]", "atoms must be finite numbers, got nan"),
-        ("edges = [0, 5]\natoms = ['0']", "atoms must be finite numbers, got '0'"),
-        (
-            "edges = [0, 5]\natoms = [0.5]\ninteger = true",
-            "atoms must be whole where integer = true, got 0.5",
-        ),
-        ("edges = [0, 0.5]\ninteger = true", "edges must be whole where integer = true, got 0.5"),
-        ("edges = [0, 5]\ninteger = 1", "integer must be true or false, got 1"),
-        ("edges = [0, 1, 5]\natoms = [0]\ninteger = true", "the cell from 0 to 0 holds atoms alone"),
-    ],
-)
-def test_atoms_that_cannot_be_declared_are_refused(lines: str, message: str) -> None:
-    with pytest.raises(SchemaError) as refused:
-        parse_schema(f"[[attributes]]\nname = 'x'\nkind = 'numeric'\n{lines}")
-    assert message in str(refused.value)
