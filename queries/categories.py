@@ -60,7 +60,13 @@ def check_levels(levels: Sequence[Level], values: Sequence[str]) -> tuple[Level,
     if len(set(names)) < len(names):
         raise ValueError(f"the level {max(names, key=names.count)!r} stands there twice")
     for coarse, fine in pairwise(ordered):
-        _check_nested(coarse, fine)
+        found: dict[str, str] = {}
+        for child, parent in zip(fine.parents, coarse.parents, strict=True):
+            if found.setdefault(child, parent) != parent:
+                raise ValueError(
+                    f"{child!r} of level {fine.name!r} has two parents in level {coarse.name!r}: "
+                    f"{found[child]!r} and {parent!r}"
+                )
     return tuple(ordered)
 
 
@@ -75,16 +81,6 @@ def _check_level(level: Level, values: Sequence[str]) -> None:
     for value, parent in zip(values, level.parents, strict=True):
         if not isinstance(parent, str) or not parent:
             raise ValueError(f"level {level.name!r} has no parent for the value {value!r}")
-
-
-def _check_nested(coarse: Level, fine: Level) -> None:
-    found: dict[str, str] = {}
-    for child, parent in zip(fine.parents, coarse.parents, strict=True):
-        if found.setdefault(child, parent) != parent:
-            raise ValueError(
-                f"{child!r} of level {fine.name!r} has two parents in level {coarse.name!r}: "
-                f"{found[child]!r} and {parent!r}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

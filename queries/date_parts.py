@@ -1,7 +1,7 @@
 """Parts of dates and times: numbers such as the month, starts of periods, texts by a format.
 
 A part is one value in every period of one kind, so it is known where the cells lie inside such periods. Its
-values are DuckDB's; seconds are those of ``queries.calendar``.
+values are DuckDB's; seconds are those of ``queries.dates``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DAY
 from queries.cells import quoted_name
 from queries.comparisons import Position, quoted_text
-from queries.dates import Periods
+from queries.dates import DAY, Periods
 from queries.domain import Attribute
 from queries.errors import QueryError
 from queries.frozen import dataclass

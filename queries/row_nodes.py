@@ -245,14 +245,6 @@ def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:
     return convert(node, domain)
 
 
-def _inside(node: exp.Expr, domain: Domain) -> Predicate:
-    return convert_condition(node.this, domain)
-
-
-def _negation(node: exp.Expr, domain: Domain) -> Predicate:
-    return Not(convert_condition(node.this, domain))
-
-
 def _chain(node: exp.Expr, domain: Domain) -> Predicate:
     children = tuple(convert_condition(operand, domain) for operand in _operands(node))
     return Junction("and" if isinstance(node, exp.And) else "or", children)
@@ -297,11 +289,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
 def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
     operator = COMPARISONS[type(node)]
     left, right = node.this, node.expression
-    if (
-        not isinstance(left, exp.Column)
-        and isinstance(right, exp.Column | exp.Sub)
-        and not isinstance(left, exp.Sub)
-    ):
+    if not isinstance(left, exp.Column | exp.Sub) and isinstance(right, exp.Column | exp.Sub):
         left, right, operator = right, left, _FLIPPED[operator]
     attribute, part = _named(left, domain)
     return Comparison(attribute, operator, (_literal(right),), position_of(left), part)
@@ -316,8 +304,8 @@ def _membership(node: exp.Expr, domain: Domain) -> Predicate:
 
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
-    exp.Paren: _inside,
-    exp.Not: _negation,
+    exp.Paren: lambda node, domain: convert_condition(node.this, domain),
+    exp.Not: lambda node, domain: Not(convert_condition(node.this, domain)),
     exp.And: _chain,
     exp.Or: _chain,
     exp.Between: _range,

@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 from sqlglot import exp
 
-from queries.calendar import read_seconds
 from queries.categories import CategoricalAttribute
 from queries.cell_engine import NEVER, Term, Truth, Writer, either, every, some, some_decided
 from queries.cell_values import (
@@ -31,7 +30,7 @@ from queries.cell_values import (
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.comparisons import Comparison, Not, Order, example_texts, meaning_of, shown_value
 from queries.date_parts import CALENDAR, moment_text_sql
-from queries.dates import Periods
+from queries.dates import Periods, read_seconds
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from queries.calendar import time_on_clock
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import canonical_text, nearest
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DateAttribute, DatetimeAttribute, time_on_clock
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup

@@ -464,7 +464,8 @@ class _Reader:
             raise self._list_refusal()
         listed = [] if group is None else list(group.expressions)
         if (group is None and self._lists_values) or (group is not None and group.args.get("all")):
-            given = [[node for _, node in self._columns if self._is_value(node)]]
+            values = [node for _, node in self._columns if not isinstance(node, exp.Literal)]
+            given = [[one for one in values if one.find(*AGGREGATES, exp.Window, exp.Grouping) is None]]
         else:
             found = [self._resolved(node) for node in listed]
             for place, node in enumerate(found):
@@ -475,9 +476,6 @@ class _Reader:
             given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
         keys = list(dict.fromkeys(node for nodes in given for node in nodes))
         return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
-
-    def _is_value(self, node: exp.Expr) -> bool:
-        return not isinstance(node, exp.Literal) and node.find(*AGGREGATES, exp.Window, exp.Grouping) is None
 
     def _key(self, node: exp.Expr) -> exp.Expr:
         found = self._resolved(node)
@@ -553,11 +551,9 @@ class _Reader:
                 right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
                 sides = self._node(node.this), self._node(right)
                 return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
-            return self._truth(node) if self._is_test(node) else self._other_node(node)
-
-    def _is_test(self, node: exp.Expr) -> bool:
-        """Tell whether a node is CASE, or a condition, on answers."""
-        return isinstance(node, (*_TESTS, *COMPARISONS)) and node.find(*AGGREGATES, exp.Window) is not None
+            of_answers = node.find(*AGGREGATES, exp.Window) is not None
+            is_test = of_answers and isinstance(node, (*_TESTS, *COMPARISONS))
+            return self._truth(node) if is_test else self._other_node(node)
 
     def _branch(self, node: exp.Expr) -> Node:
         return Constant(None) if isinstance(node, exp.Null) else self._node(node)
@@ -581,8 +577,10 @@ class _Reader:
             ),
             None if other is None else self._branch(other),
         )
-        if any(self._is_text(one) is not False and not _is_number(one) for one in chosen.choices):
-            refuse(node, "CASE of answers that gives texts", grammar=GRAMMAR)
+        for one in chosen.choices:
+            is_number = isinstance(one, Constant) and not isinstance(one.value, str)
+            if self._is_text(one) is not False and not is_number:
+                refuse(node, "CASE of answers that gives texts", grammar=GRAMMAR)
         return chosen
 
     def _of_keys(self, node: exp.Expr) -> KeyFunction | None:
@@ -729,10 +727,6 @@ class _Reader:
     def _sorting(self, node: exp.Expr) -> Sorting:
         inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
-
-
-def _is_number(node: Node) -> bool:
-    return isinstance(node, Constant) and not isinstance(node.value, str)
 
 
 def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from queries.calendar import DAY, read_days, read_seconds, time_text
 from queries.cells import nearest
 from queries.date_parts import CALENDAR, NUMBERS, PERIODS, DatePart, Step, begins_in, format_pieces
+from queries.dates import DAY, read_days, read_seconds, time_text
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.locked_engine import evaluated

@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DAY, EPOCH, clock_gap
 from queries.categories import CategoricalAttribute
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DAY, EPOCH, DateAttribute, DatetimeAttribute, clock_gap
 from queries.domain import Attribute
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.places import as_index

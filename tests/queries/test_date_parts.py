@@ -21,7 +21,7 @@ from queries import (
     parse_sql,
     parse_where,
 )
-from queries.calendar import DAY
+from queries.dates import DAY
 from queries.date_parts import DatePart, Step, format_pieces
 from queries.expressions import Linear
 from queries.locked_engine import evaluated
