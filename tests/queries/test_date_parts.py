@@ -21,8 +21,8 @@ from queries import (
     parse_sql,
     parse_where,
 )
-from queries.dates import DAY
 from queries.date_parts import DatePart, Step, format_pieces
+from queries.dates import DAY
 from queries.expressions import Linear
 from queries.locked_engine import evaluated
 from queries.values import values_of

@@ -33,6 +33,7 @@ from tests.queries.test_date_parts import FIRST, LAST
 from tests.queries.test_schema import DOMAIN as LEVELS
 from tests.queries.test_ways import STOPS, advised
 from tests.queries.test_where_text import TRIPS
+from tests.queries.test_work import ADULT
 from tests.queries.test_workloads import ODD
 
 DOMAINS: dict[str, Domain] = {
@@ -51,6 +52,7 @@ DOMAINS: dict[str, Domain] = {
         name="t",
     ),
     "odd names": ODD,
+    "adult": ADULT,
 }
 READERS: dict[str, Callable[[str, Domain], object]] = {
     "where": parse_where, "sql": parse_sql, "workload": parse_workload, "line": parse_line,

@@ -123,7 +123,6 @@ def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
     assert parse_where(text, people).to_dict() == parse_where("age = 30", people).to_dict()
 
 
-# By code: the text, the place in it and what the message says.
 def test_a_refusal_keeps_the_text_in_which_its_place_is_counted(people: Domain) -> None:
     text = "age = 30 AND ages = 3"
     error = refusal(parse_where, text, people)
