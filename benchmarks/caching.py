@@ -44,7 +44,7 @@ from pmw.privacy.filter import open_filter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
-from queries.streams import SplitMix64, zipf_weights
+from queries.workloads import SplitMix64, zipf_weights
 
 _ALPHA, _BETA, _ASKED = 0.05, 0.001, 70_000
 _TURBO = {  # epsilon on the uniform and on the Zipf stream, questions per second; see numbers above

@@ -41,7 +41,7 @@ from queries import (
     random_conjunctions,
 )
 from queries.numbers import NumberCells
-from queries.streams import SplitMix64, zipf_weights
+from queries.workloads import SplitMix64, zipf_weights
 
 if TYPE_CHECKING:
     import pandas as pd

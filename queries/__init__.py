@@ -9,14 +9,7 @@ if TYPE_CHECKING:
     from queries.categories import CategoricalAttribute
     from queries.dates import DateAttribute, DatetimeAttribute
     from queries.domain import Attribute, Domain
-    from queries.errors import (
-        DomainError,
-        QueriesError,
-        QueryError,
-        RecordsError,
-        SchemaError,
-        ScopeError,
-    )
+    from queries.errors import DomainError, QueriesError, QueryError, RecordsError, SchemaError, ScopeError
     from queries.factors import UNITS, Factor
     from queries.linear import LinearQuery
     from queries.lookups import Lookup
@@ -27,123 +20,48 @@ if TYPE_CHECKING:
     from queries.records import CodedRecords, decode_records, encode_records
     from queries.schema import format_schema, load_schema, parse_schema, save_schema
     from queries.statements import Statement
-    from queries.streams import popular_conjunctions, random_conjunctions
-    from queries.workload_text import parse_workload
-    from queries.workloads import Workload, all_marginals, all_ranges, marginal_cells, parities, prefixes
+    from queries.workloads import (
+        Workload,
+        all_marginals,
+        all_ranges,
+        marginal_cells,
+        parities,
+        parse_workload,
+        popular_conjunctions,
+        prefixes,
+        random_conjunctions,
+    )
 
 __all__ = [
-    "all_marginals",
-    "all_ranges",
-    "Attribute",
-    "CategoricalAttribute",
-    "CodedRecords",
-    "DateAttribute",
-    "DatetimeAttribute",
-    "decode_records",
-    "Domain",
-    "DomainError",
-    "encode_records",
-    "Factor",
-    "format_schema",
-    "Histogram",
-    "IntegerAttribute",
-    "LinearQuery",
-    "load_schema",
-    "Lookup",
-    "Marginal",
-    "marginal_cells",
-    "NumericAttribute",
-    "parities",
-    "parse_line",
-    "parse_question",
-    "parse_schema",
-    "parse_sql",
-    "parse_where",
-    "parse_workload",
-    "Person",
-    "popular_conjunctions",
-    "prefixes",
-    "QueriesError",
-    "QueryError",
-    "Question",
-    "random_conjunctions",
-    "RecordsError",
-    "save_schema",
-    "SchemaError",
-    "ScopeError",
-    "Statement",
-    "UNITS",
-    "Workload",
-]
+    "all_marginals", "all_ranges", "Attribute", "CategoricalAttribute", "CodedRecords", "DateAttribute",
+    "DatetimeAttribute", "decode_records", "Domain", "DomainError", "encode_records", "Factor",
+    "format_schema", "Histogram", "IntegerAttribute", "LinearQuery", "load_schema", "Lookup", "Marginal",
+    "marginal_cells", "NumericAttribute", "parities", "parse_line", "parse_question", "parse_schema",
+    "parse_sql", "parse_where", "parse_workload", "Person", "popular_conjunctions", "prefixes",
+    "QueriesError", "QueryError", "Question", "random_conjunctions", "RecordsError", "save_schema",
+    "SchemaError", "ScopeError", "Statement", "UNITS", "Workload",
+]  # fmt: skip
 
 # Where each name lives. They are imported on first use, so that a module loads what it needs alone.
 _HOMES = {
-    "queries.categories": ("CategoricalAttribute",),
-    "queries.dates": (
-        "DateAttribute",
-        "DatetimeAttribute",
-    ),
-    "queries.domain": (
-        "Attribute",
-        "Domain",
-    ),
-    "queries.errors": (
-        "DomainError",
-        "QueriesError",
-        "QueryError",
-        "RecordsError",
-        "SchemaError",
-        "ScopeError",
-    ),
-    "queries.factors": (
-        "UNITS",
-        "Factor",
-    ),
-    "queries.linear": ("LinearQuery",),
-    "queries.lookups": ("Lookup",),
-    "queries.marginal": (
-        "Histogram",
-        "Marginal",
-    ),
-    "queries.numbers": (
-        "IntegerAttribute",
-        "NumericAttribute",
-    ),
-    "queries.parsing": (
-        "Question",
-        "parse_line",
-        "parse_question",
-        "parse_sql",
-        "parse_where",
-    ),
-    "queries.person": ("Person",),
-    "queries.records": (
-        "CodedRecords",
-        "decode_records",
-        "encode_records",
-    ),
-    "queries.schema": (
-        "format_schema",
-        "load_schema",
-        "parse_schema",
-        "save_schema",
-    ),
-    "queries.statements": ("Statement",),
-    "queries.streams": (
-        "popular_conjunctions",
-        "random_conjunctions",
-    ),
-    "queries.workload_text": ("parse_workload",),
-    "queries.workloads": (
-        "Workload",
-        "all_marginals",
-        "all_ranges",
-        "marginal_cells",
-        "parities",
-        "prefixes",
-    ),
+    "categories": "CategoricalAttribute",
+    "dates": "DateAttribute DatetimeAttribute",
+    "domain": "Attribute Domain",
+    "errors": "DomainError QueriesError QueryError RecordsError SchemaError ScopeError",
+    "factors": "Factor UNITS",
+    "linear": "LinearQuery",
+    "lookups": "Lookup",
+    "marginal": "Histogram Marginal",
+    "numbers": "IntegerAttribute NumericAttribute",
+    "parsing": "parse_line parse_question parse_sql parse_where Question",
+    "person": "Person",
+    "records": "CodedRecords decode_records encode_records",
+    "schema": "format_schema load_schema parse_schema save_schema",
+    "statements": "Statement",
+    "workloads": "all_marginals all_ranges marginal_cells parities parse_workload popular_conjunctions "
+    "prefixes random_conjunctions Workload",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"queries.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from sqlglot import exp
 
 from queries.cell_values import CellCondition, CellValues, constant_value, require_finite
+from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
     AggregateNode,
     Correlation,
     Linear,
+    Node,
     Persons,
     Quantile,
+    Sorting,
     Spread,
+    Window,
     average,
     counted,
     total,
 )
 from queries.row_conditions import joined_conditions, row_condition, row_value
 from queries.row_nodes import branches_of, wrong_kind
-from queries.sql_tree import error_at, is_zero, position_of, refuse, written
+from queries.sql_tree import SYNTHETIC, error_at, is_zero, position_of, refuse, written
 from queries.statement_grammar import GRAMMAR, is_of_people
 
 SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
@@ -36,11 +40,7 @@ SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
 }
 _EXTREMES: dict[type[exp.Expr], float] = {exp.Min: 0.0, exp.Max: 1.0}
 QUANTILES: tuple[type[exp.Expr], ...] = (
-    exp.Median,
-    exp.WithinGroup,
-    exp.Quantile,
-    exp.ApproxQuantile,
-    exp.PercentileCont,
+    *(exp.Median, exp.WithinGroup, exp.Quantile, exp.ApproxQuantile, exp.PercentileCont),
 )
 AGGREGATES: tuple[type[exp.Expr], ...] = (
     *(exp.Filter, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
@@ -100,17 +100,13 @@ def _condition(tests: Sequence[exp.Expr], domain: Domain) -> CellCondition | Non
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """Return the expressions of records that an aggregate is of."""
     if isinstance(node, QUANTILES):
         return [_quantile(node)[0]]
     return [node.this, node.expression] if isinstance(node, exp.Corr) else [node.this]
 
 
 def _without_empty(node: exp.Expr, *, of_sum: bool) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Return the values of a CASE without ELSE, and when there is one: FILTER of an aggregate of them.
-
-    A sum is the same where ELSE is 0.
-    """
+    """Return the values of a CASE without ELSE (in a sum also ELSE 0), and when there is one."""
     branches, default = branches_of(node)
     if not branches or not (isinstance(default, exp.Null) or (of_sum and is_zero(default))):
         return node, []
@@ -188,3 +184,99 @@ def _part(node: exp.Expr | None) -> float:
             position=None if node is None else position_of(node),
         )
     return part
+
+
+# --- windows ------------------------------------------------------------------------------------------------
+
+
+_RANKS: dict[type[exp.Expr], str] = {
+    exp.Rank: "rank", exp.DenseRank: "dense_rank", exp.RowNumber: "row_number",
+}  # fmt: skip
+_OF_FRAMES: dict[type[exp.Expr], str] = {
+    exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+    exp.FirstValue: "first", exp.LastValue: "last",
+}  # fmt: skip
+_NEIGHBOURS: dict[type[exp.Expr], int] = {exp.Lag: -1, exp.Lead: 1}
+_Frame = tuple[int | None, int | None] | None
+_KNOWN = "ROW_NUMBER, RANK, DENSE_RANK, SUM, AVG, MIN, MAX, LAG, LEAD, FIRST_VALUE and LAST_VALUE of answers"
+
+
+def window_node(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
+    """Return a window over the groups of a statement."""
+    if node.this.find(exp.Window):
+        refuse(node.this, "a window inside another one", grammar=GRAMMAR)
+    window = _window(node, read)
+    if window.inner is None or window.inner.leaves():
+        return window
+    if window.function not in ("first", "last") or window.leaves():  # a key is a text, or may be one
+        refuse(node, "a window that sums up keys, or takes them in the order of answers,", grammar=GRAMMAR)
+    return window
+
+
+def _window(node: exp.Window, read: Callable[[exp.Expr], Node]) -> Window:
+    called, given = node.this, node.args
+    partition = tuple(read(one) for one in given.get("partition_by") or ())
+    ordered = [] if given.get("order") is None else given["order"].expressions
+    order = tuple(
+        Sorting(read(one.this), bool(one.args.get("desc")), bool(one.args.get("nulls_first")))
+        for one in ordered
+    )
+    if type(called) in _RANKS:
+        return Window(_RANKS[type(called)], None, partition, order)
+    if type(called) in _NEIGHBOURS:
+        return _neighbour(called, read, partition, order)
+    frame = _frame(given.get("spec"), is_ordered=bool(order))
+    if isinstance(called, exp.Count) and isinstance(called.this, exp.Star):
+        return Window("count", None, partition, order, frame)
+    if type(called) not in _OF_FRAMES:
+        refuse(node, f"a window other than {_KNOWN}", grammar=GRAMMAR)
+    return Window(_OF_FRAMES[type(called)], read(called.this), partition, order, frame)
+
+
+def over_records(node: exp.Expr, domain: Domain) -> QueryError:
+    """Return the refusal of a window over records, with a statement whose window is over groups."""
+    name = quoted_name(min(domain.names, key=lambda one: domain[one].size))
+    table = quoted_name(domain.name)
+    instead = f"{name}, RANK() OVER (ORDER BY COUNT(*) DESC) FROM {table} GROUP BY {name}"
+    way = f"write SELECT {instead}, or run the statement on {SYNTHETIC}"
+    return error_at(node, "unsupported", f"a window over records is not supported; {way}")
+
+
+def _neighbour(
+    node: exp.Expr, read: Callable[[exp.Expr], Node], partition: tuple[Node, ...], order: tuple[Sorting, ...]
+) -> Window:
+    """Return LAG or LEAD: the value of a frame of one row."""
+    offset, default = node.args.get("offset"), node.args.get("default")
+    text = "1" if offset is None else offset.sql()
+    if not text.isdigit():
+        refuse(node, f"{node.key.upper()} by anything but a whole number of rows", grammar=GRAMMAR)
+    place = _NEIGHBOURS[type(node)] * int(text)
+    other = None if default is None else read(default)
+    return Window("first", read(node.this), partition, order, (place, place), other)
+
+
+def _frame(spec: exp.Expr | None, *, is_ordered: bool) -> _Frame:
+    """Return which rows a frame has; None where it ends with those in the place of the own row."""
+    if spec is None:
+        return None if is_ordered else (None, None)
+    given = spec.args
+    ends = [
+        _end(spec, given.get("start"), given.get("start_side")),
+        _end(spec, given.get("end") or "CURRENT ROW", given.get("end_side")),
+    ]
+    if given.get("kind") == "ROWS":
+        return ends[0], ends[1]
+    if given.get("kind") != "RANGE" or ends[0] is not None or ends[1] not in (None, 0):
+        refuse(spec, "a frame other than ROWS", grammar=GRAMMAR)
+    return (None, None) if ends[1] is None or not is_ordered else None
+
+
+def _end(spec: exp.Expr, given: object, side: object) -> int | None:
+    if given == "UNBOUNDED":
+        return None
+    if given == "CURRENT ROW":
+        return 0
+    text = given.name if isinstance(given, exp.Literal) else ""
+    if not text.isdigit():
+        refuse(spec, "a frame that ends at anything but a whole number of rows", grammar=GRAMMAR)
+    return -int(text) if side == "PRECEDING" else int(text)

@@ -84,7 +84,6 @@ class Boxes(Questions):
         return len(self.first)
 
     def take(self, places: NDArray[np.int64]) -> Boxes:
-        """Return some of the questions."""
         if len(places) == len(self) and np.array_equal(places, np.arange(len(self))):
             return self
         return Boxes(self.domain, self.scope, self.first[places], self.last[places])
@@ -112,7 +111,6 @@ class Boxes(Questions):
         return Boxes(self.domain, scope, self.first[:, axes], self.last[:, axes])
 
     def distinct(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the places of the first of equal questions, in order, and for each question which it is."""
         sizes = [self.domain[name].size for name in self.scope]
         codes = np.zeros(len(self), dtype=np.int64)
         if np.prod([float(size) for size in sizes]) ** 2 < 2.0**62:
@@ -128,10 +126,7 @@ class Boxes(Questions):
         return found[order].astype(np.int64), rank[numbers.reshape(-1)].astype(np.int64)
 
     def parts(self) -> Iterator[tuple[NDArray[np.int64], Boxes]]:
-        """Yield the questions by the attributes that they depend on: their places, and they themselves.
-
-        A range of all cells of an attribute asks nothing of it.
-        """
+        """Yield them by the attributes that they depend on; a range of all cells asks nothing of one."""
         asked = self._asked()
         codes = _codes(asked)
         for code in np.unique(codes):
@@ -141,12 +136,10 @@ class Boxes(Questions):
             yield places, Boxes(self.domain, scope, self.first[places][:, axes], self.last[places][:, axes])
 
     def kinds(self) -> tuple[NDArray[np.intp], list[LinearQuery]]:
-        """Return which kind each question is of, and one question of each kind; see ``Questions``."""
         _, places, numbers = np.unique(_codes(self._asked()), return_index=True, return_inverse=True)
         return numbers.reshape(-1), [self.query(place) for place in places.tolist()]
 
     def aligned(self) -> NDArray[np.bool_]:
-        """Tell of which questions the cells decide the condition: all."""
         return np.ones(len(self), dtype=np.bool_)
 
     def _asked(self) -> NDArray[np.bool_]:
@@ -155,12 +148,10 @@ class Boxes(Questions):
         return np.asarray((self.first > 0) | (self.last < sizes - 1))
 
     def query(self, place: int) -> LinearQuery:
-        """Return one question by itself."""
         ranges = zip(self.scope, self.first[place].tolist(), self.last[place].tolist(), strict=True)
         return LinearQuery.cells(self.domain, {name: (low, high) for name, low, high in ranges})
 
     def describe(self) -> list[str]:
-        """Return the questions in words; see ``LinearQuery.describe``."""
         columns = []
         for axis, name in enumerate(self.scope):
             ends = list(zip(self.first[:, axis].tolist(), self.last[:, axis].tolist(), strict=True))
@@ -170,7 +161,6 @@ class Boxes(Questions):
         return [" and ".join(filter(None, parts)) or "everybody" for parts in zip(*columns, strict=True)]
 
     def texts(self) -> RangeTexts:
-        """Return the canonical texts of the questions, each of which depends on all attributes."""
         return RangeTexts(self.scope, np.stack([self.first.T, self.last.T + 1], axis=1))
 
     def cells(self) -> NDArray[np.int64]:
@@ -205,11 +195,7 @@ def _cells(ends: ArrayLike, attributes: int) -> NDArray[np.int64]:
 
 
 class BoxSums:
-    """Sums of real numbers inside boxes, by prefix sums.
-
-    Args:
-        values: float64, one axis per attribute.
-    """
+    """Sums inside boxes of real numbers, float64 with one axis per attribute, by prefix sums."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         sums = np.zeros([size + 1 for size in values.shape])

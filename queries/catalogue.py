@@ -163,11 +163,7 @@ class Catalogue:
         self._tables = LockedTables(head + re.sub("(?m)^TABLE .*", _made, _SCRIPT), table)
 
     def synthetic(self, columns: Mapping[str, Sequence[str | None]]) -> LockedTables:
-        """Return a database that holds rows as ``synthetic.NAME``.
-
-        Args:
-            columns: texts of the values, by attribute; None for empty ones.
-        """
+        """Return a database that holds rows as ``synthetic.NAME``, by the texts of each attribute."""
         listed = ", ".join(f"CAST(c{place} AS {kind}) AS {in_quotes(name)}"
                            for place, (name, kind) in enumerate(self._types.items()))  # fmt: skip
         made = f"CREATE TABLE synthetic.{in_quotes(self._domain.name)} AS SELECT {listed} FROM r"  # noqa: S608
@@ -210,11 +206,7 @@ class Catalogue:
     def rows(
         self, reading: Reading, tables: LockedTables | None = None
     ) -> tuple[tuple[Column, ...], list[Any]]:
-        """Return the columns and rows of a statement that is not the session's.
-
-        Args:
-            tables: that are asked; None for the catalogue's own.
-        """
+        """Return the columns and rows of a statement that is not the session's."""
         try:
             if reading.text is None:
                 told = "expected known tables and functions, or the session's table, got others"
@@ -321,7 +313,6 @@ def _made(line: re.Match[str]) -> str:
 
 
 def _title(node: exp.Expr) -> str:
-    """Return what Postgres calls a column."""
     if isinstance(node, exp.Alias | exp.Column):
         return node.alias_or_name
     while isinstance(node, exp.Cast | exp.Dot):
@@ -371,10 +362,7 @@ def _limit(tree: exp.Query) -> None:
 
 
 def _is_bounded(node: exp.Expr) -> bool:
-    """Tell whether a query of WITH does not ask itself, and a list holds constants alone or is compared.
-
-    Lists of lists grow without bound.
-    """
+    """Tell whether a WITH does not ask itself, and a list, which may grow without bound, holds constants."""
     if isinstance(node, exp.With):
         return not node.recursive
     compared = isinstance(node.parent, exp.Values | exp.In | exp.Predicate)

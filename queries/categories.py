@@ -60,7 +60,13 @@ def check_levels(levels: Sequence[Level], values: Sequence[str]) -> tuple[Level,
     if len(set(names)) < len(names):
         raise ValueError(f"the level {max(names, key=names.count)!r} stands there twice")
     for coarse, fine in pairwise(ordered):
-        _check_nested(coarse, fine)
+        found: dict[str, str] = {}
+        for child, parent in zip(fine.parents, coarse.parents, strict=True):
+            if found.setdefault(child, parent) != parent:
+                raise ValueError(
+                    f"{child!r} of level {fine.name!r} has two parents in level {coarse.name!r}: "
+                    f"{found[child]!r} and {parent!r}"
+                )
     return tuple(ordered)
 
 
@@ -75,16 +81,6 @@ def _check_level(level: Level, values: Sequence[str]) -> None:
     for value, parent in zip(values, level.parents, strict=True):
         if not isinstance(parent, str) or not parent:
             raise ValueError(f"level {level.name!r} has no parent for the value {value!r}")
-
-
-def _check_nested(coarse: Level, fine: Level) -> None:
-    found: dict[str, str] = {}
-    for child, parent in zip(fine.parents, coarse.parents, strict=True):
-        if found.setdefault(child, parent) != parent:
-            raise ValueError(
-                f"{child!r} of level {fine.name!r} has two parents in level {coarse.name!r}: "
-                f"{found[child]!r} and {parent!r}"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +177,6 @@ class CategoricalAttribute(Cells):
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """Names of the levels."""
         return tuple(level.name for level in self.levels)
 
     def level(self, name: str) -> Level | None:
@@ -190,25 +185,20 @@ class CategoricalAttribute(Cells):
 
     @property
     def base_size(self) -> int:
-        """Number of declared values."""
         return len(self.values)
 
     def _own_label(self, code: int) -> str:
-        """Return the text of a cell: the value as it is matched in text."""
         return canonical_text(self.values[code])
 
     def value(self, code: int) -> GroupValue:
-        """Return what a cell stands for: a declared value, None for empty ones, or a label."""
         return self.values[code] if code < self.base_size else Cells.value(self, code)
 
     def number_ends(self) -> tuple[list[float], list[float]] | None:
-        """Return the number of each declared value twice; None where one is no whole number."""
         if not all(isinstance(value, int) and not isinstance(value, bool) for value in self.values):
             return None
         numbers = [float(value) for value in self.values]
         return numbers, numbers
 
     def texts(self, part: str | None = None) -> tuple[str, ...] | None:
-        """Return its declared texts, or those of a level of it."""
         level = None if part is None else self.level(part)
         return tuple(one for one in (level.nodes if level else self.values) if isinstance(one, str))

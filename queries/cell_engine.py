@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellCondition, CellValues, Kind, Line, constant_value, require_finite
+from queries.cell_values import CellCondition, CellValues, Kind, Line, constant_value, too_large
 from queries.cells import OTHER_LABEL, canonical_text
 from queries.dates import Periods
 from queries.domain import Attribute, Domain
@@ -277,11 +277,7 @@ def _texts(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 class Writer:
-    """Writes the terms of one expression, and evaluates them over the rows of its attributes.
-
-    Args:
-        lists: whole numbers of wide cells have rows of their own, where they are few.
-    """
+    """Writes the terms of one expression; with ``lists``, few whole numbers of a cell have rows."""
 
     def __init__(self, domain: Domain, *, lists: bool = True) -> None:
         self.domain, self.lists = domain, lists
@@ -356,7 +352,7 @@ class Writer:
             self.staged({low: vertices[0]})
         if term.shape == "number" and term.column:
             sizes = " AND ".join(f"coalesce(abs({end}) <= {_LARGEST}, TRUE)" for end in {low, high})
-            self.check(sizes, every, _too_large)
+            self.check(sizes, every, too_large)
         self._ends[term.sql] = low, high
         return low, high
 
@@ -512,7 +508,11 @@ class Writer:
     def _text(self, columns: Mapping[str, str]) -> str:
         text = "r" if self.inputs else "(SELECT 0 AS k, 1e0 AS w)"
         for stage in self._stages:
-            text = _carrying(stage, text) if isinstance(stage, dict) else _choosing(*stage, text)
+            if isinstance(stage, dict):
+                made = ", ".join(f"{sql} AS {name}" for name, sql in stage.items())
+                text = f"(SELECT *, {made} FROM {text})"  # noqa: S608 - written here
+            else:
+                text = _choosing(*stage, text)
         listed = ", ".join(f"{sql} AS z{place}" for place, sql in enumerate(self._asked(columns)))
         return f"SELECT k, {listed} FROM {text}"  # noqa: S608 - written here
 
@@ -528,11 +528,6 @@ def _product(tables: Sequence[Columns], sizes: Sequence[int]) -> Columns:
         held = {name: column[place] for name, column in table.items()}
         found |= held | {"k": found["k"] * size + held["k"], "w": found["w"] * held["w"]}
     return found
-
-
-def _carrying(columns: Mapping[str, str], rows: str) -> str:
-    made = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"(SELECT *, {made} FROM {rows})"  # noqa: S608 - written here
 
 
 def _choosing(name: str, truth: Truth, rows: str) -> str:
@@ -592,14 +587,6 @@ def some_decided(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) 
     return not known.any() or bool((holds != fails).any())
 
 
-def _too_large() -> QueryError:
-    try:
-        require_finite(np.array(np.inf))
-    except QueryError as error:
-        return error
-    raise AssertionError
-
-
 class _Cells:
     """What the rows of each cell hold together."""
 
@@ -611,7 +598,6 @@ class _Cells:
 
     @property
     def condition(self) -> CellCondition:
-        """Where a condition holds."""
         if "sql" in self.found:
             true = np.ma.filled(self.found["sql"], False)
             always, share = true, true.astype(np.float64)
@@ -633,7 +619,6 @@ class _Cells:
         return some
 
     def values(self, term: Term) -> CellValues:
-        """Return the values of a term."""
         null = np.asarray(self.found["null"], dtype=bool)
         lost, open_ = self._some(self.found["lost"]), self._some(self.found["open"])
         present, empty = self._some(~null), self._some(null)

@@ -180,10 +180,7 @@ class CellRange:
 
 
 def counted_where(conditions: Sequence[CellCondition | CellRange], domain: Domain) -> LinearQuery:
-    """Return the query that counts the records where conditions on different attributes all hold.
-
-    Shares of cells are multiplied before they are rounded, so that a cell's weight is rounded once.
-    """
+    """Return the query of conditions on different attributes that all hold; a weight is rounded once."""
     if all([one.is_decided for one in conditions]):  # noqa: C419  # a list is quicker
         return LinearQuery(domain, tuple([one.factor() for one in conditions]))
     kept = [one for one in conditions if one.is_indicator]
@@ -406,7 +403,12 @@ def on_scope(
     return array.reshape([domain[name].size if name in scope else 1 for name in wider])
 
 
+def too_large() -> QueryError:
+    """Return the error of numbers whose squares may be none."""
+    return QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
+
+
 def require_finite(numbers: NDArray[np.float64]) -> None:
     """Refuse numbers whose squares may be none."""
     if not np.all(np.abs(numbers) <= _LARGEST):
-        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
+        raise too_large()

@@ -83,11 +83,7 @@ class Cells(ABC):
     other: bool = field(default=False, kw_only=True)
 
     def check(self) -> None:
-        """Refuse a name or a flag that cannot be.
-
-        Raises:
-            DomainError: one of them is wrong.
-        """
+        """Refuse a name or a flag that cannot be."""
         name = self.name
         if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
             raise DomainError(f"an attribute needs a printable name without spaces around it, got {name!r}")
@@ -153,11 +149,7 @@ class Cells(ABC):
     # --- what cells are called and stand for
 
     def label(self, code: int) -> str:
-        """Return the text of a cell.
-
-        Raises:
-            ScopeError: there is no such cell.
-        """
+        """Return the text of a cell."""
         if not 0 <= code < self.size:
             raise self.no_cell(f"code={code}")
         if code == self.missing_code:
@@ -210,12 +202,10 @@ class OrderedCells(Cells):
 
     @property
     def base_size(self) -> int:
-        """Number of base cells."""
         return len(self.boundaries) - 1
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the cells stand in the order of their values."""
         return True
 
     @property
@@ -237,7 +227,6 @@ class OrderedCells(Cells):
 
     @property
     def points(self) -> tuple[float, ...]:
-        """Where the base cells begin, and where the last value ends."""
         return (*map(float, self.boundaries[:-1]), self.value_ends[1])
 
     def literal(self, number: float) -> str:
@@ -245,7 +234,6 @@ class OrderedCells(Cells):
         return number_text(number)
 
     def span_label(self, start: int, stop: int) -> str:
-        """Return consecutive cells in words, such as ``30 to 39`` or ``[0, 25000)``."""
         first, last = self.label(start), self.label(stop - 1)
         if stop - start == 1 or stop > self.base_size:
             return Cells.span_label(self, start, stop)
@@ -256,7 +244,6 @@ class OrderedCells(Cells):
         return f"{first} to {last}"
 
     def condition(self, start: int, stop: int) -> str | None:
-        """Return a condition that holds in consecutive cells and cuts none, by ``>=`` and ``<`` alone."""
         if self.atoms:
             return None
         name, end = quoted_name(self.name), min(stop, self.base_size)

@@ -1,7 +1,7 @@
 """Parts of dates and times: numbers such as the month, starts of periods, texts by a format.
 
 A part is one value in every period of one kind, so it is known where the cells lie inside such periods. Its
-values are DuckDB's; seconds are those of ``queries.calendar``.
+values are DuckDB's; seconds are those of ``queries.dates``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DAY
 from queries.cells import quoted_name
-from queries.dates import Periods
+from queries.comparisons import Position, quoted_text
+from queries.dates import DAY, Periods
 from queries.domain import Attribute
 from queries.errors import QueryError
 from queries.frozen import dataclass
-from queries.predicates import Position, quoted_text
 
 PERIODS = ("hour", "day", "week", "month", "quarter", "year")  # the shortest first
 CALENDAR = DAY, (datetime.date.max.toordinal() + 1) * DAY  # its first second, and the one behind its last

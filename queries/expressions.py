@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,33 +25,42 @@ Sign: TypeAlias = Literal["+", "-", "*", "/"]
 
 
 class Expression:
-    """What a column, a condition on answers or an order is made of."""
+    """What a column, a condition on answers or an order is made of.
+
+    ``parts`` names the fields with the expressions that this one is made of.
+    """
 
     __slots__ = ()
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """The expressions that this one is made of."""
-        return ()
+    parts: ClassVar[tuple[str, ...]] = ()
 
     def leaves(self) -> tuple[AggregateNode, ...]:
         """Return the aggregates of the expression, each once."""
-        found = [leaf for node in self.inner_nodes for leaf in node.leaves()]
+        found = [leaf for node in inner_nodes(self) for leaf in node.leaves()]
         return tuple({id(leaf): leaf for leaf in found}.values())
 
     def events(self) -> tuple[Node, ...]:
         """Return what of it has an interval of its own, each once: aggregates, and windows of answers."""
-        found = [node for inner in self.inner_nodes for node in inner.events()]
+        found = [node for inner in inner_nodes(self) for node in inner.events()]
         return tuple({id(node): node for node in found}.values())
 
     @property
     def is_whole(self) -> bool:
         """Whether its numbers are whole by their declaration."""
-        return False
+        rule = _WHOLE.get(type(self))
+        return rule is not None and rule(self)
 
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the weights and constants that have to be finite."""
-        return ()
+
+def inner_nodes(owner: Any) -> tuple[Node, ...]:
+    """Return the expressions that an expression, or a condition on answers, is made of."""
+    return tuple(node for name in owner.parts for node in _nodes_in(getattr(owner, name)))
+
+
+def _nodes_in(part: Any) -> tuple[Node, ...]:
+    if isinstance(part, tuple):
+        return tuple(node for one in part for node in _nodes_in(one))
+    if isinstance(part, Sorting):
+        return (part.node,)
+    return inner_nodes(part) if isinstance(part, Compared | Joined) else () if part is None else (part,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +68,6 @@ class Constant(Expression):
     """A number, a text, or None for NULL."""
 
     value: float | str | bool | None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is a whole number, or none."""
-        return not isinstance(self.value, float) or self.value.is_integer()
-
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the number, where it is a fraction."""
-        return (np.array(self.value),) if isinstance(self.value, float) else ()
 
     @property
     def number(self) -> float:
@@ -96,7 +96,7 @@ class KeyFunction(Expression):
 
 
 class Aggregate(Expression):
-    """What is answered for each group."""
+    """What is answered for each group, of records where a ``condition`` holds beside the statement's."""
 
     __slots__ = ()
 
@@ -120,12 +120,7 @@ class Aggregate(Expression):
 
 
 class Summed(NamedTuple):
-    """The values of an attribute that a sum is of, times a factor, and a constant.
-
-    Attributes:
-        line: the attribute and the factor.
-        held: bool, of the attribute's cells: their records' values count. Elsewhere weights are exact.
-    """
+    """The values that a sum is of: a line of an attribute's, in its cells ``held``; else exact weights."""
 
     line: Line
     held: NDArray[np.bool_]
@@ -141,7 +136,6 @@ class Linear(Aggregate):
             the cell, and the weight that stands for it.
         counting: the weights are those of a condition: a number of records.
         summed: which values the weights are; None where they are no line of one attribute's.
-        condition: which records are meant beside the statement's, over any scope; None for all.
         values: the numbers of values that it is a sum of: it is NULL where there is none of one of them.
     """
 
@@ -160,15 +154,6 @@ class Linear(Aggregate):
         of_all = not self.scope and self.condition is None and not self.values
         return self.counting and of_all and bool(self.low == 1)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is a number of records."""
-        return self.counting
-
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the least and the greatest weights."""
-        return self.low, self.high
-
     def times(self, factor: float) -> Linear:
         """Return the sum of multiplied weights."""
         ends = (self.low * factor, self.high * factor)
@@ -180,11 +165,6 @@ class Linear(Aggregate):
         return replace(
             self, low=low, middle=self.middle * factor, high=high, counting=counting, summed=summed
         )
-
-    def moved(self, number: float, domain: Domain) -> Node:
-        """Return the sum and a number."""
-        del domain
-        return Arithmetic("+", self, Constant(number))
 
     def plus(self, other: Linear, domain: Domain) -> Linear:
         """Return the sum of both sums."""
@@ -222,20 +202,9 @@ class Ratio(Aggregate):
     numerator: Linear
     denominator: Linear
 
-    def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return the least and the greatest weights of both sums."""
-        return self.numerator.numbers() + self.denominator.numbers()
-
     def times(self, factor: float) -> Ratio:
         """Return the ratio times a number."""
         return Ratio(self.numerator.times(factor), self.denominator)
-
-    def moved(self, number: float, domain: Domain) -> Node:
-        """Return the ratio and a number: one ratio, where the divisor's weights are known."""
-        above, below = self.numerator, self.denominator
-        if np.array_equal(below.low, below.high):
-            return Ratio(above.plus(below.times(number), domain), below)
-        return Arithmetic("+", self, Constant(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +231,8 @@ class Window(Expression):
         default: what stands where the frame has no row.
     """
 
+    parts: ClassVar[tuple[str, ...]] = ("inner", "default", "partition", "order")
+
     function: str
     inner: Node | None
     partition: tuple[Node, ...] = ()
@@ -269,21 +240,9 @@ class Window(Expression):
     frame: tuple[int | None, int | None] | None = None
     default: Node | None = None
 
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """All that it is made of."""
-        ends = [node for node in (self.inner, self.default) if node is not None]
-        return (*ends, *self.partition, *(one.node for one in self.order))
-
     def events(self) -> tuple[Node, ...]:
         """Return the window itself, where it is of answers."""
         return (self,) if self.leaves() else ()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it numbers rows, or is one of what is whole, or a sum of it."""
-        others = [node for node in (self.inner, self.default) if node is not None]
-        return self.function != "avg" and all(node.is_whole for node in others)
 
     @property
     def is_rank(self) -> bool:
@@ -293,20 +252,13 @@ class Window(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share(Expression):
-    """A sum divided by a window's sum, such as ``COUNT(*) / SUM(COUNT(*)) OVER ()``: one event for both.
+    """A sum divided by a window's sum, such as ``COUNT(*) / SUM(COUNT(*)) OVER ()``: one event for both."""
 
-    Args:
-        window: ``sum`` of a sum.
-    """
+    parts: ClassVar[tuple[str, ...]] = ("above", "window")
 
     above: Linear
     window: Window
     factor: float = 1.0
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """Both sums."""
-        return self.above, self.window
 
     def events(self) -> tuple[Node, ...]:
         """Return the share itself."""
@@ -324,8 +276,12 @@ def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
     join = _JOINS.get((type(left), type(right)))
     with np.errstate(over="ignore", invalid="ignore"):
         node = Arithmetic(sign, left, right) if join is None else join(sign, left, right, domain)
-    for numbers in node.numbers():
-        require_finite(numbers)
+    for one in (node.numerator, node.denominator) if isinstance(node, Ratio) else (node,):
+        if isinstance(one, Linear):
+            require_finite(one.low)
+            require_finite(one.high)
+        elif isinstance(one, Constant) and isinstance(one.value, float):
+            require_finite(np.array(one.value))
     return node
 
 
@@ -337,7 +293,14 @@ def _numbers(sign: Sign, left: Constant, right: Constant, domain: Domain) -> Nod
 def _sums_and_number(sign: Sign, left: Linear | Ratio, right: Constant, domain: Domain) -> Node:
     if sign in ("*", "/"):
         return left.times(right.number if sign == "*" else 1 / right.number)
-    return left.moved(right.number if sign == "+" else -right.number, domain)
+    return _moved(left, right.number if sign == "+" else -right.number, domain)
+
+
+def _moved(node: Linear | Ratio, number: float, domain: Domain) -> Node:
+    """Return sums and a number: one ratio, where the divisor's weights are known."""
+    if isinstance(node, Ratio) and np.array_equal(node.denominator.low, node.denominator.high):
+        return Ratio(node.numerator.plus(node.denominator.times(number), domain), node.denominator)
+    return Arithmetic("+", node, Constant(number))
 
 
 def _number_and_sums(sign: Sign, left: Constant, right: Linear | Ratio, domain: Domain) -> Node:
@@ -345,7 +308,7 @@ def _number_and_sums(sign: Sign, left: Constant, right: Linear | Ratio, domain: 
         return Arithmetic(sign, left, right)
     if sign == "*":
         return right.times(left.number)
-    return (right if sign == "+" else right.times(-1.0)).moved(left.number, domain)
+    return _moved(right if sign == "+" else right.times(-1.0), left.number, domain)
 
 
 def _two_sums(sign: Sign, left: Linear, right: Linear, domain: Domain) -> Node:
@@ -399,14 +362,7 @@ _JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantile(Aggregate):
-    """A quantile of a number; the least and the greatest number are those of 0 and 1.
-
-    Args:
-        values: the number; NULL is left out.
-        part: in [0, 1].
-        extreme: MIN or MAX, not PERCENTILE_CONT(0 or 1).
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """A quantile of a number, whose NULL is left out; MIN and MAX are the ``extreme`` ones, of 0 and 1."""
 
     values: CellValues
     part: float
@@ -418,20 +374,10 @@ class Quantile(Aggregate):
         """How many values it may be."""
         return len(np.unique(self.values.low))
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is the least or the greatest of whole numbers."""
-        return self.extreme and self.values.whole
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread(Aggregate):
-    """A variance or a standard deviation of a number; NULL is left out.
-
-    Args:
-        sample: divided by n - 1, not by n.
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """A variance, or its root, of a number whose NULL is left out; of a ``sample`` divided by n - 1."""
 
     values: CellValues
     sample: bool
@@ -441,11 +387,7 @@ class Spread(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correlation(Aggregate):
-    """The correlation of two numbers, of the rows that hold both.
-
-    Args:
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """The correlation of two numbers, of the rows that hold both."""
 
     one: CellValues
     two: CellValues
@@ -454,126 +396,74 @@ class Correlation(Aggregate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Persons(Aggregate):
-    """The number of persons with a record, where several records of each may be kept: COUNT(DISTINCT id).
-
-    Args:
-        condition: which records are meant beside the statement's; None for all.
-    """
+    """The number of persons with a record, where several records of each may be kept: COUNT(DISTINCT id)."""
 
     condition: CellCondition | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is a number of persons."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Expression):
     """Two expressions joined by ``+``, ``-``, ``*`` or ``/``."""
 
+    parts: ClassVar[tuple[str, ...]] = ("left", "right")
+
     operator: Sign
     left: Node
     right: Node
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether both sides are whole, and neither divides the other."""
-        return self.operator != "/" and self.left.is_whole and self.right.is_whole
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """Both sides."""
-        return self.left, self.right
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding(Expression):
     """A growing function of an expression, or its absolute value.
 
-    Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs``, ``sign``, ``cast`` to a whole number, or
-            ``nullif``: none where it is 0.
-        digits: of ``round``.
+    It is ``round`` to some digits, ``floor``, ``ceil``, ``abs``, ``sign``, ``cast`` to a whole number, or
+    ``nullif``: none where it is 0.
     """
+
+    parts: ClassVar[tuple[str, ...]] = ("inner",)
 
     function: str
     inner: Node
     digits: int = 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is rounded to whole numbers, or of these."""
-        to_places = self.function == "round" and self.digits <= 0
-        return to_places or self.function in ("floor", "ceil", "cast", "sign") or self.inner.is_whole
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """The expression."""
-        return (self.inner,)
 
 
 @dataclass(frozen=True, slots=True)
 class Coalesced(Expression):
     """An expression, or another one where there is none."""
 
+    parts: ClassVar[tuple[str, ...]] = ("inner", "other")
+
     inner: Node
     other: Node
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether both are."""
-        return self.inner.is_whole and self.other.is_whole
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """Both expressions."""
-        return self.inner, self.other
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen(Expression):
-    """An expression that conditions on answers choose, as CASE does.
+    """An expression that conditions on answers choose, as CASE does; ``other`` stands where none holds."""
 
-    Args:
-        branches: conditions, and what stands where one is the first that holds.
-        other: what stands where none does; None for nothing.
-    """
+    parts: ClassVar[tuple[str, ...]] = ("tests", "choices")
 
     branches: tuple[tuple[Test, Node], ...]
     other: Node | None = None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all that may be chosen is."""
-        return all(node.is_whole for node in self.choices)
+    def tests(self) -> tuple[Test, ...]:
+        """The conditions."""
+        return tuple(test for test, _ in self.branches)
 
     @property
     def choices(self) -> tuple[Node, ...]:
         """What may be chosen."""
         return (*(node for _, node in self.branches), *(() if self.other is None else (self.other,)))
 
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """All that it is made of."""
-        return (*(node for test, _ in self.branches for node in test.nodes()), *self.choices)
-
 
 @dataclass(frozen=True, slots=True)
 class Truth(Expression):
     """A condition on answers, as a number: 1 where it holds, 0 where it does not, none where it is NULL."""
 
+    parts: ClassVar[tuple[str, ...]] = ("test",)
+
     test: Test
-
-    @property
-    def is_whole(self) -> bool:
-        """It is 1 or 0."""
-        return True
-
-    @property
-    def inner_nodes(self) -> tuple[Node, ...]:
-        """What is compared."""
-        return self.test.nodes()
 
 
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation | Persons
@@ -619,25 +509,37 @@ def average(values: CellValues, condition: CellCondition | None = None) -> Ratio
 class Compared:
     """A comparison of answers, or IS NULL where there is no other side."""
 
+    parts: ClassVar[tuple[str, ...]] = ("left", "right")
+
     function: Callable[[Any, Any], bool]
     left: Node
     right: Node | None
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the expressions that are compared."""
-        return (self.left,) if self.right is None else (self.left, self.right)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
     """Conditions on answers that all hold, or one of which holds; or that one of them does not."""
 
+    parts: ClassVar[tuple[str, ...]] = ("children",)
+
     kind: Literal["and", "or", "not"]
     children: tuple[Test, ...]
 
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the expressions that are compared."""
-        return tuple(node for child in self.children for node in child.nodes())
-
 
 Test: TypeAlias = Compared | Joined
+
+# Whether the numbers of an expression are whole, by its kind; of any other they are not.
+_WHOLE: dict[type, Callable[[Any], bool]] = {
+    Constant: lambda one: not isinstance(one.value, float) or one.value.is_integer(),
+    Linear: lambda one: one.counting,
+    Quantile: lambda one: one.extreme and one.values.whole,
+    Persons: lambda _: True,
+    Window: lambda one: one.function != "avg" and all(
+        node.is_whole for node in (one.inner, one.default) if node is not None),
+    Arithmetic: lambda one: one.operator != "/" and one.left.is_whole and one.right.is_whole,
+    Rounding: lambda one: one.function in ("floor", "ceil", "cast", "sign") or one.inner.is_whole or (
+        one.function == "round" and one.digits <= 0),
+    Coalesced: lambda one: one.inner.is_whole and one.other.is_whole,
+    Chosen: lambda one: all(node.is_whole for node in one.choices),
+    Truth: lambda _: True,
+}  # fmt: skip

@@ -217,7 +217,6 @@ def _frozen(weights: _Weights) -> _Weights:
 
 
 def _in_units(given: NDArray[np.integer[Any]]) -> _Weights:
-    """Return a read-only copy of weights: int64, units of 2^-20."""
     return _frozen(np.array(given, dtype=np.int64))
 
 
@@ -226,7 +225,10 @@ def _counted(weights: _Weights) -> _Counts:
     positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
     if positive != full:
         _require_units(weights)
-    return _Counts(positive, full, _constant(weights, positive, full))
+    constant = int(weights.flat[0]) if weights.size else 0
+    if 0 < positive < weights.size or (positive and full != positive and np.any(weights != constant)):
+        return _Counts(positive, full, None)
+    return _Counts(positive, full, constant if positive else 0)
 
 
 def _require_units(weights: NDArray[np.integer[Any]]) -> None:
@@ -247,20 +249,6 @@ def _compact(given: NDArray[np.integer[Any]]) -> tuple[_Dense | _Runs | _Bits, _
     if positive == full:
         return (runs if 8 * runs.size_in_bytes <= flat.size else _Bits(np.packbits(flat > 0))), counts
     return (runs if runs.size_in_bytes <= 8 * flat.size else _Dense(_in_units(given))), counts
-
-
-def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
-    """Return the weight of every cell, or None where they differ.
-
-    Args:
-        positive: how many are not 0.
-    """
-    if not positive:
-        return 0
-    if full:
-        return UNITS if full == weights.size else None
-    first = int(weights.flat[0])
-    return None if np.any(weights != first) else first
 
 
 def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple[slice, ...]:
@@ -332,11 +320,7 @@ def weight_runs(factor: Factor) -> list[list[int]]:
 
 
 def told_apart(factors: Iterable[Factor]) -> dict[str, NDArray[np.intp]]:
-    """Return of each attribute the first cells of the longest runs whose cells have the same weights.
-
-    Returns:
-        By name, int64, growing; the first is 0.
-    """
+    """Return, by attribute, the first cells of the longest runs of alike cells: int64, growing, from 0."""
     begins: dict[str, NDArray[np.bool_]] = {}
     for factor in factors:
         for axis, (name, side) in enumerate(zip(factor.scope, factor.box, strict=True)):

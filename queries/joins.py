@@ -18,11 +18,11 @@ from sqlglot import exp
 from queries.categories import CategoricalAttribute
 from queries.cell_values import CellValues
 from queries.cells import OTHER_LABEL, GroupValue, nearest, quoted_name
+from queries.comparisons import quoted_text
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.lookups import Lookup
-from queries.predicates import quoted_text
 from queries.sql_tree import SYNTHETIC, error_at
 
 _OTHERWISE = f"run the statement on {SYNTHETIC}"
@@ -31,11 +31,7 @@ _PRIVATE = "private tables are joined in a view that the session is opened over"
 
 @dataclass(frozen=True, slots=True)
 class JoinedLookup:
-    """A lookup as a statement joins it.
-
-    Args:
-        outer: LEFT JOIN, which keeps records without a row of it.
-    """
+    """A lookup as a statement joins it; ``outer`` by LEFT JOIN, which keeps records without a row of it."""
 
     lookup: Lookup
     alias: str
@@ -47,11 +43,7 @@ class JoinedLookup:
         return next((one for one in known if _is_called(name, one, any_case)), None)
 
     def node(self, column: str, place: exp.Column | None = None, *, outer: bool | None = None) -> exp.Dot:
-        """Return a column as a node of the tree.
-
-        Args:
-            outer: as if LEFT JOIN were written; None as it was.
-        """
+        """Return a column as a node of the tree; ``outer`` as if LEFT JOIN were written, None as it was."""
         table, attribute = (
             exp.to_identifier(self.alias),
             exp.to_identifier(self.lookup.attribute, quoted=True),

@@ -43,12 +43,8 @@ class _Part:
 class Readings(NamedTuple):
     """The two questions on whole cells that a question lies between which the cells cannot decide.
 
-    For every table the answer to ``least`` is at most the number of records that the condition holds for, and
-    that is at most the answer to ``most``.
-
-    Args:
-        least: every cell that is not decided is left out.
-        most: every such cell is counted whole.
+    ``least`` leaves out every cell that is not decided, ``most`` counts it whole: for every table the number
+    of records that the condition holds for lies between their answers.
     """
 
     least: LinearQuery
@@ -346,13 +342,11 @@ def _chosen(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> Factor
 
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
-    """Return what a factor is inside its box, over a query's scope."""
     lengths = {name: side.stop - side.start for name, side in zip(factor.scope, factor.box, strict=True)}
     return _Part(tuple([lengths.get(name, 1) for name in scope]), factor)
 
 
 def _described(domain: Domain, factor: Factor) -> str:
-    """Return a factor in words, such as ``age 30 to 39``."""
     if len(factor.scope) != 1:
         return f"a condition on {', '.join(factor.scope)}"
     attribute = domain[factor.scope[0]]
@@ -391,10 +385,7 @@ def cut_factors(query: LinearQuery) -> list[Factor]:
 
 
 def _comparison_of(domain: Domain, factor: Factor) -> str | None:
-    """Return a condition that counts the cells of one weight of an ordered attribute, or None for others.
-
-    It compares with ``>=`` and ``<`` alone, which cut no cell: ``income >= 10000 AND income < 25000``.
-    """
+    """Return a condition, by ``>=`` and ``<`` alone, that counts an ordered attribute's cells; else None."""
     if len(factor.scope) != 1:
         return None
     attribute = domain[factor.scope[0]]

@@ -66,7 +66,6 @@ class _Connections(threading.local):
         self.connection: duckdb.DuckDBPyConnection | None = None
 
     def own(self) -> duckdb.DuckDBPyConnection:
-        """Return the connection of this thread."""
         if self.connection is None or self.process != os.getpid():
             opened = _library().connect(":memory:", config=_SETTINGS)
             names = [name for (name,) in opened.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
@@ -102,11 +101,7 @@ class LockedTables:
         self._database.execute("SET lock_configuration = true")
 
     def asked(self, text: str, *, seconds: float) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
-        """Return the columns of a statement, each with its type, and its rows.
-
-        Args:
-            seconds: after which it is interrupted.
-        """
+        """Return the columns of a statement, each with its type, and its rows, in so many seconds."""
         with closing(self._database.cursor()) as cursor, _interrupted(cursor, seconds, _OF_ROWS):
             found = cursor.execute(text)
             columns = [(str(name), str(kind)) for name, kind, *_ in found.description]
@@ -124,12 +119,7 @@ class LockedTables:
 def evaluated(
     text: str, rows: Table, texts: Mapping[str, str], *, seconds: float = MOST_SECONDS
 ) -> list[NDArray[Any]]:
-    """Return the columns of a statement over a table, empty values masked.
-
-    Args:
-        rows: the columns of its only table, ``r``, by name.
-        seconds: after which the statement is interrupted.
-    """
+    """Return the columns of a statement over the table ``r`` of some rows, empty values masked."""
     connection, found = _CONNECTIONS.own(), None
     try:
         with _interrupted(connection, seconds, _OF_VALUES):

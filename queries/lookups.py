@@ -61,7 +61,6 @@ class Lookup:
         self._check_columns()
 
     def _row(self, key: object, given: object) -> dict[str, str]:
-        """Return the texts of a key by their columns."""
         if not isinstance(key, str) or not key or not is_encodable(key):
             raise self.wrong(f"a key must be a text that is not empty, got {shown_text(key)}")
         row = given if isinstance(given, Mapping) else {PLAIN_COLUMN: given}

@@ -48,11 +48,7 @@ class Memory(Generic[_Kept]):
         return None if found is None else found[0]
 
     def keep(self, key: Hashable, found: _Kept, size: int) -> None:
-        """Keep what was found under a key.
-
-        Args:
-            size: bytes of both.
-        """
+        """Keep what was found under a key; both take ``size`` bytes."""
         size += _ENTRY
         if size * _PART > self._most_bytes:
             return

@@ -34,11 +34,7 @@ class NumberCells(OrderedCells):
     resolution: float | None = field(default=None, kw_only=True)
 
     def check_resolution(self) -> None:
-        """Refuse a step that is no positive number, or of which too many fit between the ends.
-
-        Raises:
-            DomainError: it is one.
-        """
+        """Refuse a step that is no positive number, or of which too many fit between the ends."""
         step = self.resolution
         if step is None:
             return
@@ -71,18 +67,13 @@ class NumberCells(OrderedCells):
         return (int(step) if 1 <= step <= LARGEST_INTEGER else float(step)) or None
 
     def grid(self, clip: float | None = None) -> ValueGrid | None:
-        """Return the grid on which its values are summed, or None where they are not.
-
-        Args:
-            clip: the most that the values of one person may come to; None where that is not bounded.
-        """
+        """Return the grid on which its values are summed, a person's up to ``clip``; None where none is."""
         if self.resolution is None:
             return None
         low, high = self.ends[0], self.last
         return ValueGrid(_GRID + self.name, low, high, float(self.resolution), self.is_whole, clip)
 
     def number_ends(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Return the least and the greatest number of each cell but those of empty and undeclared values."""
         edges, closed = self.boundaries, 1 if self.is_whole else 0
         return [*edges[:-1], *self.atoms], [*(edge - closed for edge in edges[1:]), *self.atoms]
 
@@ -115,28 +106,23 @@ class IntegerAttribute(NumberCells):
 
     @property
     def base_size(self) -> int:
-        """Number of cells without ``missing`` and ``other``."""
         return (self.maximum - self.minimum) // self.width + 1
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Start of the first cell and end of the last, half-open."""
         return self.minimum, self.maximum + 1
 
     @property
     def boundaries(self) -> tuple[int, ...]:
-        """Half-open cell boundaries, ``base_size + 1`` of them: value v fills [v, v + 1)."""
         starts = range(self.minimum, self.maximum + 1, self.width)
         return (*starts, self.maximum + 1)
 
     def _own_label(self, code: int) -> str:
-        """Return the text of a cell, such as ``30`` or ``30..34``."""
         low = self.minimum + code * self.width
         high = min(low + self.width - 1, self.maximum)
         return str(low) if low == high else f"{low}..{high}"
 
     def value(self, code: int) -> GroupValue:
-        """Return what a cell stands for: a whole number where it holds one."""
         single = self.width == 1 and code < self.base_size
         return self.minimum + code if single else NumberCells.value(self, code)
 
@@ -193,7 +179,7 @@ class NumericAttribute(NumberCells):
             if not self.edges[0] <= atom <= self.edges[-1]:
                 raise self.wrong(
                     f"atoms must lie between the edges {number_text(self.edges[0])} and "
-                    f"{number_text(self.edges[-1])}, got {number_text(atom)}; move the edge out to it",
+                    f"{number_text(self.edges[-1])}, got {number_text(atom)}; move the edge out to it"
                 )
             if self.atoms.count(atom) > 1:
                 raise self.wrong(f"atoms must differ, got {number_text(atom)} more than once")
@@ -201,26 +187,22 @@ class NumericAttribute(NumberCells):
             if sum(low <= atom < high for atom in self.atoms) == high - low:
                 raise self.wrong(
                     f"the cell from {number_text(low)} to {number_text(high - 1)} holds atoms alone; leave "
-                    "out one of its edges",
+                    "out one of its edges"
                 )
 
     @property
     def is_whole(self) -> bool:
-        """Whether values are whole numbers."""
         return self.integer
 
     @property
     def base_size(self) -> int:
-        """Number of cells between the edges."""
         return len(self.edges) - 1
 
     @property
     def boundaries(self) -> tuple[float, ...]:
-        """Half-open cell boundaries, ``base_size + 1`` of them; a whole number v fills [v, v + 1)."""
         return (*self.edges[:-1], self.edges[-1] + 1) if self.integer else self.edges
 
     def _own_label(self, code: int) -> str:
-        """Return the text of a cell, such as ``[10000, 25000)``, ``10000..24999`` or ``0``."""
         if code >= self.base_size:
             return number_text(self.atoms[code - self.base_size])
         low, high = self.edges[code], self.boundaries[code + 1]
@@ -256,13 +238,16 @@ class ValueGrid(Cells):
     other: bool = field(default=True, kw_only=True)
 
     @property
+    def is_whole(self) -> bool:
+        return self.whole
+
+    @property
     def attribute(self) -> str:
         """The name of the attribute whose values they are."""
         return self.name.removeprefix(_GRID)
 
     @property
     def base_size(self) -> int:
-        """The number of places."""
         return int(self.place(self.maximum if self.clip is None else max(self.maximum, 0))) + 1
 
     @property
@@ -301,12 +286,7 @@ class ValueGrid(Cells):
         return np.asarray((2 * places - self._top) ** 2 * MOST_STEPS // self._divisor, dtype=np.int64)
 
     def square_in_words(self, place: str, divide: str, suffix: str = "") -> str:
-        """Return the same as an expression of an engine.
-
-        Args:
-            place: the expression of a place, a whole number of 64 bits.
-            suffix: of a whole number of 64 bits.
-        """
+        """Return the same as an expression of an engine, of the expression of a place."""
         from_middle = f"(2{suffix} * {place} - {self._top}{suffix})"
         return f"({from_middle} * {from_middle} * {MOST_STEPS}{suffix} {divide} {self._divisor}{suffix})"
 
@@ -333,12 +313,7 @@ def places_of(attribute: NumberCells, grid: ValueGrid) -> tuple[list[int], list[
 
 
 def _is_finite(number: object) -> TypeGuard[float]:
-    return isinstance(number, int | float) and type(number) is not bool and math.isfinite(_float(number))
-
-
-def _float(number: float) -> float:
-    """Return a number as a float; infinity for a whole number beyond float64."""
     try:
-        return float(number)
-    except OverflowError:
-        return math.inf
+        return isinstance(number, int | float) and type(number) is not bool and math.isfinite(number)
+    except OverflowError:  # a whole number beyond float64
+        return False

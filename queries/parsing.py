@@ -1,4 +1,9 @@
-"""Questions as they come: where-texts, structured conditions and lines of JSON."""
+"""Questions as they come: where-texts, structured conditions and lines of JSON.
+
+A plain where-text is comparisons of declared names with numbers and texts, joined by AND. Most are no more
+than that, and are read here in a tenth of the time that the SQL parser takes and without loading it. What is
+not plain, or is refused, is left to that parser, which has the messages.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from queries.cells import nearest
-from queries.conditions import plain_predicate, structured_predicate
+from queries.categories import CategoricalAttribute
+from queries.cells import GRAMMAR_WORDS, nearest
+from queries.comparisons import Comparison, Junction, Not, Operator, Predicate, Scalar, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -90,7 +96,7 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
         if plain is not None:
             with suppress(QueryError):  # what is refused is read again, for the message
                 return count_where(plain, domain)
-        from queries.condition_text import parse_condition  # late: some texts alone need the SQL parser
+        from queries.row_conditions import parse_condition  # late: some texts alone need the SQL parser
 
         try:
             return parse_condition(where, domain)
@@ -127,11 +133,7 @@ def parse_sql(text: str, domain: Domain, numbers: Sequence[tuple[float, float, f
 
 
 def require_aligned(query: LinearQuery) -> None:
-    """Refuse a question that cuts cells, whose answer takes them as evenly filled.
-
-    Args:
-        query: the question; of a statement the one that counts the records that it is about.
-    """
+    """Refuse a question that cuts cells, whose answer takes them as evenly filled."""
     if query.aligned:
         return
     names = [name for factor in cut_factors(query) for name in factor.scope] or list(query.scope)
@@ -150,16 +152,13 @@ def require_aligned(query: LinearQuery) -> None:
 
 def _edges(domain: Domain, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the ordered ones of some attributes, with the edges of their cells."""
-    return [
-        (attribute.name, _listed(attribute))
-        for attribute in map(domain.__getitem__, names)
-        if attribute.is_ordered
-    ]
-
-
-def _listed(attribute: Any) -> str:
-    edges = attribute.boundaries
-    return ", ".join(map(attribute.literal, edges[:6])) + (", …" if len(edges) > 6 else "")
+    found = []
+    for attribute in map(domain.__getitem__, names):
+        if not isinstance(attribute, CategoricalAttribute):
+            edges = attribute.boundaries
+            more = ", …" if len(edges) > 6 else ""
+            found.append((attribute.name, ", ".join(map(attribute.literal, edges[:6])) + more))
+    return found
 
 
 def parse_line(line: str | bytes, domain: Domain) -> Question:
@@ -236,14 +235,6 @@ def question_of(
         raise QueryError("id must be a text or a whole number", code="bad_request", position="id")
     if request is not None:
         require_key(request)
-    return Question(_query_of(form, read_where, read_sql), identifier, request)
-
-
-def _query_of(
-    form: Mapping[str, Any],
-    read_where: Callable[[Any], LinearQuery],
-    read_sql: Callable[[str], LinearQuery | Statement],
-) -> LinearQuery | Statement:
     if ("where" in form) == ("sql" in form):
         came = "both" if "where" in form else "neither"
         raise QueryError(
@@ -251,10 +242,10 @@ def _query_of(
             code="bad_request",
         )
     if "where" in form:
-        return read_where(form["where"])
+        return Question(read_where(form["where"]), identifier, request)
     if not isinstance(form["sql"], str):
         raise QueryError("sql must be a text", code="bad_request", position="sql")
-    return read_sql(form["sql"])
+    return Question(read_sql(form["sql"]), identifier, request)
 
 
 def require_key(value: object) -> None:
@@ -269,14 +260,11 @@ def require_key(value: object) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    form = dict(pairs)
-    if len(form) != len(pairs):
-        seen: set[str] = set()
-        for twice, _ in pairs:
-            if twice in seen:
-                break
-            seen.add(twice)
-        raise QueryError(f"the key {twice[:60]!r} stands there twice", code="bad_request", position=twice)
+    form = dict[str, Any]()
+    for key, value in pairs:
+        if key in form:
+            raise QueryError(f"the key {key[:60]!r} stands there twice", code="bad_request", position=key)
+        form[key] = value
     return form
 
 
@@ -285,3 +273,140 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant).decode  # one for all
+
+
+# --- conditions ---------------------------------------------------------------------------------------------
+
+
+SPACE = r"[ \t\r\n]"
+NAME = r'(?:"[^"\n]+"|[A-Za-z_][A-Za-z_0-9]*)'
+_VALUE = r"(?:-?[0-9]+(?:\.[0-9]+)?|'[^'\\\n]*')"
+_TERM = re.compile(
+    rf"(?P<name>{NAME})(?:"
+    rf"{SPACE}*(?P<operator><=|>=|<>|!=|=|<|>){SPACE}*(?P<value>{_VALUE})"
+    rf"|{SPACE}+(?P<between>BETWEEN){SPACE}+(?P<low>{_VALUE}){SPACE}+AND{SPACE}+(?P<high>{_VALUE})"
+    rf"|{SPACE}+(?P<in>IN){SPACE}*\({SPACE}*{_VALUE}(?:{SPACE}*,{SPACE}*{_VALUE})*{SPACE}*\))",
+    re.IGNORECASE,
+)
+_AND = re.compile(rf"{SPACE}+AND{SPACE}+", re.IGNORECASE)
+_EACH = re.compile(_VALUE)
+_SIGNS: dict[str | None, Operator] = {
+    "=": "eq", "<>": "ne", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
+}  # fmt: skip
+_LONGEST = 300  # characters, so of a number, too
+_MOST_TERMS = 20
+_MOST_VALUES = 10_000
+
+
+def plain_terms(text: str) -> Iterator[re.Match[str] | None]:
+    """Yield the comparisons of a plain where-text; None in place of the first thing that is none."""
+    place = 0
+    while term := _TERM.match(text, place):
+        yield term
+        if term.end() == len(text):
+            return
+        joint = _AND.match(text, term.end())
+        if joint is None:
+            break
+        place = joint.end()
+    yield None
+
+
+def plain_predicate(text: str, domain: Domain) -> Predicate | None:
+    """Return the predicate that a plain where-text states; None where it is not plain."""
+    if len(text) > _LONGEST or "\\" in text or not text.isascii():
+        return None
+    found = list[Predicate]()
+    for match in plain_terms(text):
+        term = None if match is None or len(found) == _MOST_TERMS else _comparison(match, domain)
+        if term is None:
+            return None
+        found.append(term)
+    return found[0] if len(found) == 1 else Junction("and", tuple(found))
+
+
+def _comparison(match: re.Match[str], domain: Domain) -> Predicate | None:
+    name = match["name"]
+    if name.startswith('"'):
+        name = name[1:-1]
+    elif name.casefold() in GRAMMAR_WORDS:
+        return None
+    if name not in domain or name in domain.levels:
+        return None
+    operator: Operator = "between" if match["between"] else "in" if match["in"] else _SIGNS[match["operator"]]
+    values = _EACH.findall(match.string, match.end("name"), match.end())
+    return Comparison(name, operator, tuple(map(_plain_scalar, values)), match.start())
+
+
+def _plain_scalar(text: str) -> Scalar:
+    if text.startswith("'"):
+        return text[1:-1]
+    return float(text) if "." in text else int(text)
+
+
+# --- structured conditions ----------------------------------------------------------------------------------
+
+
+def structured_predicate(where: Mapping[str, Any], domain: Domain) -> Predicate:
+    """Return the predicate that a structured condition states; an empty one holds for everybody."""
+    terms: list[Predicate] = []
+    for name, conditions in where.items():
+        if not isinstance(name, str):
+            raise _refusal(f"expected an attribute's name, got {_kind(name)}", "where")
+        path = f"where.{name}"
+        attribute, part = resolve_operand(name, domain, path)
+        if not isinstance(conditions, dict) or not conditions:
+            raise _refusal(f'expected an object such as {{"eq": 3}}, got {_kind(conditions)}', path)
+        for key, value in conditions.items():
+            operator, values = _read(key, value, f"{path}.{key}")
+            term = Comparison(attribute, operator, values, f"{path}.{key}", part)
+            terms.append(Not(term) if value is False and not values else term)
+    return Junction("and", tuple(terms))
+
+
+def _read(key: str, value: Any, path: str) -> tuple[Operator, tuple[Scalar, ...]]:
+    if key not in _OPERATORS:
+        known = tuple(_OPERATORS)
+        raise _refusal(f"expected one of {', '.join(known)}, got {key[:60]!r}{nearest(key, known)}", path)
+    operator, what, most = _OPERATORS[key]
+    if not what:
+        return operator, (_scalar(value, path),)
+    if most:
+        fits = isinstance(value, list | tuple) and (len(value) == 2 if most == 2 else 1 <= len(value) <= most)
+    else:
+        fits = isinstance(value, bool)
+    if not fits:
+        raise _refusal(f"expected {what}, got {_kind(value)}", path)
+    return operator, tuple(_scalar(item, path) for item in value) if most else ()
+
+
+def _scalar(value: Any, path: str) -> Scalar:
+    if isinstance(value, str | int | float | bool):
+        return value
+    raise _refusal(f"expected a text, a number, true or false, got {_kind(value)}", path)
+
+
+# Of each key the operator, what is expected if it is more than one value, and how many values these are.
+_OPERATORS: dict[str, tuple[Operator, str, int]] = {
+    "eq": ("eq", "", 1), "ne": ("ne", "", 1), "ge": ("ge", "", 1), "gt": ("gt", "", 1), "le": ("le", "", 1),
+    "lt": ("lt", "", 1), "between": ("between", "a list of two ends", 2),
+    "in": ("in", f"a list of 1 to {_MOST_VALUES:,} values", _MOST_VALUES),
+    "is_missing": ("missing", "true or false", 0), "is_other": ("other", "true or false", 0),
+}  # fmt: skip
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    names: dict[type, str] = {dict: "an object", str: "a text", type(None): "null"}
+    if isinstance(value, bool):
+        return "true or false"
+    if value == {}:
+        return "an empty object"
+    if isinstance(value, int | float):
+        return "a number"
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _refusal(message: str, path: str) -> QueryError:
+    return QueryError(message, code="bad_request", position=path)

@@ -152,10 +152,6 @@ def _numpy_floating(value: np.floating[Any]) -> float | None:
         return _floating(float(value))
 
 
-def _decimal(value: Decimal) -> str | None:
-    return None if value.is_qnan() else str(value)
-
-
 def _fraction(value: Fraction) -> str | Unreadable:
     if UNREADABLE in (_whole(value.numerator), _whole(value.denominator)):
         return UNREADABLE
@@ -176,22 +172,10 @@ def _written(value: object) -> str | Unreadable:
         return UNREADABLE
 
 
-def _numpy_time(value: np.datetime64) -> str | None:
-    return None if np.isnat(value) else str(value)
-
-
-def _numpy_duration(value: np.timedelta64) -> Unreadable | None:
-    return None if np.isnat(value) else UNREADABLE  # without a unit it has no meaning, and not always a text
-
-
-def _empty(_: object) -> None:
-    return None
-
-
 def _readers() -> dict[type, Callable[[Any], Plain]]:
     readers: dict[type, Callable[[Any], Plain]] = {
-        type(None): _empty,
-        Decimal: _decimal,
+        type(None): lambda _: None,
+        Decimal: lambda value: None if value.is_qnan() else str(value),
         Fraction: _fraction,
         datetime.date: str,
         datetime.datetime: _zoned,
@@ -199,8 +183,9 @@ def _readers() -> dict[type, Callable[[Any], Plain]]:
         datetime.timedelta: str,
         UUID: str,
         np.bool_: bool,
-        np.datetime64: _numpy_time,
-        np.timedelta64: _numpy_duration,
+        np.datetime64: lambda value: None if np.isnat(value) else str(value),
+        # without a unit it has no meaning, and not always a text
+        np.timedelta64: lambda value: None if np.isnat(value) else UNREADABLE,
     }
     for kind in set(np.sctypeDict.values()) - set(readers):
         if issubclass(kind, np.integer):
@@ -222,8 +207,8 @@ def _pandas_readers() -> dict[type, Callable[[Any], Plain]]:
 def _readers_of_pandas() -> dict[type, Callable[[Any], Plain]]:
     pandas: Any = sys.modules["pandas"]
     return {
-        type(pandas.NA): _empty,
-        type(pandas.NaT): _empty,
+        type(pandas.NA): lambda _: None,
+        type(pandas.NaT): lambda _: None,
         pandas.Timestamp: _zoned,
         pandas.Timedelta: str,
         pandas.Period: str,

@@ -67,10 +67,7 @@ class CellSets:
 
     @classmethod
     def of_factors(cls, factors: Sequence[Factor]) -> CellSets:
-        """Return the cells that factors of one attribute count, each of which counts some, but not all.
-
-        Questions share factors, so the runs of each are found once.
-        """
+        """Return the cells that factors of one attribute count, some but not all; each is looked at once."""
         numbers = dict[int, int]()
         places = [numbers.setdefault(id(factor), len(numbers)) for factor in factors]
         shared = {id(factor): factor for factor in factors}
@@ -123,21 +120,14 @@ class CellSets:
         return np.asarray(np.bincount(as_index(self.owners), values, minlength=len(self)), dtype=np.float64)
 
     def sums(self, runs: _Values) -> _Values:
-        """Return the sum over each set of what is additive over cells: float64, shape (n,).
-
-        Args:
-            runs: float64, that of each run of cells, by its first and its last cell.
-        """
+        """Return the sum over each set of what is additive over cells, by that of each run of cells."""
         return self.summed(runs[self.first, self.last])
 
     def variances(self, runs: _Values) -> _Values:
-        """Return the variance of the sum over each set, of cells that may depend on each other.
+        """Return the variance of the sum over each set of cells, which may depend on each other.
 
         With V of runs, what two runs apart and the gap g between them have in common follows from those that
         they make together: 2 cov(a, b) = V(a g b) - V(a g) - V(g b) + V(g).
-
-        Args:
-            runs: float64, the variance of each run of cells, by its first and its last cell.
         """
         found = self.sums(runs)
         if self.starts is None:
@@ -162,11 +152,7 @@ class CellSets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Products:
-    """Questions about sets of cells of the same attributes, on which each depends.
-
-    Args:
-        scope: names of attributes, in declared order.
-    """
+    """Questions about sets of cells of the same attributes, in declared order, on which each depends."""
 
     domain: Domain
     scope: tuple[str, ...]
@@ -210,11 +196,9 @@ class Products:
         return found
 
     def pieces(self) -> tuple[_Numbers, _Numbers, _Numbers | None]:
-        """Return the boxes that make the products, those of each one after another.
+        """Return the first and the last cells of the boxes that make the products, and whose each is.
 
-        Returns:
-            The first and the last cells of each box, int64, shape (m, attributes); and whose it is, int64,
-            shape (m,), None where each product is one box.
+        Int64, shape (m, attributes) and (m,); no owners where each product is one box.
         """
         owners = np.arange(len(self), dtype=np.int64)
         ends = list[tuple[_Numbers, _Numbers]]()

@@ -68,11 +68,7 @@ class Questions(ABC):
 
 
 class QuestionList(Questions):
-    """Questions one by one.
-
-    Args:
-        texts: their canonical texts; None to write them where they are needed.
-    """
+    """Questions one by one; their canonical texts are written where they are needed, if not given."""
 
     __slots__ = ("_listed", "_texts")
     most_together = 2**10
@@ -85,25 +81,20 @@ class QuestionList(Questions):
         return len(self._listed)
 
     def query(self, place: int) -> LinearQuery:
-        """Return one question by itself."""
         return self._listed[place]
 
     def queries(self, start: int, stop: int) -> list[LinearQuery]:
-        """Return some questions by themselves."""
         return list(self._listed[start:stop])
 
     def singly(self, places: Places) -> list[LinearQuery]:
-        """Return the questions at some places."""
         return [self._listed[place] for place in places.tolist()]
 
     def take(self, places: Places) -> QuestionList:
-        """Return some of the questions, in the order of their places."""
         listed, texts = places.tolist(), self._texts
         some = None if texts is None else [texts[place] for place in listed]
         return QuestionList([self._listed[place] for place in listed], some)
 
     def distinct(self) -> tuple[Places, Places]:
-        """Return the places of the first of equal questions, in order, and for each question which it is."""
         numbers: dict[str, int] = {}
         which = [numbers.setdefault(text, len(numbers)) for text in self.texts()]
         if len(numbers) == len(which):
@@ -113,18 +104,15 @@ class QuestionList(Questions):
         return np.unique(found, return_index=True)[1].astype(np.int64), found
 
     def parts(self) -> Iterator[tuple[Places, Questions]]:
-        """Yield all of them, if there are any."""
         if len(self):
             yield np.arange(len(self), dtype=np.int64), self
 
     def texts(self) -> Sequence[str]:
-        """Return the canonical texts of the questions."""
         if self._texts is None:
             self._texts = [query.to_json() for query in self._listed]
         return self._texts
 
     def kinds(self) -> tuple[NDArray[np.intp], list[LinearQuery]]:
-        """Return which kind each question is of, and one question of each kind; see ``Questions``."""
         numbers: dict[tuple[tuple[str, ...], bool, bool], int] = {}
         codes, examples = [], list[LinearQuery]()
         for query in self._listed:
@@ -136,9 +124,7 @@ class QuestionList(Questions):
         return np.array(codes, dtype=np.intp), examples
 
     def aligned(self) -> NDArray[np.bool_]:
-        """Tell of which questions the cells decide the condition: bool, shape (n,)."""
         return np.array([query.aligned for query in self._listed], dtype=np.bool_)
 
     def describe(self) -> list[str]:
-        """Return the questions in words; see ``LinearQuery.describe``."""
         return [query.describe() for query in self._listed]

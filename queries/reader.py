@@ -17,13 +17,23 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queries.conditions import NAME, SPACE, plain_predicate, plain_terms
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import Factor
 from queries.linear import LinearQuery, range_factor
 from queries.memory import Memory
-from queries.parsing import Question, is_statement, parse_sql, parse_where, question_of, read_line
+from queries.parsing import (
+    NAME,
+    SPACE,
+    Question,
+    is_statement,
+    parse_sql,
+    parse_where,
+    plain_predicate,
+    plain_terms,
+    question_of,
+    read_line,
+)
 from queries.segments import count_where
 
 if TYPE_CHECKING:
@@ -201,7 +211,6 @@ def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _question_in(text: bytes, reader: QuestionReader) -> Question:
-    """Return the question that a text states: a condition, a statement, or an object of JSON."""
     if text.startswith(b"{"):
         return reader.question(read_line(text))
     try:
@@ -214,9 +223,7 @@ def _question_in(text: bytes, reader: QuestionReader) -> Question:
 def conditions_in_rows(frame: pd.DataFrame) -> list[str | dict[str, Any]]:
     """Return the conditions that the rows of a table state.
 
-    Args:
-        frame: one column ``where`` of where-texts; or a column for each attribute that is asked about, whose
-            values a record must have. An empty value asks nothing of the attribute.
+    Its columns are ``where``, of where-texts, or attributes, whose values a record must have unless empty.
     """
     if list(frame.columns) == ["where"]:
         return frame["where"].tolist()

@@ -85,37 +85,18 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     require_domain(domain)
     codes = encode_columns(frame_columns(frame, domain.names), domain)
     kept = kept_records(codes)
-    return CodedRecords(
-        domain,
-        tuple(
-            column[kept].astype(np.min_scalar_type(attribute.size - 1))
-            for attribute, column in zip(domain, codes, strict=True)
-        ),
-    )
+    pairs = zip(domain, codes, strict=True)
+    return CodedRecords(domain, tuple(one[kept].astype(np.min_scalar_type(a.size - 1)) for a, one in pairs))
 
 
 def encode_columns(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedinteger[Any]], ...]:
-    """Return the cell of every value of the declared columns, -1 where it drops its record.
-
-    Args:
-        columns: the declared columns of some records.
-
-    Returns:
-        One array of integers per attribute, in declared order, shape (records,).
-    """
+    """Return, per attribute, the cell of every value, -1 where it drops its record: integers, (records,)."""
     require_domain(domain)
     return tuple(columns[attribute.name].cells(attribute) for attribute in domain)
 
 
 def encode_places(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedinteger[Any]], ...]:
-    """Return the place of every value of the columns whose values are summed, on the attribute's grid.
-
-    Args:
-        columns: the declared columns of some records.
-
-    Returns:
-        One array of integers per grid, in the order of ``domain.grids``, shape (records,).
-    """
+    """Return, per grid of the domain, the place of every value that is summed: integers, shape (records,)."""
     return tuple(columns[grid.attribute].cells(grid) for grid in domain.grids)
 
 
@@ -172,32 +153,20 @@ def decode_records(
 
 
 def decode_batches(
-    records: CodedRecords,
-    generator: np.random.Generator,
-    size: int,
-    leans: Mapping[str, Lean] | None = None,
+    records: CodedRecords, generator: np.random.Generator, size: int, leans: Mapping[str, Lean] | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows of ``decode_records``, so many at a time; one table without rows where there are none.
-
-    Args:
-        records: cells per record.
-        generator: draws the place inside a cell; nothing private depends on it.
-        leans: as ``decode_records`` has them.
-    """
+    """Yield the rows of ``decode_records``, so many at a time; of none, one table without rows."""
     import pandas as pd  # late: only where tables are handled
 
     batches = [slice(start, start + size) for start in range(0, max(1, len(records)), size)]
     leans = leans or {}
     generators = _column_generators(records, generator, batches, leans)
     for batch in batches:
-        yield pd.DataFrame(
-            {
-                attribute.name: _decode_column(
-                    attribute, column[batch].astype(np.int64), own, _of_batch(leans, attribute, batch)
-                )
-                for attribute, column, own in zip(records.domain, records.columns, generators, strict=True)
-            }
-        )
+        table = {}
+        for attribute, column, own in zip(records.domain, records.columns, generators, strict=True):
+            lean = _of_batch(leans, attribute, batch)
+            table[attribute.name] = _decode_column(attribute, column[batch].astype(np.int64), own, lean)
+        yield pd.DataFrame(table)
 
 
 def _of_batch(leans: Mapping[str, Lean], attribute: Attribute, batch: slice) -> Lean | None:
@@ -205,10 +174,7 @@ def _of_batch(leans: Mapping[str, Lean], attribute: Attribute, batch: slice) -> 
 
 
 def _column_generators(
-    records: CodedRecords,
-    generator: np.random.Generator,
-    batches: Sequence[slice],
-    leans: Mapping[str, Lean],
+    records: CodedRecords, generator: np.random.Generator, batches: Sequence[slice], leans: Mapping[str, Lean]
 ) -> list[np.random.Generator]:
     """Return a generator for each column, which stands where the columns before it have drawn all rows."""
     if len(batches) == 1:
@@ -257,7 +223,6 @@ class FrameColumn(Column):
         return len(self._column)
 
     def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
-        """Return the cell of each value."""
         own, column = values_of(attribute), self._column
         dtype = column.dtype
         if isinstance(dtype, np.dtype) and dtype.kind in "fi":
@@ -280,17 +245,11 @@ class FrameColumn(Column):
         return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
 
     def series(self) -> pd.Series[Any]:
-        """Return the column."""
         return self._column
 
 
 class NumberColumn(Column):
-    """Numbers of one kind.
-
-    Args:
-        numbers: int64, or floating-point numbers, of which NaN is empty: shape (records,).
-        empty: which are empty, whatever stands there: bool, shape (records,); None where none is.
-    """
+    """Numbers of one kind: int64, or floats, of which NaN is empty, as ``empty`` ones are."""
 
     def __init__(self, numbers: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> None:
         self._numbers, self._empty = numbers, empty
@@ -299,7 +258,6 @@ class NumberColumn(Column):
         return len(self._numbers)
 
     def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
-        """Return the cell of each value."""
         own = values_of(attribute)
         cells = _number_cells(own, self._numbers)
         if cells is None:
@@ -309,7 +267,6 @@ class NumberColumn(Column):
         return cells
 
     def series(self) -> pd.Series[Any]:
-        """Return the values as pandas has them."""
         import pandas as pd  # late: only where a table of pandas is needed
 
         column = pd.Series(self._numbers)
@@ -319,11 +276,7 @@ class NumberColumn(Column):
 
 
 class TextColumn(Column):
-    """Texts.
-
-    Args:
-        texts: of each record one; None is empty, as the empty text is.
-    """
+    """Texts; None is empty, as the empty text is."""
 
     def __init__(self, texts: Sequence[str | None]) -> None:
         self._texts = texts
@@ -332,12 +285,10 @@ class TextColumn(Column):
         return len(self._texts)
 
     def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
-        """Return the cell of each value."""
         find = _KnownValues(values_of(attribute)).__getitem__
         return np.fromiter(map(find, self._texts), dtype=np.int64, count=len(self._texts))
 
     def series(self) -> pd.Series[Any]:
-        """Return the values as pandas has them."""
         import pandas as pd  # late: only where a table of pandas is needed
 
         return pd.Series(list(self._texts), dtype=object)
@@ -360,11 +311,7 @@ class Listing:
 
 
 class ListedColumn(Column):
-    """Values that are listed once, and of each record the place of its own.
-
-    Args:
-        places: signed integers, shape (records,); -1 is empty.
-    """
+    """Values that are listed once, and of each record the place of its own; -1 is empty."""
 
     def __init__(self, places: NDArray[np.signedinteger[Any]], listing: Listing) -> None:
         self._places, self._listing = places, listing
@@ -373,12 +320,10 @@ class ListedColumn(Column):
         return len(self._places)
 
     def cells(self, attribute: Attribute | ValueGrid) -> NDArray[np.signedinteger[Any]]:
-        """Return the cell of each value."""
         cells: NDArray[np.signedinteger[Any]] = self._listing.cells(attribute)[self._places]
         return cells
 
     def series(self) -> pd.Series[Any]:
-        """Return the values as pandas has them."""
         import pandas as pd  # late: only where a table of pandas is needed
 
         values = pd.CategoricalDtype(self._listing.values.series())
@@ -418,10 +363,7 @@ def objects_of(column: pd.Series[Any]) -> list[object]:
 
 
 def _alike(values: list[object]) -> bool:
-    """Return whether values are of such types that equal ones have one cell.
-
-    Types are told apart by identity: comparing them might run code of theirs.
-    """
+    """Tell by their types, by identity, whether equal values have one cell: no code of theirs runs."""
     if all(map(partial(is_, str), map(type, values))):
         return True
     kinds = set(map(id, map(type, values)))
@@ -474,7 +416,7 @@ def _decode_column(
     import pandas as pd  # late: only where tables are handled
 
     values = values_of(attribute).draw(codes, generator, lean)
-    drawn = pd.Series(values)
+    drawn: pd.Series[Any] = pd.Series(values)
     if values.dtype.kind == "O":  # empty and undeclared ones are among them
         return drawn if attribute.missing else drawn.infer_objects()
     if values.dtype.kind == "i" and attribute.missing:
@@ -490,12 +432,7 @@ def _decode_column(
 
 
 def time_texts(column: pd.Series[Any], unit: str) -> pd.Series[Any]:
-    """Return the texts of dates or times, empty values empty; a time has its hour, whatever the others have.
-
-    Args:
-        column: datetime64[s].
-        unit: ``D`` for days, ``s`` for seconds.
-    """
+    """Return the texts of datetime64[s], by days (``D``) or seconds (``s``); empty values stay empty."""
     texts = np.strings.replace(np.datetime_as_string(column.to_numpy().astype(f"M8[{unit}]")), "T", " ")
     return column.astype(object).mask(column.notna(), texts)
 

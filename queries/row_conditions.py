@@ -1,4 +1,7 @@
-"""Values and conditions of one row in SQL, cell by cell: plain comparisons here, others by an engine."""
+"""Values and conditions of one row in SQL, cell by cell: plain comparisons here, others by an engine.
+
+A condition stands in a statement, or is a where-text such as ``age BETWEEN 30 AND 39 AND sex = 'Female'``.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,25 @@ from sqlglot import exp
 
 from queries.cell_engine import Term, Truth, Writer
 from queries.cell_values import CellCondition, CellValues, counted_where
+from queries.comparisons import Junction, Not
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery, nearest_to
-from queries.predicates import Junction, Not
-from queries.row_nodes import is_computed, is_operand, placed, ranges_of
+from queries.row_nodes import convert_condition, is_computed, is_operand, placed, ranges_of
 from queries.row_terms import truth_of, value_term
 from queries.segments import conditions_where, count_where
-from queries.sql_dates import part_of
-from queries.sql_tree import COMPARISONS, PART_NODES, position_of
-from queries.where_text import convert_condition
+from queries.sql_dates import canonical_parts, part_of
+from queries.sql_tree import (
+    COMPARISONS,
+    PART_NODES,
+    begins_with_name,
+    check_node,
+    parse_tree,
+    position_of,
+    require_bare,
+    with_quoting_hint,
+)
+from queries.ways import examples
 from queries.work import once
 
 _Written = TypeVar("_Written", Term, Truth)
@@ -147,3 +159,44 @@ def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
             waiting.append(one.this)
         else:
             yield one
+
+
+# --- where-texts --------------------------------------------------------------------------------------------
+
+
+def parse_condition(text: str, domain: Domain) -> LinearQuery:
+    """Return the query that counts where a where-text holds; an empty text holds for everybody."""
+    if not text.strip():
+        return where_query([], domain)
+    if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
+        raise QueryError(
+            "expected a condition, got a statement; ask it as SQL: sql(), or --sql", code="syntax", position=0
+        )
+    try:
+        return _read(text, domain)
+    except QueryError as refusal:
+        example = "" if refusal.construct is None else f", as in {examples(domain)['condition']}"
+        told = QueryError(refusal.message + example, code=refusal.code, position=refusal.position or 0)
+        raise with_quoting_hint(told, text, domain, lambda quoted: _read(quoted, domain)) from None
+    except RecursionError:
+        raise QueryError(
+            "the condition is nested too deeply; write fewer parentheses", code="too_long", position=0
+        ) from None
+
+
+def _read(text: str, domain: Domain) -> LinearQuery:
+    return where_query([condition_tree(text, domain)], domain)
+
+
+def condition_tree(text: str, domain: Domain) -> exp.Expr:
+    """Return the syntax tree of a where-text, with every node on the whitelist."""
+    tree = canonical_parts(
+        parse_tree(
+            text, exp.Condition, lambda: f"a condition such as {examples(domain)['condition']}", domain
+        )
+    )
+    for node in tree.walk(bfs=False):
+        if isinstance(node, exp.Column):
+            require_bare(node)
+        check_node(node)
+    return tree

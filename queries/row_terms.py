@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 from sqlglot import exp
 
-from queries.calendar import read_seconds
 from queries.categories import CategoricalAttribute
 from queries.cell_engine import NEVER, Term, Truth, Writer, either, every, some, some_decided
 from queries.cell_values import (
@@ -29,19 +28,19 @@ from queries.cell_values import (
     require_finite,
 )
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
-from queries.comparisons import meaning_of
+from queries.comparisons import Comparison, Not, Order, example_texts, meaning_of, shown_value
 from queries.date_parts import CALENDAR, moment_text_sql
-from queries.dates import Periods
+from queries.dates import Periods, read_seconds
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
-from queries.predicates import Comparison, Not, Order, example_texts, shown_value
 from queries.row_nodes import (
     CHOICES,
     TEXT_FUNCTIONS,
     WHOLE_TYPES,
     apart,
     branches_of,
+    convert_condition,
     has_column,
     is_computed,
     is_operand,
@@ -51,13 +50,13 @@ from queries.row_nodes import (
     quoted,
     ranges_of,
     require_declared,
+    require_no_hyphen,
     rewritten,
     wrong_kind,
 )
 from queries.segments import count_where
 from queries.sql_dates import constant_second, part_of
 from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
-from queries.where_text import convert_condition, require_no_hyphen
 from queries.work import TEXT, count_cells
 
 MOST_VALUES = 2**12  # whole numbers of an attribute that are enumerated
@@ -114,7 +113,6 @@ def _column(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _part(node: exp.Expr, rows: Writer) -> Term:
-    """Return a part of a date: a number such as YEAR(hired), a text, or a date or time."""
     name, part = part_of(node, rows.domain)
     position = position_of(node)
     attribute = part.of(rows.domain[name], position)
@@ -134,7 +132,6 @@ def _part(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _input(rows: Writer, key: object, name: str, values: CellValues) -> Term:
-    """Return the term of a column."""
     spread = (values.high - values.low)[values.present]
     listed = rows.lists and values.labels is None and values.whole and bool(0 < spread.sum() < MOST_VALUES)
     number = rows.new(key, name, values=values, listed=listed).number
@@ -307,7 +304,6 @@ def _cast(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _as_text(node: exp.Expr, rows: Writer) -> Term:
-    """Return a text, or the text of a whole number."""
     term = value_term(node, rows)
     if term.shape == "dated":
         if term.plain:
@@ -458,9 +454,7 @@ def _truth(node: exp.Expr, rows: Writer) -> Truth:
 
 
 def _errors_of_part(node: exp.Expr, domain: Domain) -> tuple[Callable[[], QueryError], ...]:
-    """Return the errors of a part of dates that is compared with constants: if it never holds, if it tells of
-    no cell.
-    """
+    """Return the errors of a part of dates and constants: if it never holds, and if no cell tells of it."""
     is_plain = isinstance(node, (*COMPARISONS, exp.Between, exp.In))
     sides = [one.unnest() for one in node.iter_expressions()] if is_plain else []
     parts = [one for one in sides if isinstance(one, PART_NODES)]
@@ -606,7 +600,6 @@ class _Difference:
         return either(f"coalesce({self.may(sign)}, FALSE)", *self.open, *self.lost, *self.near)
 
     def truth(self, sign: Order) -> Truth:
-        """Return whether they compare so."""
         if self.is_point and self.is_whole:
             return Truth.unless(self.may(sign), self.open, self.lost, "1e0" if sign == "ne" else "0e0")
         null, opened = f"({self.low} IS NULL)", either(*self.open, *self.near)

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from queries.calendar import time_on_clock
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import canonical_text, nearest
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DateAttribute, DatetimeAttribute, time_on_clock
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup
@@ -31,6 +30,7 @@ LARGEST_SCHEMA = 16 * 2**20  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes, of values or parents
 _FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
 _DRAFTED_FROM = "drafted_from"  # the key of digests of a table that the domain's values were read off
+_OF_PERSONS = ("column", "records", "ids", "empty", "constant", "clip")
 _MOST_DOTS = 4  # of a key; those of a schema have two
 _MOST_PARTS = 2**20  # keys and lists of a text; each takes up to about 150 bytes in memory
 _TABLE = 64  # of them that a section, an inline table or a dot of a key counts as
@@ -58,10 +58,7 @@ def load_schema(path: str | Path) -> Domain:
 
 
 def load_drafted_from(path: str | Path) -> tuple[str, ...]:
-    """Return the digests in a schema file that ``load_schema`` has read; none where it was not drafted so.
-
-    They tell the table again that the domain's values were read off.
-    """
+    """Return the digits in a schema file that tell the table again which a draft read its values off."""
     return tuple(_table(_read_text(Path(path), "schema file", LARGEST_SCHEMA)).get(_DRAFTED_FROM, ()))
 
 
@@ -180,7 +177,7 @@ def _person(entry: object) -> Person | None:
         return None
     if not isinstance(entry, dict) or "column" not in entry:
         raise SchemaError("[person] needs the key 'column', the name of the column of ids")
-    _refuse_unknown(entry, ("column", "records", "ids", "empty", "constant", "clip"), "[person]")
+    _refuse_unknown(entry, _OF_PERSONS, "[person]")
     constant = entry.get("constant", [])
     if not isinstance(constant, list):
         raise SchemaError(f"[person] constant must be a list, got {constant!r}")
@@ -219,7 +216,7 @@ def _attribute(entry: Mapping[str, Any], called: str, folder: Path | None) -> At
             hint = "; did you mean 'kind' where 'type' stands?"
         *kinds, last = _KINDS
         raise SchemaError(f"{called}: expected kind = {', '.join(kinds)} or {last}, got {kind!r}{hint}")
-    build, required, optional = _KINDS[kind]
+    made, required, optional = _KINDS[kind]
     known = ("name", "kind", *required, *optional, "missing", "other")
     _refuse_unknown(entry, known, f"{called}: kind {kind!r}")
     for key in ("name", *required):
@@ -230,34 +227,22 @@ def _attribute(entry: Mapping[str, Any], called: str, folder: Path | None) -> At
     for key in ("edges", "atoms", "values"):
         if key in entry and not isinstance(entry[key], list):
             raise SchemaError(f"{called}: {key} must be a list, got {entry[key]!r}")
-    return build(_with_files(entry, folder))
+    given = _PREPARED[kind](_with_files(entry, folder))
+    return made(**{_FIELDS.get(key, key): value for key, value in given.items() if key != "kind"})
 
 
-def _given(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    given = {key: entry[key] for key in (*keys, "missing", "other") if key in entry}
-    return {key: None if key == "resolution" and value is False else value for key, value in given.items()}
+def _of_numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {**entry, **({"resolution": None} if entry.get("resolution") is False else {})}
 
 
-def _integer(entry: Mapping[str, Any]) -> Attribute:
-    return IntegerAttribute(entry["name"], entry["min"], entry["max"], **_given(entry, "width", "resolution"))
+def _of_dates(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {**entry, "min": _unquoted(entry["min"]), "max": _unquoted(entry["max"])}
 
 
-def _numeric(entry: Mapping[str, Any]) -> Attribute:
-    return NumericAttribute(
-        entry["name"], tuple(entry["edges"]), **_given(entry, "atoms", "integer", "resolution")
-    )
-
-
-def _date(entry: Mapping[str, Any]) -> Attribute:
-    low, high = _unquoted(entry["min"]), _unquoted(entry["max"])
-    return DateAttribute(entry["name"], low, high, **_given(entry, "width", "format"))
-
-
-def _datetime(entry: Mapping[str, Any]) -> Attribute:
-    zone = entry.get("zone", "UTC")
-    low = _time(_unquoted(entry["min"]), zone, datetime.time())
-    high = _time(_unquoted(entry["max"]), zone, datetime.time(23, 59, 59))
-    return DatetimeAttribute(entry["name"], low, high, **_given(entry, "width", "zone", "format"))
+def _of_times(entry: Mapping[str, Any]) -> dict[str, Any]:
+    given, zone = _of_dates(entry), entry.get("zone", "UTC")
+    ends = (("min", datetime.time()), ("max", datetime.time(23, 59, 59)))
+    return {**given, **{key: _time(given[key], zone, of_day) for key, of_day in ends}}
 
 
 def _unquoted(value: Any) -> Any:
@@ -277,24 +262,29 @@ def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:
     return value
 
 
-def _categorical(entry: Mapping[str, Any]) -> Attribute:
-    levels, parents = entry.get("levels", []), entry.get("parents", {})
+def _of_values(entry: Mapping[str, Any]) -> dict[str, Any]:
+    given = {"values": (), **entry}
+    levels, parents = given.get("levels", []), given.pop("parents", {})
     if not isinstance(levels, list):
         raise DomainError(f"levels must be a list, got {levels!r}")
     if not isinstance(parents, dict) or not all(isinstance(listed, list) for listed in parents.values()):
         raise DomainError('parents must be a table of lists, such as { chapter = ["A", "A"] }')
-    listed = [*levels, *(Level(name, tuple(column)) for name, column in parents.items())]
-    values = tuple(entry.get("values") or ())
-    return CategoricalAttribute(entry["name"], values, levels=tuple(listed), **_given(entry))
+    return {**given, "levels": [*levels, *(Level(name, tuple(one)) for name, one in parents.items())]}
 
 
-_KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
-    "integer": (_integer, ("min", "max"), ("width", "resolution")),
-    "numeric": (_numeric, ("edges",), ("atoms", "integer", "resolution")),
-    "categorical": (_categorical, (), ("values", "values_file", "levels", "parents", "parents_file")),
-    "date": (_date, ("min", "max"), ("width", "format")),
-    "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
+# Of each kind its class, the keys that it needs, and others that it knows.
+_KINDS: dict[str, tuple[Callable[..., Attribute], tuple[str, ...], tuple[str, ...]]] = {
+    "integer": (IntegerAttribute, ("min", "max"), ("width", "resolution")),
+    "numeric": (NumericAttribute, ("edges",), ("atoms", "integer", "resolution")),
+    "categorical": (CategoricalAttribute, (), ("values", "values_file", "levels", "parents", "parents_file")),
+    "date": (DateAttribute, ("min", "max"), ("width", "format")),
+    "datetime": (DatetimeAttribute, ("min", "max"), ("width", "zone", "format")),
 }
+_FIELDS = {"min": "minimum", "max": "maximum"}  # where they are not called like a key
+_PREPARED: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "integer": _of_numbers, "numeric": _of_numbers, "categorical": _of_values, "date": _of_dates,
+    "datetime": _of_times,
+}  # fmt: skip
 
 
 # --- files beside a schema ----------------------------------------------------------------------------------
@@ -323,7 +313,6 @@ def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, A
 
 
 def _read_values(path: Path) -> tuple[str, ...]:
-    """Return the values of a file, in its order."""
     lines = _read_text(path, "file", _LARGEST_FILE).split("\n")
     if lines[-1] == "":
         del lines[-1]
@@ -344,7 +333,7 @@ def _read_values(path: Path) -> tuple[str, ...]:
 
 def _with_parents(filled: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the values and parents of a file, which holds a line for each value and for no other."""
-    levels, parents = _read_parents(path)
+    (_, *levels), parents = _read_table(path, "code,chapter", _wrong_parents)
     values = filled.get("values", list(parents))
     declared = {canonical_text(value) for value in values if isinstance(value, str | int)}
     for text in sorted(declared ^ set(parents), key=str):
@@ -355,20 +344,10 @@ def _with_parents(filled: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {"values": values, "parents": columns}
 
 
-def _read_parents(path: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the levels of a file, and for each value its parents in them, in the file's order."""
-    header, found = _read_table(path, "code,chapter", _wrong_parents)
-    return header[1:], found
-
-
 def _read_table(
     path: Path, example: str, wrong_row: Callable[[list[str], list[str], Mapping[str, list[str]]], str]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the first line of a CSV file, and the further fields of each line by its first one.
-
-    Args:
-        wrong_row: what is wrong with a line, the first line and those before; an empty text where nothing is.
-    """
+    """Return the first line of a CSV file, and by its first field the others of each line."""
     import csv  # few schemas name such a file
 
     text = _read_text(path, "file", _LARGEST_FILE)
@@ -410,7 +389,6 @@ def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[s
 
 
 def _lookups(sections: object, folder: Path | None) -> tuple[Lookup, ...]:
-    """Return what the sections ``[lookups.NAME]`` declare."""
     if not isinstance(sections, dict) or not all(isinstance(one, dict) for one in sections.values()):
         raise SchemaError("expected one section [lookups.NAME] for each lookup")
     return tuple(_lookup(name, entry, folder) for name, entry in sections.items())
@@ -425,11 +403,12 @@ def _lookup(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
         raise SchemaError(f"{called} needs one of the keys 'values' and 'file'")
     if "file" not in entry:
         return Lookup(name, entry["attribute"], entry["values"], entry.get("key", ""))
-    return _lookup_of_file(name, entry, folder)
+    return Lookup(name, entry["attribute"], *_lookup_file(called, entry, folder))
 
 
-def _lookup_of_file(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
-    called = f"lookup {name!r}"
+def _lookup_file(
+    called: str, entry: Mapping[str, Any], folder: Path | None
+) -> tuple[dict[str, dict[str, str]], str]:
     if not isinstance(entry["file"], str) or not entry["file"]:
         raise SchemaError(f"{called}: file must be the name of a file, got {entry['file']!r}")
     if "key" in entry:
@@ -442,11 +421,8 @@ def _lookup_of_file(name: str, entry: Mapping[str, Any], folder: Path | None) ->
         raise SchemaError(f"{called}: {error}") from None
     if len(set(columns)) < len(columns):
         raise SchemaError(f"{called}: {folder / entry['file']}: two columns are called alike")
-    values = {
-        code: {column: text for column, text in zip(columns, row, strict=True) if text}
-        for code, row in rows.items()
-    }
-    return Lookup(name, entry["attribute"], values, key)
+    named = {code: zip(columns, row, strict=True) for code, row in rows.items()}
+    return {code: {column: text for column, text in pairs if text} for code, pairs in named.items()}, key
 
 
 def _wrong_key(row: list[str], header: list[str], found: Mapping[str, list[str]]) -> str:
@@ -476,19 +452,17 @@ def stored_schema(domain: Domain) -> str:
 
 def kind_name(attribute: Attribute) -> str:
     """Return how a schema calls the kind of an attribute."""
-    return _WRITTEN[type(attribute)][0]
+    return next(kind for kind, (made, _, _) in _KINDS.items() if made is type(attribute))
 
 
 def _text(domain: Domain, *, is_stored: bool) -> str:
     lines = [f"name = {_toml(domain.name)}"]
     if domain.person is not None:
-        lines += [
-            "",
-            "[person]",
-            *_lines(domain.person, ("column", "records", "ids", "empty", "constant", "clip")),
-        ]
+        lines += ["", "[person]", *_lines(domain.person, _OF_PERSONS)]
     for attribute in domain:
-        kind, keys = _WRITTEN[type(attribute)]
+        kind = kind_name(attribute)
+        keys = [one for some in _KINDS[kind][1:] for one in some if one not in _FILES]
+        keys.sort(key="zone".__eq__)  # as sessions keep them
         lines += ["", "[[attributes]]", f"name = {_toml(attribute.name)}", f"kind = {_toml(kind)}"]
         lines += _lines(attribute, (*keys, "missing", "other"))
         if not is_stored and isinstance(attribute, NumberCells) and attribute.resolution is None:
@@ -498,21 +472,10 @@ def _text(domain: Domain, *, is_stored: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-# The keys of each kind, as they are written.
-_WRITTEN: dict[type, tuple[str, tuple[str, ...]]] = {
-    IntegerAttribute: ("integer", ("min", "max", "width", "resolution")),
-    NumericAttribute: ("numeric", ("edges", "atoms", "integer", "resolution")),
-    CategoricalAttribute: ("categorical", ("values", "levels", "parents")),
-    DateAttribute: ("date", ("min", "max", "width", "format")),
-    DatetimeAttribute: ("datetime", ("min", "max", "width", "format", "zone")),
-}
-_FIELDS = {"min": "minimum", "max": "maximum", "levels": "prefixes"}  # where they are not called like a key
-
-
 def _lines(declared: object, keys: tuple[str, ...]) -> Iterator[str]:
     """Yield the lines of keys; what is not declared, and a width of 1, are left out."""
     for key in keys:
-        value = getattr(declared, _FIELDS.get(key, key))
+        value = getattr(declared, "prefixes" if key == "levels" else _FIELDS.get(key, key))
         if isinstance(value, dict):
             yield from (f"{key}.{_toml(name)} = {_toml(listed)}" for name, listed in value.items())
         elif value is not None and value is not False and value != () and (key, value) != ("width", 1):

@@ -22,12 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, CellRange, counted_where
-from queries.comparisons import Intervals, Meaning, meaning_of, resolve_attribute
+from queries.comparisons import (
+    Comparison,
+    Intervals,
+    Junction,
+    Meaning,
+    Predicate,
+    connected_terms,
+    meaning_of,
+    resolve_attribute,
+)
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery, range_factor
 from queries.places import as_index
-from queries.predicates import Comparison, Junction, Predicate, connected_terms
 from queries.work import count_cells, require_fit
 
 _ROUNDING = 1e-12  # of a sum of shares

@@ -16,9 +16,10 @@ from typing import TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node
+from queries.aggregates import AGGREGATES, QUANTILES, SPREADS, aggregate_node, over_records, window_node
 from queries.cell_values import CellCondition, Kind, counted_where, union_scope
 from queries.cells import GroupValue, quoted_name
+from queries.comparisons import COMPARE
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.expressions import (
@@ -36,11 +37,9 @@ from queries.expressions import (
     Truth,
     joined_nodes,
 )
-from queries.grouping_sets import grouping_sets
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
-from queries.predicates import COMPARE
-from queries.query_trees import conditions_of, is_grouped
+from queries.query_trees import conditions_of, grouping_sets, is_grouped
 from queries.row_conditions import row_value, where_query, with_edges
 from queries.row_nodes import WHOLE_TYPES, placed
 from queries.sql_dates import canonical_parts, part_of, part_title
@@ -80,8 +79,7 @@ from queries.sub_queries import (
     with_distinct,
     with_numbers,
 )
-from queries.ways import Example, way_on
-from queries.windows import over_records, window_node
+from queries.ways import examples, way_on
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
@@ -156,7 +154,7 @@ def _require_select(text: str, domain: Domain) -> None:
     found = _FIRST_WORD.match(text)
     word = found[1] if found else None
     if word is None or word.upper() not in ("SELECT", "WITH"):
-        came, way = "nothing" if word is None else word.upper()[:40], Example.of(domain).counting()
+        came, way = "nothing" if word is None else word.upper()[:40], examples(domain)["counts"]
         raise QueryError(
             f"expected a statement that begins with SELECT, got {came}; write {way}",
             code="unsupported" if word else "syntax",
@@ -166,7 +164,7 @@ def _require_select(text: str, domain: Domain) -> None:
 
 def _statement(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Statement:
     _require_select(text, domain)
-    tree = parse_tree(text, None, lambda: f"a statement such as {Example.of(domain).counting()}", domain)
+    tree = parse_tree(text, None, lambda: f"a statement such as {examples(domain)['counts']}", domain)
     if not isinstance(tree, exp.Select | exp.Union):
         refuse(tree, grammar=GRAMMAR)
     plain_spelling(tree)
@@ -222,7 +220,6 @@ def _where(trees: Sequence[exp.Select], domain: Domain) -> LinearQuery:
 
 
 def _select(tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Select] = ()) -> Statement:
-    """Return the statement that a tree over the table states."""
     if _shows_nothing(tree):
         return _no_rows(tree, text, domain)
     if any(_but_condition(one) != _but_condition(tree) for one in others):
@@ -244,7 +241,6 @@ def _select(tree: exp.Select, text: str, domain: Domain, others: Sequence[exp.Se
 
 
 def _but_condition(tree: exp.Select) -> exp.Select:
-    """Return a copy of a tree without its condition."""
     copy = tree.copy()
     copy.set("where", None)
     return copy
@@ -468,7 +464,8 @@ class _Reader:
             raise self._list_refusal()
         listed = [] if group is None else list(group.expressions)
         if (group is None and self._lists_values) or (group is not None and group.args.get("all")):
-            given = [[node for _, node in self._columns if self._is_value(node)]]
+            values = [node for _, node in self._columns if not isinstance(node, exp.Literal)]
+            given = [[one for one in values if one.find(*AGGREGATES, exp.Window, exp.Grouping) is None]]
         else:
             found = [self._resolved(node) for node in listed]
             for place, node in enumerate(found):
@@ -479,9 +476,6 @@ class _Reader:
             given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
         keys = list(dict.fromkeys(node for nodes in given for node in nodes))
         return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
-
-    def _is_value(self, node: exp.Expr) -> bool:
-        return not isinstance(node, exp.Literal) and node.find(*AGGREGATES, exp.Window, exp.Grouping) is None
 
     def _key(self, node: exp.Expr) -> exp.Expr:
         found = self._resolved(node)
@@ -500,10 +494,7 @@ class _Reader:
         )
 
     def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        """Return the column that a place in the SELECT list, or an alias, stands for.
-
-        An attribute goes before an alias, unless in ORDER BY a name stands alone: there the output is first.
-        """
+        """Return the column that a place or an alias stands for; an attribute goes first, but in ORDER BY."""
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
             if not 1 <= place <= len(self._columns):
@@ -560,11 +551,9 @@ class _Reader:
                 right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
                 sides = self._node(node.this), self._node(right)
                 return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
-            return self._truth(node) if self._is_test(node) else self._other_node(node)
-
-    def _is_test(self, node: exp.Expr) -> bool:
-        """Tell whether a node is CASE, or a condition, on answers."""
-        return isinstance(node, (*_TESTS, *COMPARISONS)) and node.find(*AGGREGATES, exp.Window) is not None
+            of_answers = node.find(*AGGREGATES, exp.Window) is not None
+            is_test = of_answers and isinstance(node, (*_TESTS, *COMPARISONS))
+            return self._truth(node) if is_test else self._other_node(node)
 
     def _branch(self, node: exp.Expr) -> Node:
         return Constant(None) if isinstance(node, exp.Null) else self._node(node)
@@ -588,8 +577,10 @@ class _Reader:
             ),
             None if other is None else self._branch(other),
         )
-        if any(self._is_text(one) is not False and not _is_number(one) for one in chosen.choices):
-            refuse(node, "CASE of answers that gives texts", grammar=GRAMMAR)
+        for one in chosen.choices:
+            is_number = isinstance(one, Constant) and not isinstance(one.value, str)
+            if self._is_text(one) is not False and not is_number:
+                refuse(node, "CASE of answers that gives texts", grammar=GRAMMAR)
         return chosen
 
     def _of_keys(self, node: exp.Expr) -> KeyFunction | None:
@@ -736,10 +727,6 @@ class _Reader:
     def _sorting(self, node: exp.Expr) -> Sorting:
         inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
-
-
-def _is_number(node: Node) -> bool:
-    return isinstance(node, Constant) and not isinstance(node.value, str)
 
 
 def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from queries.calendar import DAY, read_days, read_seconds, time_text
 from queries.cells import nearest
 from queries.date_parts import CALENDAR, NUMBERS, PERIODS, DatePart, Step, begins_in, format_pieces
+from queries.dates import DAY, read_days, read_seconds, time_text
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.locked_engine import evaluated
@@ -112,7 +112,6 @@ def part_of(node: exp.Expr, domain: Domain) -> tuple[str, DatePart]:
 
 
 def _operand_and_part(node: exp.Expr) -> tuple[exp.Expr, DatePart]:
-    """Return what one of the PART_NODES is of, and the part."""
     if isinstance(node, exp.DateTrunc):
         operand, steps = _steps(node)
         return operand, DatePart("moment", "", tuple(steps))
@@ -143,7 +142,6 @@ def part_title(node: exp.Expr, domain: Domain) -> str:
 
 
 def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
-    """Return what a chain of truncations and intervals is of, and its steps, the innermost first."""
     if isinstance(node, exp.DateTrunc):
         column, steps = _steps(node.this)
         unit = node.args["unit"].name
@@ -333,7 +331,6 @@ def _cast(node: exp.Expr) -> exp.Expr | None:
 
 
 def _text(format: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """Return the text of a date in a format of strftime."""
     try:
         format_pieces(format)
     except ValueError as reason:

@@ -22,11 +22,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from queries.cells import GRAMMAR_WORDS
-from queries.comparisons import resolve_operand
+from queries.comparisons import Order, resolve_operand
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
-from queries.predicates import Order
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
 SYNTHETIC = "synthetic records, which pmw export writes"
@@ -36,13 +35,8 @@ _CLOSES = frozenset({TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.R_PAREN})
 _LONGEST_SHOWN = 40  # characters of a refused part
 _MOST_TRIED = 8  # words of a refused text that are tried as names
 COMPARISONS: dict[type[exp.Expr], Order] = {
-    exp.EQ: "eq",
-    exp.NEQ: "ne",
-    exp.LT: "lt",
-    exp.LTE: "le",
-    exp.GT: "gt",
-    exp.GTE: "ge",
-}
+    exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
+}  # fmt: skip
 
 
 # Parts of dates, as ``queries.sql_dates`` writes them: a number, the start of a period, a text.
@@ -51,20 +45,18 @@ PART_NODES = (exp.Extract, exp.DateTrunc, exp.TimeToStr)
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What a text may hold.
-
-    Args:
-        arguments: which arguments each kind of node may carry; a node or an argument that is not here is
-            refused.
-    """
+    """Which arguments each kind of node may carry, and what is advised where another stands."""
 
     arguments: dict[type[exp.Expr], frozenset[str]]
     advice: str
 
     @classmethod
-    def of(cls, kinds: dict[str, tuple[type[exp.Expr], ...]], advice: str) -> Grammar:
-        """Return the grammar in which some kinds of nodes may carry the arguments that a text names."""
-        return cls({kind: frozenset(names.split()) for names, some in kinds.items() for kind in some}, advice)
+    def of(
+        cls, kinds: dict[str, tuple[type[exp.Expr], ...]], advice: str, beside: Grammar | None = None
+    ) -> Grammar:
+        """Return the grammar in which kinds of nodes may carry arguments, beside those of another."""
+        found = {kind: frozenset(names.split()) for names, some in kinds.items() for kind in some}
+        return cls({**(beside.arguments if beside else {}), **found}, advice)
 
 
 CONDITIONS = Grammar.of(
@@ -107,57 +99,22 @@ _CALLED = re.compile(
 )  # before the first operand of a function that the parser moved
 _WORDS: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
-    exp.Block: "a second statement",
-    exp.Case: "CASE",
-    exp.Cast: "a cast",
-    exp.Cube: "CUBE",
-    exp.Distinct: "DISTINCT",
-    exp.Dot: "a second dot (a date is a text such as '2023-12-31')",
-    exp.DPipe: "||",
-    exp.Except: "EXCEPT",
-    exp.Exists: "EXISTS",
-    exp.Filter: "FILTER",
-    exp.GroupingSets: "GROUPING SETS",
-    exp.Intersect: "INTERSECT",
-    exp.Lateral: "LATERAL",
-    exp.Null: "NULL (write IS NULL)",
-    exp.Parameter: "a parameter",
-    exp.Placeholder: "a placeholder",
-    exp.Rollup: "ROLLUP",
-    exp.Select: "a sub-query",
-    exp.SimilarTo: "SIMILAR TO",
-    exp.Star: "*",
-    exp.Subquery: "a sub-query",
-    exp.Tuple: "a tuple",
-    exp.Union: "UNION",
-    exp.Unnest: "UNNEST",
-    exp.Values: "VALUES",
-    exp.Window: "a window function",
-}
+    exp.Block: "a second statement", exp.Case: "CASE", exp.Cast: "a cast", exp.Cube: "CUBE",
+    exp.Distinct: "DISTINCT", exp.Dot: "a second dot (a date is a text such as '2023-12-31')",
+    exp.DPipe: "||", exp.Except: "EXCEPT", exp.Exists: "EXISTS", exp.Filter: "FILTER",
+    exp.GroupingSets: "GROUPING SETS", exp.Intersect: "INTERSECT", exp.Lateral: "LATERAL",
+    exp.Null: "NULL (write IS NULL)", exp.Parameter: "a parameter", exp.Placeholder: "a placeholder",
+    exp.Rollup: "ROLLUP", exp.Select: "a sub-query", exp.SimilarTo: "SIMILAR TO", exp.Star: "*",
+    exp.Subquery: "a sub-query", exp.Tuple: "a tuple", exp.Union: "UNION", exp.Unnest: "UNNEST",
+    exp.Values: "VALUES", exp.Window: "a window function",
+}  # fmt: skip
 _ARGUMENT_WORDS = {
-    "all": "GROUP BY ALL",
-    "cube": "CUBE",
-    "db": "a table name with a dot",
-    "distinct": "DISTINCT",
-    "grouping_sets": "GROUPING SETS",
-    "having": "HAVING",
-    "hint": "a hint",
-    "into": "SELECT INTO",
-    "joins": "a join",
-    "laterals": "LATERAL",
-    "limit": "LIMIT",
-    "locks": "FOR UPDATE",
-    "offset": "OFFSET",
-    "order": "ORDER BY",
-    "pivots": "PIVOT",
-    "qualify": "QUALIFY",
-    "query": "a sub-query",
-    "rollup": "ROLLUP",
-    "sample": "TABLESAMPLE",
-    "totals": "WITH TOTALS",
-    "windows": "WINDOW",
-    "with_": "WITH",
-}
+    "all": "GROUP BY ALL", "cube": "CUBE", "db": "a table name with a dot", "distinct": "DISTINCT",
+    "grouping_sets": "GROUPING SETS", "having": "HAVING", "hint": "a hint", "into": "SELECT INTO",
+    "joins": "a join", "laterals": "LATERAL", "limit": "LIMIT", "locks": "FOR UPDATE", "offset": "OFFSET",
+    "order": "ORDER BY", "pivots": "PIVOT", "qualify": "QUALIFY", "query": "a sub-query", "rollup": "ROLLUP",
+    "sample": "TABLESAMPLE", "totals": "WITH TOTALS", "windows": "WINDOW", "with_": "WITH",
+}  # fmt: skip
 
 
 class _Language(Dialect):
@@ -175,20 +132,13 @@ class _Language(Dialect):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
 
     class Parser(SqlParser):
-        """Reads tokens."""
-
         IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW
 
 
 def parse_tree(
     text: str, kind: type[exp.Expr] | None, expected: Callable[[], str], domain: Domain
 ) -> exp.Expr:
-    """Return the syntax tree of a text.
-
-    Args:
-        text: at most LONGEST_TEXT bytes.
-        kind: what to read it as; None for a statement.
-    """
+    """Return the syntax tree of a text, read as a kind of node; None for a statement."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
@@ -372,18 +322,13 @@ def _unclosed(text: str) -> tuple[str, int]:
 
 # --- names that are words of SQL ----------------------------------------------------------------------------
 
-SQL_WORDS = frozenset(
-    word.upper()
-    for table in (
-        Tokenizer.KEYWORDS,
-        SqlParser.FUNCTIONS,
-        SqlParser.FUNCTION_PARSERS,
-        SqlParser.NO_PAREN_FUNCTION_PARSERS,
-        SqlParser.PROPERTY_PARSERS,
-        SqlParser.CONSTRAINT_PARSERS,
-    )
-    for word in table
-) | {kind.name for kind in SqlParser.NO_PAREN_FUNCTIONS}
+_TABLES_OF_WORDS = (
+    Tokenizer.KEYWORDS, SqlParser.FUNCTIONS, SqlParser.FUNCTION_PARSERS, SqlParser.NO_PAREN_FUNCTION_PARSERS,
+    SqlParser.PROPERTY_PARSERS, SqlParser.CONSTRAINT_PARSERS,
+)  # fmt: skip
+SQL_WORDS = frozenset(word.upper() for table in _TABLES_OF_WORDS for word in table) | {
+    kind.name for kind in SqlParser.NO_PAREN_FUNCTIONS
+}
 
 _COMPARING = frozenset(
     {TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE}
@@ -408,10 +353,7 @@ def name_tokens(text: str, domain: Domain) -> list[Token] | None:
     """Return the tokens of a text in which declared names that are words of SQL stand as names.
 
     A word is taken for a name where an attribute stands: between what may come before it and behind it. The
-    words of conditions themselves, such as ``in``, never are.
-
-    Returns:
-        The tokens, or None where no declared name is such a word: the text can be parsed as it is.
+    words of conditions themselves, such as ``in``, never are. None where no declared name is such a word.
     """
     names = _word_names((domain.name, *domain.names))
     if not names:

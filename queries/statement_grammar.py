@@ -31,43 +31,36 @@ from queries.sql_tree import (
     require_bare,
 )
 
-GRAMMAR = Grammar(
+GRAMMAR = Grammar.of(
     {
-        **CONDITIONS.arguments,
-        **Grammar.of(
-            {
-                "": (exp.Star, exp.Rank, exp.DenseRank, exp.RowNumber),
-                "this": (
-                    *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
-                    *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
-                    *(exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias, exp.Var),
-                    *(exp.FirstValue, exp.LastValue, exp.Sign),
-                ),
-                "this table": (exp.Column,),  # whose name is looked at when the source is
-                "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
-                "this big_int people": (exp.Count,),
-                "this expression": (exp.Corr, exp.Filter, exp.WithinGroup),
-                "this quantile": (exp.Quantile, exp.ApproxQuantile),
-                "this partition_by order spec over": (exp.Window,),
-                "kind start start_side end end_side": (exp.WindowSpec,),
-                "this offset default": (exp.Lag, exp.Lead),
-                "this desc nulls_first": (exp.Ordered,),
-                "this on using side kind method": (exp.Join,),  # each is looked at when the source is
-                "expression": (exp.Limit, exp.Offset),
-                "expressions all": (exp.Group,),
-                "expressions": (
-                    *(exp.Distinct, exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets),
-                    *(exp.Grouping, exp.Tuple),
-                ),
-                "this expression distinct order limit offset with_": (exp.Union,),
-                "expressions from_ joins where group having qualify order limit offset distinct with_": (
-                    exp.Select,
-                ),
-            },
-            "",
-        ).arguments,
+        "": (exp.Star, exp.Rank, exp.DenseRank, exp.RowNumber),
+        "this": (
+            *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp),
+            *(exp.StddevPop, exp.Variance, exp.VariancePop, exp.CountIf, exp.PercentileCont),
+            *(exp.From, exp.Where, exp.Having, exp.Qualify, exp.TableAlias, exp.Var),
+            *(exp.FirstValue, exp.LastValue, exp.Sign),
+        ),
+        "this table": (exp.Column,),  # whose name is looked at when the source is
+        "this alias": (exp.Alias, exp.CTE, exp.Subquery, exp.Table),
+        "this big_int people": (exp.Count,),
+        "this expression": (exp.Corr, exp.Filter, exp.WithinGroup),
+        "this quantile": (exp.Quantile, exp.ApproxQuantile),
+        "this partition_by order spec over": (exp.Window,),
+        "kind start start_side end end_side": (exp.WindowSpec,),
+        "this offset default": (exp.Lag, exp.Lead),
+        "this desc nulls_first": (exp.Ordered,),
+        "this on using side kind method": (exp.Join,),  # each is looked at when the source is
+        "expression": (exp.Limit, exp.Offset),
+        "expressions all": (exp.Group,),
+        "expressions": (
+            *(exp.Distinct, exp.Order, exp.With, exp.Rollup, exp.Cube, exp.GroupingSets),
+            *(exp.Grouping, exp.Tuple),
+        ),
+        "this expression distinct order limit offset with_": (exp.Union,),
+        "expressions from_ joins where group having qualify order limit offset distinct with_": (exp.Select,),
     },
     f"run the statement on {SYNTHETIC}",
+    CONDITIONS,
 )
 
 _SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody writes
@@ -76,11 +69,8 @@ _WHOLE = exp.DataType.INTEGER_TYPES
 LIST = "a list of records"
 _LONGEST_TITLE = 60  # characters
 SCHEMAS = ("public", "main")  # that databases call the one of a table without any
-FUNCTIONS = tuple(
-    sorted(
-        {_SPELT.get(one.sql_name(), one.sql_name()) for one in GRAMMAR.arguments if issubclass(one, exp.Func)}
-    )
-)
+_CALLED = [one for one in GRAMMAR.arguments if issubclass(one, exp.Func)]
+FUNCTIONS = tuple(sorted({_SPELT.get(name, name) for name in (one.sql_name() for one in _CALLED)}))
 
 # Constructs that are refused in the words of SQL, and what tells whether a node of a statement is one.
 REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
@@ -137,10 +127,7 @@ def is_constant(cast: exp.Cast) -> bool:
 
 
 def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:
-    """Return a statement with a row for each of the different values of attributes, in each group.
-
-    None for the values of anything else.
-    """
+    """Return a statement with a row for each of the different values of attributes; None of anything else."""
     group = tree.args.get("group")
     columns = [*(() if group is None else group.expressions), *distinct.expressions]
     if not all(isinstance(one, exp.Column) for one in columns):
@@ -161,11 +148,7 @@ def written_title(node: exp.Expr) -> str | None:
 
 
 def counted_by(names: Sequence[str], table: str, where: exp.Expr | None = None) -> str:
-    """Return the statement that counts the records of each value of attributes.
-
-    Args:
-        where: the WHERE clause; None for all records.
-    """
+    """Return the statement that counts the records of each value of attributes, under a WHERE clause."""
     listed = ", ".join(map(quoted_name, names))
     title = " AS records" if "count" in names else ""
     condition = "" if where is None else f" {where.sql()}"

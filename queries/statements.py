@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.categories import CategoricalAttribute
-from queries.cell_values import (
-    CellCondition,
-    attribute_values,
-    counted_where,
-    on_scope,
-    union_scope,
-)
+from queries.cell_values import CellCondition, attribute_values, counted_where, on_scope, union_scope
 from queries.cells import GroupValue
 from queries.comparisons import resolve_attribute
 from queries.domain import Domain
@@ -33,6 +27,7 @@ from queries.expressions import (
     Sorting,
     Test,
     average,
+    inner_nodes,
     total,
 )
 from queries.frozen import dataclass
@@ -83,11 +78,7 @@ def attribute_grouping(
     """Return the groups of an attribute's values; those of empty and of undeclared values come last.
 
     Every declared value has its group, whether records fall into it or not: which values are empty is never
-    read off the data.
-
-    Args:
-        level: the level of its values that groups them; None for another grouping.
-        groups: what its declared values are grouped by; None for the values themselves.
+    read off the data. ``level`` or ``groups`` say what groups its declared values, if not they themselves.
     """
     attribute = domain[resolve_attribute(name, domain)]
     base, in_order = attribute.base_size, attribute.is_ordered
@@ -442,13 +433,13 @@ class Statement:
         tests = [test for test in (self.having, self.qualify) if test is not None]
         return [
             *(column.node for column in self.columns),
-            *(node for test in tests for node in test.nodes()),
+            *(node for test in tests for node in inner_nodes(test)),
             *(one.node for one in self.order),
         ]
 
 
 def _is_about_answers(test: Test | None) -> bool:
-    return test is not None and any(node.leaves() for node in test.nodes())
+    return test is not None and any(node.leaves() for node in inner_nodes(test))
 
 
 class _Reach:
@@ -511,13 +502,7 @@ class _Reach:
 def statement_of(
     kind: str, name: str, where: LinearQuery, by: Sequence[str] = (), *, part: float = 0.5
 ) -> Statement:
-    """Return the statement that asks one aggregate of an attribute.
-
-    Args:
-        kind: ``mean``, ``sum`` or ``quantile``.
-        where: the question that counts the records that are asked about.
-        part: of a quantile, in [0, 1].
-    """
+    """Return the statement that asks one ``mean``, ``sum`` or ``quantile`` of an attribute."""
     domain, counts = where.domain, Statement.count_by(where, by)
     if name not in domain:
         attribute_grouping(name, None, domain)  # which refuses it

@@ -56,11 +56,7 @@ _Known: TypeAlias = "Mapping[str, _Named]"
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A query that WITH names.
-
-    Args:
-        known: the names before it: no query is of itself.
-    """
+    """A query that WITH names, and the names before it: no query is of itself."""
 
     tree: exp.Expr
     known: _Known
@@ -68,12 +64,7 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What stands behind FROM or JOIN.
-
-    Args:
-        tree: the query, over the table alone.
-        columns: its columns by their folded names.
-    """
+    """What stands behind FROM or JOIN: a query over the table alone, its columns by folded names."""
 
     alias: str
     tree: exp.Select
@@ -181,7 +172,6 @@ def _join_with(join: exp.Expr, domain: Domain) -> QueryError:
 
 
 def _source(source: exp.Expr, known: _Known, domain: Domain) -> _Source:
-    """Return a sub-query, or one that WITH names."""
     if isinstance(source, exp.Subquery):
         inner, alias = _flat(source.this, known, domain), source.alias
     elif _is_inner(source, known):
@@ -519,7 +509,6 @@ def _equal_sides(test: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
 
 
 def _side(node: exp.Expr, sources: Sequence[_Source]) -> exp.Expr | None:
-    """Return what a column of sub-queries is."""
     node = node.unnest()
     if not isinstance(node, exp.Column):
         return None
@@ -630,10 +619,7 @@ def with_numbers(tree: exp.Select, numbers: Sequence[float]) -> exp.Select:
 
 
 def with_distinct(tree: exp.Select, domain: Domain) -> exp.Select:
-    """Return a statement in which the number of different values of an attribute is that of its groups.
-
-    Other statements are returned as they are.
-    """
+    """Return a statement in which the number of different values of an attribute is that of its groups."""
     counts = [one.this for one in tree.find_all(exp.Count) if isinstance(one.this, exp.Distinct)]
     values: list[exp.Expr] = list(dict.fromkeys(value for one in counts for value in one.expressions))
     listed = {one.name for one in domain if isinstance(one, CategoricalAttribute)}

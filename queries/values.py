@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.calendar import DAY, EPOCH, clock_gap
 from queries.categories import CategoricalAttribute
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DAY, EPOCH, DateAttribute, DatetimeAttribute, clock_gap
 from queries.domain import Attribute
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.places import as_index
@@ -28,9 +27,12 @@ _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0
 _WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
 Lean: TypeAlias = NDArray[np.float64]  # of each record, the mean place of its number in its cell, in (0, 1)
 _Plain: TypeAlias = str | int | float | bool
+_Codes: TypeAlias = NDArray[np.int64]
+_Floats: TypeAlias = NDArray[np.float64]
+_Drawn: TypeAlias = NDArray[Any]
 _Kind = TypeVar("_Kind", bound=Cells)
 _Scale = TypeVar("_Scale", bound=OrderedCells)
-_Number = TypeVar("_Number", bound=NumberCells)
+_Number = TypeVar("_Number", bound=NumberCells | ValueGrid)
 
 
 class Reading(enum.Enum):
@@ -85,9 +87,7 @@ class Values(ABC, Generic[_Kind]):
         return self._reading(None if plain is UNREADABLE else plain)
 
     @abstractmethod
-    def draw(
-        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
-    ) -> NDArray[Any]:
+    def draw(self, codes: _Codes, generator: np.random.Generator, lean: Lean | None = None) -> _Drawn:
         """Return a value for each cell number, evenly drawn among those that the cell may hold.
 
         Args:
@@ -105,8 +105,9 @@ class Values(ABC, Generic[_Kind]):
     @abstractmethod
     def _code(self, plain: _Plain) -> int | None: ...  # None where it is undeclared or malformed
 
-    @abstractmethod
-    def _reading(self, plain: _Plain | None) -> Reading: ...  # of None where it is unreadable
+    def _reading(self, plain: _Plain | None) -> Reading:  # of None where it is unreadable
+        declared = plain is not None and self._code(plain) is not None
+        return Reading.DECLARED if declared else Reading.UNDECLARED
 
 
 def _number_of(plain: _Plain) -> int | float | None:
@@ -153,13 +154,7 @@ class _Categories(Values[CategoricalAttribute]):
         code = self.attribute.codes.get(str(int(number)))
         return None if code is None or isinstance(self.attribute.values[code], bool | str) else code
 
-    def _reading(self, plain: _Plain | None) -> Reading:
-        declared = plain is not None and self._code(plain) is not None
-        return Reading.DECLARED if declared else Reading.UNDECLARED
-
-    def draw(
-        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
-    ) -> NDArray[Any]:
+    def draw(self, codes: _Codes, generator: np.random.Generator, lean: Lean | None = None) -> _Drawn:
         """Return the value of each cell number: int64 where all are, with none undeclared, else objects."""
         del generator, lean
         values, other = self.attribute.values, self.attribute.other
@@ -173,7 +168,6 @@ class _Ordered(Values[_Scale]):
     _unread = Reading.NO_NUMBER
 
     def _number(self, plain: _Plain) -> float | None:
-        """Return the number of the scale that a value is, or None where it is none."""
         return _number_of(plain)
 
     def _reading(self, plain: _Plain | None) -> Reading:
@@ -185,10 +179,7 @@ class _Ordered(Values[_Scale]):
         low, high = self.attribute.ends[0], self.attribute.last
         return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
 
-    def draw(
-        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
-    ) -> NDArray[Any]:
-        """Return a number of each cell: int64 where values are whole, else float64."""
+    def draw(self, codes: _Codes, generator: np.random.Generator, lean: Lean | None = None) -> _Drawn:
         attribute = self.attribute
         cells, edges = np.minimum(codes, attribute.base_size - 1), np.array(attribute.boundaries)
         if attribute.is_whole:
@@ -200,12 +191,8 @@ class _Ordered(Values[_Scale]):
         return values
 
     def _whole_numbers(
-        self,
-        cells: NDArray[np.int64],
-        edges: NDArray[np.int64],
-        generator: np.random.Generator,
-        lean: Lean | None,
-    ) -> NDArray[np.int64]:
+        self, cells: _Codes, edges: _Codes, generator: np.random.Generator, lean: Lean | None
+    ) -> _Codes:
         """Draw among the whole numbers of each cell that have no cell of their own."""
         atoms, base_size = np.array(self.attribute.atoms, dtype=np.int64), self.attribute.base_size
         owners = np.minimum(edges.searchsorted(atoms, side="right") - 1, base_size - 1)
@@ -219,12 +206,8 @@ class _Ordered(Values[_Scale]):
         return drawn
 
     def _real_numbers(
-        self,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        generator: np.random.Generator,
-        lean: Lean | None,
-    ) -> NDArray[np.float64]:
+        self, low: _Floats, high: _Floats, generator: np.random.Generator, lean: Lean | None
+    ) -> _Floats:
         """Draw real numbers, rounded where the rounded one is in the cell too and has no cell of its own."""
         share = generator.random(len(low)) if lean is None else _leaning(lean, generator)
         drawn = low + (high - low) * share
@@ -242,9 +225,7 @@ def _leaning(lean: Lean, generator: np.random.Generator) -> NDArray[np.float64]:
     return np.asarray(generator.random(len(lean)) ** (1 / lean - 1), dtype=np.float64)
 
 
-def _rounded(
-    values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _rounded(values: _Floats, low: _Floats, high: _Floats) -> _Floats:
     """Round each number to a thousandth of its cell's width, keeping it inside its half-open cell."""
     digits = 3 - np.floor(np.log10(high - low))
     scale = 10.0 ** np.clip(digits, -300, 300)
@@ -252,23 +233,22 @@ def _rounded(
     return np.where((rounded >= low) & (rounded < high), rounded, low)
 
 
-class _Numbers(_Ordered[_Number]):
-    def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """Return what ``encode`` does of each number."""
+class _Numbers(Values[_Number]):
+    def encode_numbers(self, numbers: NDArray[Any]) -> _Codes:
         if numbers.dtype.kind == "i":
             return self._clipped(numbers)
-        attribute, valid = self.attribute, np.isfinite(numbers)
-        if attribute.is_whole:
+        valid = np.isfinite(numbers)
+        if self.attribute.is_whole:
             valid &= numbers == np.floor(numbers)
-        codes = self._clipped(np.where(valid, numbers, attribute.ends[0]))
+        codes = self._clipped(np.where(valid, numbers, 0.0))
         codes[~valid], codes[np.isnan(numbers)] = self.undeclared, self.empty
         return codes
 
     @abstractmethod
-    def _clipped(self, numbers: NDArray[Any]) -> NDArray[np.int64]: ...  # cells, clipped to the ends
+    def _clipped(self, numbers: NDArray[Any]) -> _Codes: ...  # cells, clipped to the ends
 
 
-class _Integers(_Numbers[IntegerAttribute]):
+class _Integers(_Numbers[IntegerAttribute], _Ordered[IntegerAttribute]):
     def _code(self, plain: _Plain) -> int | None:
         number, attribute = _number_of(plain), self.attribute
         if number is None or number != int(number):
@@ -281,7 +261,7 @@ class _Integers(_Numbers[IntegerAttribute]):
         return np.asarray((clipped - self.attribute.minimum) // self.attribute.width, dtype=np.int64)
 
 
-class _Reals(_Numbers[NumericAttribute]):
+class _Reals(_Numbers[NumericAttribute], _Ordered[NumericAttribute]):
     def _code(self, plain: _Plain) -> int | None:
         number, attribute = _number_of(plain), self.attribute
         if number is None or (attribute.integer and number != int(number)):
@@ -301,24 +281,14 @@ class _Reals(_Numbers[NumericAttribute]):
         return cells
 
 
-class _Places(Values[ValueGrid]):
-    """Reads the places of values on a grid."""
-
-    def encode_numbers(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """Return what ``encode`` does of each number."""
-        grid, valid = self.attribute, np.isfinite(numbers)
-        if grid.whole:
-            valid &= numbers == np.floor(numbers)
-        clipped = np.clip(np.where(valid, numbers, grid.minimum), grid.minimum, grid.maximum)
-        steps = np.floor((clipped.astype(np.float64) - grid.first) / grid.step)
-        codes: NDArray[np.int64] = steps.astype(np.int64)
-        codes[~valid], codes[np.isnan(numbers)] = self.undeclared, self.empty
+class _Places(_Numbers[ValueGrid]):
+    def _clipped(self, numbers: NDArray[Any]) -> _Codes:
+        grid = self.attribute
+        clipped = np.clip(numbers, grid.minimum, grid.maximum).astype(np.float64)
+        codes: _Codes = np.floor((clipped - grid.first) / grid.step).astype(np.int64)
         return codes
 
-    def draw(
-        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
-    ) -> NDArray[Any]:
-        """Return the least number of each place."""
+    def draw(self, codes: _Codes, generator: np.random.Generator, lean: Lean | None = None) -> _Drawn:
         del generator, lean
         return self.attribute.first + codes * self.attribute.step
 
@@ -327,10 +297,6 @@ class _Places(Values[ValueGrid]):
         if number is None or (grid.whole and number != int(number)):
             return None
         return int(grid.place(min(max(number, grid.minimum), grid.maximum)))
-
-    def _reading(self, plain: _Plain | None) -> Reading:
-        declared = plain is not None and self._code(plain) is not None
-        return Reading.DECLARED if declared else Reading.UNDECLARED
 
 
 class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
@@ -345,10 +311,7 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
             return None
         return bisect_right(boundaries, min(max(number, boundaries[0]), boundaries[-1] - 1)) - 1
 
-    def draw(
-        self, codes: NDArray[np.int64], generator: np.random.Generator, lean: Lean | None = None
-    ) -> NDArray[Any]:
-        """Return a date (datetime64[D]) or a time (datetime64[s]) of each cell."""
+    def draw(self, codes: _Codes, generator: np.random.Generator, lean: Lean | None = None) -> _Drawn:
         attribute, seconds = self.attribute, super().draw(codes, generator, lean) * self.attribute.scale
         if isinstance(attribute, DatetimeAttribute):  # a time that the clock leaves out is no time
             for day in np.unique(seconds // DAY).tolist() if attribute.zone != "UTC" else ():

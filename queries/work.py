@@ -27,14 +27,7 @@ _Evaluate = TypeVar("_Evaluate", bound=Callable[..., Any])
 
 
 class Work:
-    """The work of one reading.
-
-    Args:
-        look: is called before each evaluation; what it raises ends the reading.
-
-    Attributes:
-        done: cells that were counted.
-    """
+    """The work of one reading, in cells; ``look`` is called before each evaluation, and may end it."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         self.done = 0
@@ -68,8 +61,7 @@ _UNDER_WAY: ContextVar[Work | None] = ContextVar("work", default=None)
 def counted_reading(look: Callable[[], None] = lambda: None) -> Iterator[Work]:
     """Count the cells that are evaluated within; inside another reading they count as that one's.
 
-    Args:
-        look: is called now, and before each evaluation of the outermost reading; what it raises ends it.
+    ``look`` is called now, and before each evaluation of the outermost reading; what it raises ends it.
     """
     look()
     work = _UNDER_WAY.get() or Work(look)

@@ -258,7 +258,7 @@ def _answer(session: Asking, where: str | None, options: StreamOptions, given: d
     if given["stream"]:
         return answer_stream(session, sys.stdin.buffer, options)
     if given["workload"] is not None:
-        from queries.workload_text import parse_workload
+        from queries.workloads import parse_workload
 
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
     if given["explain"]:

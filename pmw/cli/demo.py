@@ -40,7 +40,7 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.schema import parse_schema
-from queries.streams import random_conjunctions
+from queries.workloads import random_conjunctions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -149,7 +149,7 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
     """Return the questions of a workload's name, or of a file."""
     from queries.linear import LinearQuery
     from queries.reader import QuestionReader, questions_in_text
-    from queries.workload_text import parse_workload
+    from queries.workloads import parse_workload
 
     file = Path(workload)
     if not file.is_file():

@@ -30,9 +30,8 @@ from pmw.data.files import TableFile
 from pmw.data.tables import Place
 from pmw.data.text_kinds import NUMBER, WHOLE, ColumnKind, TextKind, require_columns
 from pmw.errors import DataError
-from queries.calendar import DAY, day_starts, read_seconds
 from queries.categories import CategoricalAttribute
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DAY, DateAttribute, DatetimeAttribute, day_starts, read_seconds
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError
 from queries.frozen import dataclass

@@ -26,7 +26,7 @@ from pmw.data.csv_file import MARKERS, csv_parts, swapped_decimal
 from pmw.data.files import TableFile
 from pmw.data.tables import Place
 from pmw.errors import DataError
-from queries.calendar import read_seconds
+from queries.dates import read_seconds
 from queries.frozen import dataclass
 
 WARNING = "the kinds are read off the table, exact and not private: declare only what is public"

@@ -45,6 +45,7 @@ from queries.expressions import (
     Test,
     Truth,
     Window,
+    inner_nodes,
 )
 from queries.linear import LinearQuery
 from queries.parsing import part_key
@@ -515,7 +516,7 @@ class _Rows:
         if isinstance(node, Truth):
             return self._truth_number(node.test, group, events)
         if isinstance(node, Rounding | Coalesced | Arithmetic):
-            return _computed(node, [self._estimate(one, group, events) for one in node.inner_nodes])
+            return _computed(node, [self._estimate(one, group, events) for one in inner_nodes(node)])
         if isinstance(node, Window | Share):
             return self._windows.estimate(node, group, events)
         return self._leaf(node, group, events)
@@ -550,7 +551,7 @@ class _Rows:
         if told is None:
             return Estimate(None)
         may_hold, may_fail = self._outcomes(test, group, events)
-        may_be_null = any(self._plain_or_ends(node, group, events) is None for node in test.nodes())
+        may_be_null = any(self._plain_or_ends(node, group, events) is None for node in inner_nodes(test))
         ends = float(told and not may_fail), float(told or may_hold)
         return Estimate(float(told), ends, conditional=may_be_null)
 

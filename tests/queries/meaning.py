@@ -23,19 +23,27 @@ from queries import (
     NumericAttribute,
     QueryError,
 )
-from queries.condition_text import condition_tree
-from queries.predicates import Comparison, Junction, Not, Order, Predicate
-from queries.where_text import convert_condition
+from queries.comparisons import Comparison, Junction, Not, Order, Predicate
+from queries.row_conditions import condition_tree
+from queries.row_nodes import convert_condition
 
+PEOPLE = Domain(
+    (
+        IntegerAttribute("age", 17, 90, missing=True),
+        CategoricalAttribute("sex", ("Female", "Male"), other=True),
+        NumericAttribute("income", (0, 10_000, 25_000, 50_000)),
+        IntegerAttribute("education-num", 1, 16),
+        IntegerAttribute("hours", 0, 99, 10),
+        CategoricalAttribute("größe", ("klein", "groß")),
+        CategoricalAttribute("member", (True, False)),
+    ),
+    name="people",
+)
 Known: TypeAlias = bool | None  # None where it is unknown
 ORDERS: dict[Order, Callable[[Any, Any], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
     "ge": operator.ge,
-}
+}  # fmt: skip
 
 
 def refusal(read: Callable[..., object], *given: object) -> QueryError:

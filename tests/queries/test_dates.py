@@ -19,7 +19,6 @@ from queries import (
     DomainError,
     LinearQuery,
     QueryError,
-    SchemaError,
     decode_records,
     encode_records,
     format_schema,
@@ -28,7 +27,7 @@ from queries import (
     parse_where,
 )
 from queries.values import Reading, values_of
-from tests.queries.meaning import full_weights, refusal
+from tests.queries.meaning import full_weights
 
 FIRST, LAST = date(2022, 2, 10), date(2024, 3, 4)
 WIDTHS = ["day", "week", "month", "quarter", "year"]
@@ -114,36 +113,6 @@ def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataO
         assert len({query.key() for query in below}) == 1
 
 
-CUT = {"DAY(d)": ("quarter", "year"), "MONTH(d)": ("year",)}  # widths whose cells decide nothing of a part
-
-
-@pytest.mark.parametrize(
-    ("where", "holds"),
-    [
-        ("YEAR(d) = 2023", lambda day: day.year == 2023),
-        ("2023 <= YEAR(d)", lambda day: day.year >= 2023),
-        ("MONTH(d) IN (1, 12)", lambda day: day.month in (1, 12)),
-        ("NOT MONTH(d) BETWEEN 2 AND 11", lambda day: not 2 <= day.month <= 11),
-        ("QUARTER(d) <> 2 AND YEAR(d) < 2024", lambda day: (day.month + 2) // 3 != 2 and day.year < 2024),
-        ("DAY(d) = 29 AND MONTH(d) = 2", lambda day: (day.month, day.day) == (2, 29)),
-        ("d BETWEEN '2023-01-01' AND DATE '2023-03-31'", lambda day: day.year == 2023 and day.month < 4),
-    ],
-)
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_part_of_a_date_is_asked_by_name(width: str, where: str, holds: Any) -> None:
-    attribute = days(width)
-    if any(width in CUT[part] and part in where for part in CUT):
-        with pytest.raises(QueryError, match=r"cuts cells: .*; declare 'd' with width = '(day|month)'"):
-            parse_where(where, Domain((attribute,)))
-        return
-    least, between, most = answers(parse_where(where, Domain((attribute,))), attribute)
-    expected = sum(map(holds, RECORDS))
-    assert least <= expected <= most
-    assert between == pytest.approx(expected, abs=0.01)
-    if width == "day":
-        assert least == most
-
-
 def test_groups_are_periods_and_hold_every_day_once() -> None:
     domain = Domain((times("hour", missing=True, other=True),), name="t")
     for text, count, first in (
@@ -173,42 +142,6 @@ def test_two_parts_of_one_date_make_groups() -> None:
     assert asked[2023, 5].describe() == "d 2023-05"
     assert (2024, 5) not in asked  # no day of the declared ones
     assert (groups.size, len(asked)) == (36, 26)
-
-
-def test_what_groups_cannot_be_is_refused() -> None:
-    domain = Domain((days("week"), DateAttribute("e", FIRST, LAST)), name="t")
-    for text, message in (
-        (
-            "MONTH(d)",
-            "MONTH(d) cuts cells: those of 'd' are of one week each; declare 'd' with width = 'day', or "
-            "GROUP BY d, which counts each week",
-        ),
-        ("HOUR(e)", "attribute 'e' holds dates, which have no hours"),
-        ("DATE_TRUNC('hour', e)", "attribute 'e' holds dates, which have no hours"),
-        (
-            "DATE_TRUNC('minute', e)",
-            "MINUTE of a time is not supported, for no cells are shorter than an hour",
-        ),
-    ):
-        statement = f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p"
-        assert refusal(parse_sql, statement, domain).message.startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("where", "code"),
-    [
-        ("d >= '2023-02-29'", "wrong_kind"), ("d >= 2023", "wrong_kind"), ("d >= 'x'", "wrong_kind"),
-        ("d = '2025-01-01'", "unknown_value"), ("d > '2025-01-01'", "empty_range"),
-        ("YEAR(d) = 1999", "empty_range"), ("MONTH(d) = 13", "empty_range"), ("MONTH(d) = 1.5", "wrong_kind"),
-        ("MONTH(d) = 'May'", "wrong_kind"), ("HOUR(d) = 1", "wrong_kind"),
-        ("YEAR(n) = 1", "unknown_attribute"), ("d >= '2023-01-01 12:00'", "wrong_kind"),
-        ("d LIKE '2023%'", "wrong_kind"),
-        ("DATE_TRUNC('month', d) = '2023-01-15'", "empty_range"),
-        ("d >= TIMESTAMP '2023-01-01Z'", "wrong_kind"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_asked_of_dates_is_refused(where: str, code: str) -> None:
-    assert refusal(parse_where, where, Domain((days(),))).code == code
 
 
 def test_empty_dates_are_neither_before_nor_after() -> None:
@@ -334,42 +267,7 @@ def test_records_and_declarations_come_back(
     assert [column.tolist() for column in again.columns] == [[code] * 3 for code in codes]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("min = 2023-02-29\nmax = 2023-03-01", "expected TOML: Invalid date or datetime"),
-        ("min = '1.2.2023'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got '1.2.2023'"),
-        ("min = '2023-02-01\\nx = 1'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got "),
-        ("min = 2023-04-01\nmax = 2023-03-01", "min must not exceed max, got min=2023-04-01, max=2023-03-01"),
-        ("min = 2023-02-01T00:00:00\nmax = 2023-03-01", "min must be a date such as 2023-03-31"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 'mnth'", "got 'mnth'; did you mean 'month'?"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 'hour'", "width must be one of day, week, month"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 7", "got 7"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%Y-%d-%m'", "it reads ISO dates in another way"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%d.%m.%y'", "%y is none of %Y, %m, %b, %d, %H"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%m/%Y'", "it needs %Y, %m or %b, and %d once each"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%d.%m.%Y %H:%M'", "the format of a date has no %H"),
-        ("min = 2023-02-01\nmax = 2023-03-01\nzone = 'UTC'", "knows the keys name, kind, min, max, width"),
-        ("min = 2023-02-01", "kind 'date' needs the key 'max'"),
-    ],
-)  # fmt: skip
-def test_dates_that_cannot_be_declared_are_refused(lines: str, message: str) -> None:
-    with pytest.raises(SchemaError) as refused:
-        parse_schema(f"[[attributes]]\nname = 'd'\nkind = 'date'\n{lines}")
-    assert message in str(refused.value)
-
-
-def test_times_that_cannot_be_declared_are_refused() -> None:
-    head = "[[attributes]]\nname = 'd'\nkind = 'datetime'\nmin = 2023-01-01\n"
-    for lines, message in (
-        ("max = 2023-03-01\nzone = 'Europe/Berln'", "zone must be the name of a time zone such as"),
-        ("max = 2023-03-01\nzone = '/etc/passwd'", "zone must be the name of a time zone such as"),
-        ("max = 2023-03-01T00:00:00.5", "max must be a time such as 2023-03-31T14:05:00"),
-        ("max = 2300-03-01\nwidth = 'hour'", "at most 1,000,000 cells; choose a larger width"),
-    ):
-        with pytest.raises(SchemaError) as refused:
-            parse_schema(head + lines)
-        assert message in str(refused.value)
+def test_a_time_with_a_zone_is_no_end() -> None:
     with pytest.raises(DomainError, match="min must be a time"):
         DatetimeAttribute("d", datetime(2023, 1, 1).astimezone(), datetime(2023, 2, 1))
 

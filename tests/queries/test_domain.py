@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from queries import (
     Attribute,
     CategoricalAttribute,
     Domain,
     DomainError,
+    Histogram,
     IntegerAttribute,
+    Marginal,
     NumericAttribute,
     ScopeError,
 )
 from queries.cells import canonical_text, cell_count, nearest
+from tests.queries.meaning import histograms
 
 
 @pytest.mark.parametrize(
     ("attribute", "size"),
     [
-        (IntegerAttribute("a", 17, 90), 74),
-        (IntegerAttribute("a", 5, 5), 1),
-        (IntegerAttribute("a", 0, 99, 10), 10),
-        (IntegerAttribute("a", 0, 100, 10), 11),
-        (IntegerAttribute("a", -3, 3, 100), 1),
-        (NumericAttribute("a", (0, 0.5, 2)), 2),
+        (IntegerAttribute("a", 17, 90), 74), (IntegerAttribute("a", 5, 5), 1),
+        (IntegerAttribute("a", 0, 99, 10), 10), (IntegerAttribute("a", 0, 100, 10), 11),
+        (IntegerAttribute("a", -3, 3, 100), 1), (NumericAttribute("a", (0, 0.5, 2)), 2),
         (CategoricalAttribute("a", ("x", 3, True)), 3),
     ],
-)
+)  # fmt: skip
 def test_special_cells_come_after_the_base_cells(attribute: Attribute, size: int) -> None:
     assert (attribute.base_size, attribute.size) == (size, size)
     assert (attribute.missing_code, attribute.other_code) == (None, None)
@@ -142,8 +146,7 @@ def test_true_and_one_are_different_declarations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("special", "flags"),
-    [("(missing)", {"missing": True}), ("(other)", {"other": True})],
+    ("special", "flags"), [("(missing)", {"missing": True}), ("(other)", {"other": True})]
 )
 def test_a_value_that_reads_like_a_special_cell_is_refused(special: str, flags: Any) -> None:
     with pytest.raises(DomainError) as caught:
@@ -236,15 +239,187 @@ def test_equal_declarations_are_equal_domains(people: Domain) -> None:
 @pytest.mark.parametrize(
     ("cells", "text"),
     [
-        (1, "1"),
-        (10_950, "10,950"),
-        (10**9, "1,000,000,000"),
-        (10**9 + 1, "1 × 10⁹"),
-        (9_960_000_000, "1 × 10¹⁰"),
-        (119_999_999_999, "1.2 × 10¹¹"),
-        (199_939_280_516_496 * 10**33, "2 × 10⁴⁷"),
-        (10**400, "1 × 10⁴⁰⁰"),
+        (1, "1"), (10_950, "10,950"), (10**9, "1,000,000,000"), (10**9 + 1, "1 × 10⁹"),
+        (9_960_000_000, "1 × 10¹⁰"), (119_999_999_999, "1.2 × 10¹¹"),
+        (199_939_280_516_496 * 10**33, "2 × 10⁴⁷"), (10**400, "1 × 10⁴⁰⁰"),
     ],
-)
+)  # fmt: skip
 def test_a_number_of_cells_is_written_so_that_it_can_be_read(cells: int, text: str) -> None:
     assert cell_count(cells) == text
+
+
+# --- usual steps of numbers ---------------------------------------------------------------------------------
+
+
+FLOATS = st.floats(-1e300, 1e300) | st.integers(-(10**15), 10**15).map(float) | st.floats(-1e-5, 1e-5)
+WHOLE = st.integers(-(2**53) + 1, 2**53 - 1)
+
+
+@pytest.mark.parametrize(
+    ("ends", "wanted"),
+    [
+        ((0, 1), 0.001), ((17, 90), 0.05), ((0, 500), 0.5), ((0, 999), 0.5), ((0, 1000), 1),
+        ((0, 24_500), 20), ((0, 0.03), 2e-5), ((0, 1e7), 10_000), ((-50_000, 1_000_000), 1000),
+        ((-1e308, 7e307), 1e305), ((0, 5e-324), None),
+    ],
+)  # fmt: skip
+def test_numbers_have_about_a_thousand_round_steps_between_their_ends(
+    ends: tuple[float, float], wanted: float | None
+) -> None:
+    assert NumericAttribute("a", ends).usual_resolution == wanted
+
+
+@pytest.mark.parametrize(
+    ("ends", "wanted"),
+    [((17, 90), 1), ((0, 1), 1), ((0, 1999), 1), ((0, 2000), 2), ((0, 10**7), 10_000), ((5, 5), None)],
+)
+def test_whole_numbers_have_whole_steps(ends: tuple[int, int], wanted: int | None) -> None:
+    width = max(1, (ends[1] - ends[0]) // 10)
+    assert IntegerAttribute("a", *ends, width).usual_resolution == wanted
+    if ends[0] < ends[1]:
+        assert NumericAttribute("a", ends, integer=True).usual_resolution == wanted
+
+
+@given(st.lists(FLOATS, min_size=2, max_size=5, unique=True).map(sorted))
+def test_the_usual_step_of_numbers_is_round_follows_from_the_ends_and_is_never_refused(
+    edges: list[float],
+) -> None:
+    step = NumericAttribute("a", tuple(edges)).usual_resolution
+    assert step == NumericAttribute("a", (edges[0], edges[-1]), atoms=(edges[0],)).usual_resolution
+    width = Fraction(edges[-1]) - Fraction(edges[0])
+    assert (step is None) <= (width < 1e-318)
+    if step is not None:
+        NumericAttribute("a", tuple(edges), resolution=step)
+        if width > 1e-300:
+            assert f"{step:e}"[:4] in ("1.00", "2.00", "5.00")
+            assert 999 < width / Fraction(step) < 2501
+
+
+@given(WHOLE, WHOLE)
+def test_the_usual_step_of_whole_numbers_is_whole_and_never_refused(one: int, other: int) -> None:
+    low, high = sorted((one, other))
+    width = max(1, (high - low) // 50)
+    step = IntegerAttribute("a", low, high, width).usual_resolution
+    assert (step is None) == (low == high)
+    if step is not None:
+        assert IntegerAttribute("a", low, high, width, resolution=step).grid() is not None
+        assert str(int(step)).rstrip("0") in ("1", "2", "5")
+        assert step == int(step) >= 1
+        assert step == 1 or 1000 <= Fraction(high - low, int(step)) <= 2500
+
+
+def test_parts_of_the_round_steps_are_few() -> None:
+    steps = [NumericAttribute("a", (0, end)).usual_resolution or 0 for end in range(1, 3000)]
+    assert all(low <= high for low, high in pairwise(steps))
+    assert sorted(set(steps)) == [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
+
+
+# --- marginals ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(people: Domain) -> Marginal:
+    return Marginal(people, ("sex", "income"), np.arange(9).reshape(3, 3))
+
+
+def _part(data: st.DataObject, names: tuple[str, ...]) -> list[str]:
+    return data.draw(st.lists(st.sampled_from(names), unique=True) if names else st.just([]))
+
+
+@given(data=st.data(), histogram=histograms())
+def test_a_projected_count_sums_the_cells_above_it(data: st.DataObject, histogram: Histogram) -> None:
+    domain, wide = histogram.domain, histogram.project(_part(data, histogram.scope))
+    kept = wide.project(_part(data, wide.scope))
+    assert kept.total == histogram.total
+    axes = [domain.index(name) for name in kept.scope]
+    expected: dict[tuple[int, ...], int] = dict.fromkeys(np.ndindex(kept.counts.shape), 0)
+    for cell in itertools.product(*(range(size) for size in domain.shape)):
+        expected[tuple(cell[axis] for axis in axes)] += int(histogram.counts[cell])
+    assert {cell: int(kept.counts[cell]) for cell in expected} == expected
+
+
+@given(data=st.data(), histogram=histograms())
+def test_expanding_then_projecting_multiplies_by_the_cells_added(
+    data: st.DataObject, histogram: Histogram
+) -> None:
+    marginal = histogram.project(_part(data, histogram.scope))
+    wider = histogram.domain.scope([*{*marginal.scope, *_part(data, histogram.scope)}])
+    added = histogram.domain.scope_size(wider) // histogram.domain.scope_size(marginal.scope)
+    back = marginal.expand(wider).project(marginal.scope)
+    np.testing.assert_array_equal(back.counts, marginal.counts * added)
+
+
+@given(data=st.data(), histogram=histograms())
+def test_restricting_takes_a_slice(data: st.DataObject, histogram: Histogram) -> None:
+    domain = histogram.domain
+    names = domain.scope(_part(data, domain.names))
+    cells = {name: data.draw(st.integers(0, domain[name].size - 1)) for name in names}
+    restricted = histogram.restrict(cells)
+    expected: NDArray[np.int64] = histogram.counts
+    for name in reversed(names):
+        expected = np.take(expected, cells[name], axis=domain.index(name))
+    assert restricted.scope == tuple(name for name in domain.names if name not in cells)
+    np.testing.assert_array_equal(restricted.counts, expected)
+
+
+def test_counts_are_a_read_only_copy(people: Domain) -> None:
+    given_counts: NDArray[Any] = np.array([-1, 2, 3], dtype=np.int8)  # of any integer type
+    marginal = Marginal(people, ("sex",), given_counts)
+    given_counts[0] = 99
+    assert (marginal.counts.tolist(), marginal.total) == ([-1, 2, 3], 4)
+    assert marginal.counts.dtype == np.int64
+    for counts in (marginal.counts, marginal.expand(("sex", "income")).counts):
+        with pytest.raises(ValueError, match="read-only"):
+            counts[0] = 5
+
+
+def test_a_histogram_is_the_marginal_of_the_full_scope() -> None:
+    domain = Domain((CategoricalAttribute("a", (0, 1)), CategoricalAttribute("b", (0, 1))))
+    histogram = Histogram(domain, np.array([[1, 2], [3, 4]]))
+    assert isinstance(histogram, Marginal)
+    assert (histogram.scope, histogram.total) == (("a", "b"), 10)
+    assert histogram.project(["b", "a"]).scope == ("a", "b")
+    with pytest.raises(ScopeError, match=r"expected counts of shape \(2, 2\)"):
+        Histogram(domain, np.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("scope", "counts", "message"),
+    [
+        (("income", "sex"), np.zeros((3, 3), dtype=int), "expected a scope in declared order"),
+        (("sex", "sex"), np.zeros((3, 3), dtype=int), "expected each attribute once"),
+        (("sexx",), np.zeros(3, dtype=int), "did you mean 'sex'"),
+        (("sex",), np.zeros(2, dtype=int), r"expected counts of shape \(3,\) over \['sex'\], got \(2,\)"),
+        (("sex",), np.zeros((3, 1), dtype=int), r"got \(3, 1\)"),
+        (("sex",), np.zeros(3), "expected integer counts, got dtype=float64"),
+        (("sex",), np.zeros(3, dtype=bool), "expected integer counts, got dtype=bool"),
+        (("sex",), np.full(3, 2**63, dtype=np.uint64), "counts"),
+        ((), np.zeros(1, dtype=int), r"expected counts of shape \(\)"),
+    ],
+)
+def test_counts_that_do_not_fit_the_scope_are_refused(
+    people: Domain, scope: tuple[str, ...], counts: NDArray[np.int64], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        Marginal(people, scope, counts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda table: table.project(["age"]),
+            r"expected attributes among \['sex', 'income'\], got \['age'\]",
+        ),
+        (lambda table: table.project(["sex", "sex"]), "expected each attribute once"),
+        (lambda table: table.expand(["sex", "age"]), "expected a scope that contains"),
+        (lambda table: table.restrict({"age": 0}), r"expected attributes among \['sex', 'income'\]"),
+        (lambda table: table.restrict({"sex": 3}), r"attribute 'sex' has cells 0\.\.2, got 3"),
+        (lambda table: table.restrict({"sex": -1}), r"attribute 'sex' has cells 0\.\.2, got -1"),
+    ],
+)
+def test_a_step_outside_the_scope_is_refused(
+    table: Marginal, wrong: Callable[[Marginal], Marginal], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        wrong(table)

@@ -108,25 +108,14 @@ def _instead(error: QueryError) -> str:
 
 
 PLACES = [
-    "p.state = 'CA'",
-    "p.state <> 'CA'",
-    "p.city = 'San Diego'",
-    "NOT p.city IN ('San Diego', 'Los Angeles')",
-    "p.city LIKE 'San %'",
-    "p.state IS NULL",
-    "p.state IS NOT NULL AND stops = 1",
-    "NOT (p.state = 'NY' OR stops < 2)",
-    "p.city = 'Los Angeles' OR dest = 'BOS'",
-    "p.faa = 'SAN'",
-    "COALESCE(p.state, 'x') = 'x'",
-    "p.city = p.state",
-    "p.state <> p.city",
-    "LOWER(p.city) = 'san diego'",
-    "p.city || p.state = 'New YorkNY'",
-    "CASE WHEN p.state = 'NY' THEN stops ELSE 1 END = 1",
-    "p.faa = dest",
-    "COALESCE(p.faa, 'JFK') = 'JFK'",
-]
+    "p.state = 'CA'", "p.state <> 'CA'", "p.city = 'San Diego'",
+    "NOT p.city IN ('San Diego', 'Los Angeles')", "p.city LIKE 'San %'", "p.state IS NULL",
+    "p.state IS NOT NULL AND stops = 1", "NOT (p.state = 'NY' OR stops < 2)",
+    "p.city = 'Los Angeles' OR dest = 'BOS'", "p.faa = 'SAN'", "COALESCE(p.state, 'x') = 'x'",
+    "p.city = p.state", "p.state <> p.city", "LOWER(p.city) = 'san diego'",
+    "p.city || p.state = 'New YorkNY'", "CASE WHEN p.state = 'NY' THEN stops ELSE 1 END = 1",
+    "p.faa = dest", "COALESCE(p.faa, 'JFK') = 'JFK'",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])

@@ -168,16 +168,6 @@ def test_everything_counts_every_record_and_a_constant_share_a_part_of_it(domain
     assert part.to_dict() == {"factors": [], "constant": UNITS // 4, "aligned": False}
 
 
-def test_a_box_counts_the_records_inside_it(domain: Domain) -> None:
-    query = LinearQuery.cells(domain, {"c": (1, 3), "a": (0, 0)})
-    counts = np.arange(30).reshape(domain.shape)
-    assert query.answer(Histogram(domain, counts)) == int(counts[0, :, 1:4].sum()) * UNITS
-    assert query.scope == ("a", "c")
-    assert query.box == (slice(0, 1), slice(1, 4))
-    assert query.is_box
-    assert query.aligned
-
-
 def test_a_list_of_values_is_no_box(domain: Domain) -> None:
     query = parse_where("b IN ('x', 'z')", domain)
     assert not query.is_box
@@ -194,17 +184,12 @@ def test_answers_beyond_32_bits_are_exact(domain: Domain) -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("", "everybody"),
-        ("a = 'x' AND a = 'y'", "nobody"),
-        ("a = 'x'", "a x"),
-        ("b IN ('x', 'y')", "b x to y"),
-        ("b <> 'y'", "b x, z"),
-        ("c BETWEEN 2 AND 5", "c 2 to 5"),
-        ("c < 3", "c 0..1, 2..3 (x 0.5)"),
-        ("c < 4 AND b = 'z'", "b z and c 0 to 3"),
+        ("", "everybody"), ("a = 'x' AND a = 'y'", "nobody"), ("a = 'x'", "a x"),
+        ("b IN ('x', 'y')", "b x to y"), ("b <> 'y'", "b x, z"), ("c BETWEEN 2 AND 5", "c 2 to 5"),
+        ("c < 3", "c 0..1, 2..3 (x 0.5)"), ("c < 4 AND b = 'z'", "b z and c 0 to 3"),
         ("a = 'x' OR b = 'z'", "a condition on a, b"),
     ],
-)
+)  # fmt: skip
 def test_a_query_is_described_in_words(domain: Domain, where: str, words: str) -> None:
     assert parse_where(where, domain).describe() == words
 

@@ -96,11 +96,7 @@ def test_structured_conditions_are_read_alike(
 @example([("age", ("ge", 20)), ("age", ("lt", 40))], " AND ", "")
 @example([("age", ("ge", 20)), ("sex", ("eq", "Male")), ("age", ("lt", 40))], " AND ", "")
 def test_where_texts_and_counts_in_sql_are_read_alike(
-    people: Domain,
-    reader: QuestionReader,
-    terms: list[tuple[str, tuple[str, Any]]],
-    joint: str,
-    tail: str,
+    people: Domain, reader: QuestionReader, terms: list[tuple[str, tuple[str, Any]]], joint: str, tail: str
 ) -> None:
     where = joint.join(text_of(name, *term) for name, term in terms) + tail
     for _ in range(2):
@@ -112,14 +108,11 @@ def test_where_texts_and_counts_in_sql_are_read_alike(
 
 
 STATEMENTS = [
-    "SELECT COUNT(*) FROM others WHERE age = 30",
-    "SELECT COUNT(*) FROM people",
+    "SELECT COUNT(*) FROM others WHERE age = 30", "SELECT COUNT(*) FROM people",
     "SELECT sex, COUNT(*) FROM people WHERE age = 30 GROUP BY sex",
-    "SELECT AVG(age) FROM people WHERE sex = 'Male'",
-    "SELECT COUNT(*) FROM people WHERE people.age = 30",
-    "SELECT COUNT(*) FROM people WHERE age = 30 LIMIT 1",
-    "SELECT COUNT(*) FROM people WHERE",
-]
+    "SELECT AVG(age) FROM people WHERE sex = 'Male'", "SELECT COUNT(*) FROM people WHERE people.age = 30",
+    "SELECT COUNT(*) FROM people WHERE age = 30 LIMIT 1", "SELECT COUNT(*) FROM people WHERE",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("where", ["k <> 'a'", "x = 3 AND k <> 'a'", "k = 'a'", "k = 'a' AND x = 3", "x = 3"])
@@ -326,12 +319,8 @@ def test_a_file_without_a_question_has_none(text: str, tmp_path: Path) -> None:
 
 def test_every_line_that_is_refused_is_told_with_its_number(tmp_path: Path) -> None:
     lines = [
-        b"age >= 65",
-        b"ages < 3",
-        b'{"where": ',
-        b"sex = 'f'",
-        b"SELECT COUNT(*) FROM x WHERE hours = 3",
-    ]
+        b"age >= 65", b"ages < 3", b'{"where": ', b"sex = 'f'", b"SELECT COUNT(*) FROM x WHERE hours = 3",
+    ]  # fmt: skip
     text = b"\n".join([*lines, b"\xff = 3"])
     with pytest.raises(QueryError) as caught:
         in_text(tmp_path, text)

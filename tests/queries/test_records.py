@@ -26,22 +26,23 @@ from queries import (
     RecordsError,
     decode_records,
     encode_records,
+    format_schema,
+    parse_schema,
+    parse_where,
+    parse_workload,
 )
 from queries.records import decode_batches, encode_columns, encode_places, frame_columns
-from queries.values import values_of
+from queries.values import Reading, values_of
 from tests.queries.meaning import DOMAINS
 
 Column: TypeAlias = "pd.Series[Any]"
 
 ATTRIBUTES: list[Attribute] = [
-    IntegerAttribute("a", -3, 12, 4),
-    IntegerAttribute("a", 0, 1),
-    NumericAttribute("a", (-1.5, 0, 0.1, 2.5, 7)),
-    CategoricalAttribute("a", (1, 2, 3, -4, 0)),
+    IntegerAttribute("a", -3, 12, 4), IntegerAttribute("a", 0, 1),
+    NumericAttribute("a", (-1.5, 0, 0.1, 2.5, 7)), CategoricalAttribute("a", (1, 2, 3, -4, 0)),
     CategoricalAttribute("a", ("1", "x", "1.0", "01", "nan", "inf", " ")),
-    CategoricalAttribute("a", (True, False)),
-    CategoricalAttribute("a", ("x", True, 1, "ß", 100)),
-]
+    CategoricalAttribute("a", (True, False)), CategoricalAttribute("a", ("x", True, 1, "ß", 100)),
+]  # fmt: skip
 FLAGGED = st.builds(
     lambda attribute, missing, other: replace(attribute, missing=missing, other=other),
     st.sampled_from(ATTRIBUTES),
@@ -227,10 +228,7 @@ def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
 # Values of two attributes by the cell that was worked by hand; test_plain_values.py has other types.
 BY_HAND: dict[str, dict[int, list[object]]] = {
     "age": {
-        13: [30, 30.0, "30", " +30.0\t", "3e1"],
-        0: [17, -5],
-        73: [1000, 10**30],
-        74: ["", None, math.nan],
+        13: [30, 30.0, "30", " +30.0\t", "3e1"], 0: [17, -5], 73: [1000, 10**30], 74: ["", None, math.nan],
         -1: ["30.5", 30.5, "thirty", "30 years", "9" * 401],
     },
     "income": {  # a number on an edge belongs to the cell above
@@ -239,7 +237,7 @@ BY_HAND: dict[str, dict[int, list[object]]] = {
         2: [49_999, 50_000, 1e300],
         -1: ["x"],
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -260,14 +258,10 @@ def test_a_category_is_matched_by_its_text_or_its_number() -> None:
 
 
 EQUAL_BUT_UNLIKE: list[tuple[object, object]] = [
-    (Decimal("1.0"), Decimal("1.00")),
-    ((1,), (True,)),
+    (Decimal("1.0"), Decimal("1.00")), ((1,), (True,)),
     (datetime(2020, 1, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=1)))),
-    (True, 1),
-    (1, 1.0),
-    (np.int64(1), np.float64(1)),
-    (0.0, -0.0),
-]
+    (True, 1), (1, 1.0), (np.int64(1), np.float64(1)), (0.0, -0.0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "second"), EQUAL_BUT_UNLIKE)
@@ -423,15 +417,12 @@ def test_whole_numbers_of_a_wide_cell_are_drawn_from_all_of_it() -> None:
 
 
 EVERY_KIND = (
-    IntegerAttribute("single", 0, 9),
-    IntegerAttribute("wide", 0, 1000, 100, missing=True),
+    IntegerAttribute("single", 0, 9), IntegerAttribute("wide", 0, 1000, 100, missing=True),
     IntegerAttribute("atoms", -5, 5000, 500, missing=True, other=True),
     NumericAttribute("real", (0, 1, 2.5), missing=True),
-    NumericAttribute("large", (0, 1e6, 2e9), other=True),
-    CategoricalAttribute("truth", (True, False)),
-    CategoricalAttribute("mixed", (1, "x"), missing=True),
-    IntegerAttribute("last", 0, 99, 7),
-)
+    NumericAttribute("large", (0, 1e6, 2e9), other=True), CategoricalAttribute("truth", (True, False)),
+    CategoricalAttribute("mixed", (1, "x"), missing=True), IntegerAttribute("last", 0, 99, 7),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("rows", "size"), [(0, 10), (101, 1), (101, 7), (101, 100), (101, 101), (101, 1000)])
@@ -471,3 +462,91 @@ def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell_and_stay_in_it(
     assert len(set(drawn)) > 300
     narrow = NumericAttribute("a", (0, 0.1000001, 0.2))
     assert set(_encoded(narrow, _decoded(narrow, np.full(20_000, 1, dtype=np.uint8)))) == {1}
+
+
+# --- numbers with a cell of their own -----------------------------------------------------------------------
+
+
+GAIN = NumericAttribute("gain", (0, 5000, 10_000, 99_999), atoms=(99_999, 0), integer=True, other=True)
+RATE = NumericAttribute("rate", (0, 0.5, 1), atoms=(0.5,), missing=True)
+DOMAIN = Domain((GAIN, RATE))
+
+
+def test_an_atom_has_a_cell_behind_the_others() -> None:
+    assert list(GAIN.atoms) == [0, 99_999]
+    labels = [GAIN.label(code) for code in range(GAIN.size)]
+    assert labels == ["1..4999", "5000..9999", "10000..99998", "0", "99999", "(other)"]
+    assert [values_of(GAIN).encode(value) for value in (0, "0.0", -7, 1, 4999, 99_999, 1e9, 0.5, "x")] == [
+        3, 3, 3, 0, 0, 4, 4, 5, 5,
+    ]  # fmt: skip
+    assert [values_of(RATE).encode(value) for value in (0, 0.5, "5e-1", 0.50001, 2, "")] == [0, 2, 2, 1, 1, 3]
+    assert values_of(GAIN).reading(0.5) is Reading.FRACTION
+
+
+@pytest.mark.parametrize(
+    ("where", "cells"),
+    [
+        ("gain = 0", [3]), ("gain > 0", [0, 1, 2, 4]), ("gain >= 1", [0, 1, 2, 4]),
+        ("gain <> 0", [0, 1, 2, 4]),
+        ("gain < 5000", [0, 3]), ("gain <= 4999", [0, 3]), ("gain BETWEEN 1 AND 4999", [0]),
+        ("gain >= 10000", [2, 4]), ("gain < 99999", [0, 1, 2, 3]), ("gain IN (0, 99999)", [3, 4]),
+        ("gain = '(other)'", [5]), ("rate = 0.5", [2]), ("rate > 0.5", [1]), ("rate >= 0.5", [1, 2]),
+        ("rate < 0.5", [0]), ("rate <= 0.5", [0, 2]), ("NOT rate = 0.5", [0, 1]), ("rate IS NULL", [3]),
+    ],
+)  # fmt: skip
+def test_a_comparison_at_an_atom_is_aligned(where: str, cells: list[int]) -> None:
+    query = parse_where(where, DOMAIN)
+    assert query.aligned
+    assert np.flatnonzero(query.weights()).tolist() == cells
+
+
+def test_shares_are_of_the_values_that_have_no_cell_of_their_own() -> None:
+    domain = Domain((NumericAttribute("x", (0, 4), atoms=(0, 2), integer=True),))  # 1, 3 and 4 are left
+    assert (parse_where("x < 3", domain).weights() * 3 / 2**20).round(3).tolist() == [1, 3, 3]
+
+
+def test_prefixes_and_ranges_hold_the_atoms_between_their_ends() -> None:
+    prefixes = [np.flatnonzero(query.weights()).tolist() for query in parse_workload("prefixes:gain", DOMAIN)]
+    assert prefixes == [[0, 3], [0, 1, 3], [0, 1, 2, 3, 4]]
+    ranges = [np.flatnonzero(query.weights()).tolist() for query in parse_workload("ranges:gain", DOMAIN)]
+    assert ranges[3:5] == [[1], [1, 2, 4]]
+
+
+@given(
+    edges=st.sets(st.integers(-20, 20), min_size=2, max_size=5),
+    atoms=st.sets(st.integers(-20, 20), max_size=6),
+    integer=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_drawn_values_lie_in_their_cells_and_are_atoms_only_there(
+    edges: set[int], atoms: set[int], integer: bool, seed: int
+) -> None:
+    inside = tuple(atom for atom in atoms if min(edges) <= atom <= max(edges))
+    full = integer and any(
+        all(number in inside for number in range(low, high + (high == max(edges))))
+        for low, high in zip(sorted(edges), sorted(edges)[1:], strict=False)
+    )
+    chosen = () if full else inside
+    attribute = NumericAttribute("x", tuple(sorted(edges)), atoms=chosen, integer=integer, missing=True)
+    domain = Domain((attribute,))
+    assert parse_schema(format_schema(domain)) == domain
+    codes = np.arange(200, dtype=np.uint8) % attribute.size
+    frame = decode_records(CodedRecords(domain, (codes,)), np.random.default_rng(seed))
+    assert encode_records(frame, domain).columns[0].tolist() == codes.tolist()
+    assert str(frame["x"].dtype) == ("Int64" if integer else "float64")
+
+
+def test_every_whole_number_of_a_cell_is_drawn_about_as_often() -> None:
+    attribute = NumericAttribute("x", (0, 6), atoms=(0, 3), integer=True)
+    codes = np.zeros(10_000, dtype=np.uint8)
+    frame = decode_records(CodedRecords(Domain((attribute,)), (codes,)), np.random.default_rng(1))
+    found = frame["x"].value_counts()
+    assert sorted(found.index) == [1, 2, 4, 5, 6]
+    assert found.min() > 1850
+
+
+def test_columns_of_every_type_have_the_cells_of_their_values() -> None:
+    numbers = [0, -4, 3, 99_999, 2**40, 5000]
+    expected = [values_of(GAIN).encode(number) for number in numbers]
+    for kind in ("int64", "float64", "Int64", "object", "str"):
+        frame = pd.DataFrame({"gain": pd.Series(numbers).astype(kind), "rate": 0.1})
+        assert encode_records(frame, DOMAIN).columns[0].tolist() == expected

@@ -30,8 +30,8 @@ from queries import (
     encode_records,
     parse_where,
 )
+from queries.comparisons import Comparison, Junction, Operator, Predicate, Scalar
 from queries.factors import Factor
-from queries.predicates import Comparison, Junction, Operator, Predicate, Scalar
 from queries.segments import count_where
 from queries.statements import Statement
 from queries.work import counted_reading
@@ -307,53 +307,6 @@ def table() -> Domain:
             CategoricalAttribute("sex", ("f", "m"), missing=True, other=True),
         )
     )
-
-
-@pytest.mark.parametrize(
-    ("where", "shares"),
-    [
-        ("age < 13", [1, 0.3, 0, 0, 0]),
-        ("age <> 13", [1, 0.9, 1, 0, 0]),
-        ("age IN (13, 14, 13, 29)", [0, 0.2, 0.1, 0, 0]),
-        ("NOT age BETWEEN 5 AND 24", [0.5, 0, 0.5, 0, 0]),
-        ("age < 13 OR age >= 13", [1, 1, 1, 0, 0]),
-        ("age < 13 AND age >= 13", [0, 0, 0, 0, 0]),
-        ("age IS NOT NULL", [1, 1, 1, 0, 1]),
-        ("age >= 10 OR age IS NULL", [0, 1, 1, 1, 0]),
-        ("income < 200 AND income >= 50", [0.5, 1 / 3]),
-        ("income > 100 OR income <= 100", [1, 1]),
-        ("income > 100 AND income <= 100", [0, 0]),
-        ("NOT sex = 'f'", [0, 1, 0, 1]),
-        ("sex NOT IN ('f', 'm')", [0, 0, 0, 1]),
-    ],
-)
-def test_the_share_of_each_cell_is_as_worked_by_hand(table: Domain, where: str, shares: list[float]) -> None:
-    query = parse_where(where, table)
-    weights = query.weights() if query.scope else np.full(len(shares), query.answer(_one(table)))
-    assert weights.tolist() == [round(share * UNITS) for share in shares]
-    assert query.aligned == all(share in (0, 1) for share in shares)
-
-
-@pytest.mark.parametrize(
-    ("where", "shares", "least", "most"),
-    [
-        ("income > 0", [1, 1], [0, 1], [1, 1]),
-        ("NOT income > 0", [0, 0], [0, 0], [1, 0]),
-        ("income = 0", [0, 0], [0, 0], [1, 0]),
-        ("income <> 100", [1, 1], [1, 0], [1, 1]),
-        ("income <= 100", [1, 0], [1, 0], [1, 1]),
-        ("income BETWEEN 100 AND 100", [0, 0], [0, 0], [0, 1]),
-        ("income IN (0, 400)", [0, 0], [0, 0], [1, 1]),
-        ("income < 400", [1, 1], [1, 0], [1, 1]),
-    ],
-)
-def test_a_comparison_at_an_edge_has_two_readings(
-    table: Domain, where: str, shares: list[int], least: list[int], most: list[int]
-) -> None:
-    query = parse_where(where, table)
-    assert query.readings is not None
-    for found, expected in zip((query, *query.readings), (shares, least, most), strict=True):
-        assert (full_weights(found)[0, :, 0] // UNITS).tolist() == expected
 
 
 def test_a_number_that_the_cells_cannot_tell_from_its_neighbours_is_near_both(table: Domain) -> None:

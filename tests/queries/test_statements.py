@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 import pytest
 
 from queries.categories import CategoricalAttribute
+from queries.dates import DateAttribute
 from queries.domain import Domain
 from queries.errors import QueryError, ScopeError
+from queries.expressions import Linear
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.parsing import parse_where
+from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
 from queries.statements import Statement
 from queries.work import MOST_BINS
-from tests.queries.meaning import full_weights
+from tests.queries.meaning import full_weights, refusal
 
 DOMAIN = Domain(
     (
@@ -115,3 +118,205 @@ def test_numbers_of_questions_do_not_depend_on_what_is_excluded() -> None:
     found = {group.labels: some.question_number(leaf, group) for leaf, group, _ in some.questions()}
     assert len(found) == 4
     assert found == {labels: numbered[labels] for labels in found}
+
+
+# --- grouping sets ------------------------------------------------------------------------------------------
+
+
+LETTERS = Domain(tuple(CategoricalAttribute(name, ("x", "y")) for name in "abc"), name="people")
+
+
+def test_every_question_of_every_set_has_a_number_of_its_own() -> None:
+    parsed = parse_sql("SELECT a, b, COUNT(*) FROM people WHERE a = 'y' GROUP BY CUBE (a, b)", LETTERS)
+    numbers = [parsed.question_number(leaf, group) for leaf, group, _ in parsed.questions()]
+    assert numbers == [2, 3, 5, 6, 7, 8]  # of 4 + 2 + 2 + 1 groups those that the condition leaves
+
+
+def test_grouping_tells_a_total_from_a_value() -> None:
+    error = refusal(parse_sql, "SELECT GROUPING(c), COUNT(*) FROM people GROUP BY a", LETTERS)
+    assert error.message.startswith("GROUPING of what GROUP BY does not name is not supported")
+
+
+@pytest.mark.parametrize("keys", [f"CUBE ({', '.join('abcabca')})", ", ".join(["CUBE (a, b, c)"] * 3)])
+def test_too_many_sets_are_refused_before_they_are_made(keys: str) -> None:
+    keys = keys if "CUBE (a, b, c)" not in keys else "CUBE (a, b, c), CUBE (b, a, c), CUBE (c, a, b)"
+    with pytest.raises(QueryError, match="at most 64 grouping sets") as caught:
+        parse_sql(f"SELECT COUNT(*) FROM people GROUP BY {keys}", LETTERS)
+    assert caught.value.code == "too_large"
+
+
+# --- statements that are read -------------------------------------------------------------------------------
+
+
+PEOPLE = Domain(
+    (
+        IntegerAttribute("age", 17, 90),
+        NumericAttribute("income", (0, 10_000, 25_000, 50_000)),
+        CategoricalAttribute("sex", ("Female", "Male"), missing=True),
+        CategoricalAttribute("marital-status", ("Married", "Never-married", "Married_AF"), other=True),
+        CategoricalAttribute("count", ("one", "two")),
+    ),
+    name="people",
+)
+
+
+def columns_of(statement: str) -> list[str]:
+    return [column.title for column in parse_sql(statement, PEOPLE).columns]
+
+
+@pytest.mark.parametrize("keys", ["age, people.sex", "1, age", "3, 1", "sex, AGE"])
+def test_keys_come_first_whoever_names_them(keys: str) -> None:
+    statement = f"SELECT sex, COUNT(*) AS people, age FROM people WHERE age >= 65 GROUP BY {keys}"
+    assert columns_of(statement) == ["sex", "age", "people"]
+    plain = parse_sql(statement, PEOPLE)
+    for more in ("ORDER BY people DESC", "HAVING people > 3", "ORDER BY sex LIMIT 2"):
+        other = parse_sql(f"{statement} {more}", PEOPLE)
+        assert [column.names for column in other.columns] == [column.names for column in plain.columns]
+        keyed = [[question.key() for _, _, question in one.questions()] for one in (plain, other)]
+        assert keyed[0] == keyed[1]
+        assert len(keyed[0]) == 3 * 26  # the condition excludes the other ages
+    assert {label for group in plain.groups() for label in group.labels if label in ("Male", None)} == {
+        *("Male", None)
+    }
+
+
+@pytest.mark.parametrize("word", ["DROP", "EXPLAIN", "PRAGMA", "COPY", "VALUES", "TABLE", "FROM"])
+def test_any_other_statement_is_refused_by_its_first_word(
+    word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    error = refusal(parse_sql, f"  {word.lower()} people", PEOPLE)
+    assert error.message.startswith(f"expected a statement that begins with SELECT, got {word}; write SELECT")
+    assert error.position == 2
+    assert capfd.readouterr() == ("", "")  # the parser says nothing of its own
+
+
+DEEP = (
+    "lists, and types with parentheses, are nested at most 6 deep; write fewer in each other, or run the "
+    "statement on synthetic records, which pmw export writes"
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "message"),
+    [
+        ("SELECT COUNT(*) FROM people WHERE " + " OR ".join(["age = 30"] * 1000), "too_long",
+         "a condition or statement has at most 4,096 bytes"),
+        (f"SELECT COUNT(*) FROM people WHERE {'(' * 1900}age = 30{')' * 1900}", "too_long",
+         "the statement is nested too deeply; write fewer parentheses"),
+        (f"SELECT COUNT(*) FROM people WHERE age = {'DATE(' * 200}30{')' * 200}", "unsupported",
+         DEEP),
+        (f"SELECT COUNT(*) FROM people WHERE age = {'[' * 7}30{']' * 7}", "unsupported",
+         DEEP),
+    ],
+    ids=range(4),
+)  # fmt: skip
+def test_a_statement_that_is_too_long_says_why(statement: str, code: str, message: str) -> None:
+    error = refusal(parse_sql, statement, PEOPLE)
+    assert (error.code, error.message) == (code, message)
+
+
+def test_a_line_may_hold_a_statement_and_its_groups_have_marks_that_no_analyst_can_give() -> None:
+    line = '{"id": 1, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "request_id": "a"}'
+    for text, marks in ((line, ["a", "a\n1", "a\n2"]), (line.replace('"a"', "null"), [None] * 3)):
+        parts = list(parse_line(text, PEOPLE).parts())
+        assert [(part.id, part.request_id) for part in parts] == [(1, mark) for mark in marks]
+    plain = parse_line('{"id": 1, "where": "", "request_id": "a"}', PEOPLE)
+    assert list(plain.parts()) == [plain]
+
+
+@pytest.mark.parametrize(
+    ("where", "nearest"),
+    [
+        ("income >= 5000", "income >= 10000"),
+        ("income > 25000", "income >= 25000"),
+        ("income <= 10000", "income < 10000, or income < 25000"),
+        ("income = 0", "income < 10000"),
+        ("income BETWEEN 10000 AND 25000", "income >= 10000 AND income < 25000, or income >= 10000"),
+        ("NOT income > 10000 AND sex = 'Male'", "income < 10000, or income < 25000"),
+    ],
+)
+def test_questions_that_cut_cells_can_be_refused(where: str, nearest: str) -> None:
+    statement = parse_sql(f"SELECT sex, COUNT(*) FROM people WHERE {where} GROUP BY sex", PEOPLE)
+    for query in (parse_where(where, PEOPLE), statement.where):
+        error = refusal(require_aligned, query)
+        starts = f"; nearest to it: {nearest}; cells of 'income' begin at 0, 10000, 25000, 50000"
+        assert error.message == f"the condition cuts cells, and only whole cells are asked for{starts}"
+        assert error.code == "unaligned"
+    for condition in nearest.split(", or "):
+        require_aligned(parse_where(condition, PEOPLE))
+
+
+WIDE_CELLS = Domain(
+    (
+        IntegerAttribute("age", 0, 79, 80),
+        NumericAttribute("gain", (0, 100)),
+        CategoricalAttribute("sex", ("f", "m")),
+    )
+)
+
+
+@pytest.mark.parametrize("where", ["age = 5", "age > 3 AND gain < 7", "gain > 3 AND sex = 'm'"])
+def test_where_no_cell_is_decided_the_edges_are_told(where: str) -> None:
+    assert refusal(require_aligned, parse_where(where, WIDE_CELLS)).message == (
+        "the condition cuts cells, and only whole cells are asked for; it decides no cell of an attribute: "
+        "compare with an edge, or declare narrower cells; the edges of 'age' are 0, 80; "
+        "the edges of 'gain' are 0, 100"
+    )
+    many = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9, 10) for number in range(30)))
+    assert refusal(require_aligned, parse_where("a7 = 5", many)).message.endswith("'a3' are 0, 10")
+
+
+# --- aggregates ---------------------------------------------------------------------------------------------
+
+CELLS = Domain(
+    (
+        IntegerAttribute("age", 0, 11, missing=True),
+        CategoricalAttribute("sex", ("f", "m")),
+        IntegerAttribute("wide", 0, 11, 4),
+        NumericAttribute("pay", (0.0, 10.0, 20.0)),
+        CategoricalAttribute("count", ("a", "b")),
+    ),
+    name="people",
+)
+
+
+def test_keys_are_values_of_cells() -> None:
+    parsed = parse_sql("SELECT wide, COUNT(*) FROM people GROUP BY wide HAVING COUNT(*) > 3", CELLS)
+    assert [group.labels for group in parsed.groups()] == [("0..3",), ("4..7",), ("8..11",)]
+
+
+def test_numbers_are_known_to_their_cells() -> None:
+    parsed = parse_sql("SELECT SUM(wide), SUM(pay), AVG(pay * 2) FROM people", CELLS)
+    wide, pay = parsed.columns[0].node, parsed.columns[1].node
+    assert isinstance(wide, Linear)
+    assert isinstance(pay, Linear)
+    assert (wide.low.tolist(), wide.high.tolist()) == ([0, 4, 8], [3, 7, 11])
+    assert (pay.low.tolist(), pay.high.tolist()) == ([0, 10], [10, 20])
+    assert parsed.notes == ("numbers beyond the declared ends count as the ends",)
+
+
+@pytest.mark.parametrize(
+    ("key", "edges"),
+    [
+        ("age < 18", "age < 15, or age < 20"),
+        ("age BETWEEN 3 AND 17", "age >= 5 AND age < 15, or age < 20"),
+        ("CASE WHEN age < 18 THEN 'a' WHEN age > 66 THEN 'b' END",
+         "age < 15, or age < 20, or age >= 70, or age >= 65"),
+        ("CASE WHEN age < 18 THEN 1 END", "age < 15, or age < 20"),
+        ("NOT (pay > 50 AND age >= 20)", "pay >= 10"),
+        ("d < DATE '2023-03-10'", "d < '2023-03-01', or d < '2023-04-01'"),
+        ("age / 3", ""),
+    ],
+)  # fmt: skip
+def test_a_key_that_cuts_cells_names_the_nearest_edges(key: str, edges: str) -> None:
+    domain = Domain(
+        (
+            IntegerAttribute("age", 0, 99, 5),
+            NumericAttribute("pay", (0, 10, 100)),
+            DateAttribute("d", date(2023, 1, 1), date(2023, 12, 31), "month"),
+        ),
+        name="people",
+    )
+    error = refusal(parse_sql, f"SELECT {key} AS k, COUNT(*) FROM people GROUP BY k", domain)
+    assert error.code == "unaligned"
+    assert error.message.partition("; nearest to it: ")[2] == edges

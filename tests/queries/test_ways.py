@@ -47,33 +47,8 @@ DOMAINS = {
 }
 WORDS = sorted({*_WORDS.values(), *_ARGUMENT_WORDS.values(), *REFUSALS, *WAYS, "anything else"})
 
-# What an analyst may try to do beside asking, and where it is refused.
+# What an analyst may try to do beside asking, in long; the rest stands in ``refusals.txt``.
 HOSTILE = [
-    ("SELECT ROUND(AVG(), 2) FROM stops", 17),
-    ("SELECT COUNT(*) / FROM stops", 18),
-    ("SELECT race, COUNT() FROM stops GROUP BY race", 13),
-    ("SELECT COUNT(*) FROM stops; DROP TABLE stops", 28),
-    ("SELECT COUNT(*) FROM stops; SELECT COUNT(*) FROM stops", 28),
-    ("SELECT COUNT(*) FROM stops;; DROP*TABLE)stops", 29),
-    ("SELECT COUNT(*) FROM stops UNION SELECT COUNT(*) FROM stops", 7),
-    ("SELECT COUNT(*) FROM stops UNION ALL SELECT 1", 0),
-    ("SELECT /* x */ COUNT(*) FROM stops /* unclosed", 35),
-    ("SELECT COUNT(*) FROM stops WHERE race = 'White", 40),
-    ("DELETE FROM stops", 0),
-    ("  /* SELECT */ DROP TABLE stops", 15),
-    ("-- SELECT\nCOPY stops TO 'x'", 10),
-    ("", 0),
-    (";", 0),
-    ("SELECT nextval('s') FROM stops", 7),
-    ("SELECT COUNT(*) FROM stops WHERE pg_sleep(10) = 1", 33),
-    ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", 21),
-    ("SELECT COUNT(*) FROM 'stops.csv'", 21),
-    ("SELECT COUNT(*) FROM stops WHERE r\N{LATIN SMALL LETTER A WITH DIAERESIS}ce = 'White'", 33),
-    ("SELECT COUNT(*) FROM stops WHERE r\N{CYRILLIC SMALL LETTER A}ce = 'White'", 33),
-    ("SELECT COUNT(*) FROM stops WHERE race = '\x00'", 33),
-    ("SELECT COUNT(*) FROM stops WHERE race = ?", 33),
-    ("SELECT COUNT(*) FROM stops WHERE race = :x", 33),
-    ("SELECT RANDOM() FROM stops", 7),
     ("SELECT COUNT(*) FROM stops WHERE race = '" + "x" * 2**20 + "'", 4096),
     (f"SELECT COUNT(*) FROM stops WHERE {'(' * 1900}hour = 3{')' * 1900}", 0),
     (f"SELECT COUNT(*) FROM stops WHERE {'NOT ' * 900}hour = 3", 0),

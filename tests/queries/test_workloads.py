@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import decimal
+import hashlib
+import json
 import math
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations, islice, product, repeat
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from queries import (
     UNITS,
@@ -35,8 +44,15 @@ from queries import (
     random_conjunctions,
 )
 from queries.cells import number_text
-from queries.workloads import LARGEST_PARITY, MOST_QUERIES
-from tests.queries.meaning import DOMAINS, full_weights, histograms
+from queries.workloads import (
+    LARGEST_PARITY,
+    MOST_DISTINCT,
+    MOST_QUERIES,
+    WORKLOAD_FORMS,
+    SplitMix64,
+    zipf_weights,
+)
+from tests.queries.meaning import DOMAINS, full_weights, histograms, refusal
 
 
 def _ordered(domain: Domain) -> list[str]:
@@ -246,15 +262,12 @@ def test_a_workload_over_an_attribute_of_one_cell_asks_for_everybody() -> None:
 # --- what is no domain, name or number ----------------------------------------------------------------------
 
 FAMILIES: list[Callable[..., object]] = [
-    lambda domain, _: all_marginals(domain, 1),
-    all_ranges,
-    lambda domain, name: marginal_cells(domain, [name]),
-    lambda domain, _: parities(domain, 1),
-    lambda domain, _: popular_conjunctions(domain, 1, seed=1, distinct=1),
-    prefixes,
+    lambda domain, _: all_marginals(domain, 1), all_ranges,
+    lambda domain, name: marginal_cells(domain, [name]), lambda domain, _: parities(domain, 1),
+    lambda domain, _: popular_conjunctions(domain, 1, seed=1, distinct=1), prefixes,
     lambda domain, _: random_conjunctions(domain, 1, seed=1),
     lambda domain, _: parse_workload("marginals:1", domain),
-]
+]  # fmt: skip
 MARK = "MARK-7f3a"
 
 
@@ -269,12 +282,9 @@ class Telling:
 
 # Made in the tests, for even a list of parameters asks them for a name.
 THINGS: dict[str, Callable[[], object]] = {
-    "numpy.ndarray": lambda: np.zeros(3),
-    "NoneType": lambda: None,
-    "dict": lambda: {MARK: 1},
-    "bytes": MARK.encode,
-    "Telling": Telling,
-}
+    "numpy.ndarray": lambda: np.zeros(3), "NoneType": lambda: None, "dict": lambda: {MARK: 1},
+    "bytes": MARK.encode, "Telling": Telling,
+}  # fmt: skip
 
 
 A_NAME = "expected an attribute of 'people', got a .*{}$"
@@ -318,3 +328,336 @@ def test_a_long_name_is_cut_in_a_message(people: Domain) -> None:
         with pytest.raises(QueryError) as caught:
             parse_workload(text.format("a" * 5000), people)
         assert len(str(caught.value)) < 300
+
+
+# --- random streams -----------------------------------------------------------------------------------------
+
+
+# (name, cells) per attribute; a star marks an ordered one.
+ADULT_SMALL = "age*17 edu*16 mar 7 race 5 sex 2 hours*10 inc 2"
+ADULT_FULL = (
+    "age*85 workclass 9 fnlwgt*100 education-num*16 marital-status 7 occupation 15 relationship 6 race 5 "
+    "sex 2 capital-gain*100 capital-loss*100 hours-per-week*99 native-country 42 income>50K 2"
+)
+
+
+def _declared(text: str) -> Domain:
+    attributes: list[IntegerAttribute | CategoricalAttribute] = []
+    words = text.replace("*", " * ").split()
+    while words:
+        name = words.pop(0)
+        if words[0] == "*":
+            attributes.append(IntegerAttribute(name, 0, int(words[1]) - 1))
+            words = words[2:]
+        else:
+            attributes.append(CategoricalAttribute(name, tuple(range(int(words.pop(0))))))
+    return Domain(tuple(attributes))
+
+
+def _digest(workload: Workload) -> str:
+    digest = hashlib.sha256()
+    for query in workload:
+        ends = [
+            [query.domain.index(name), cells.start, cells.stop - 1]
+            for name, cells in zip(query.scope, query.box, strict=True)
+        ]
+        digest.update(json.dumps(ends, separators=(",", ":")).encode() + b"\n")
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 50])
+def test_random_conjunctions_are_boxes_over_at_most_the_attributes_asked(people: Domain, most: int) -> None:
+    counted = set()
+    for query in random_conjunctions(people, 300, seed=1, most_attributes=most):
+        assert query.is_box
+        counted.add(len(query.scope))
+        for name, cells in zip(query.scope, query.box, strict=True):
+            attribute = people[name]
+            assert 0 <= cells.start < cells.stop <= attribute.base_size
+            length = cells.stop - cells.start
+            single = isinstance(attribute, CategoricalAttribute)
+            assert length == 1 if single else length < attribute.base_size
+    assert counted == set(range(1, min(most, 7) + 1))
+
+
+def test_an_ordered_attribute_of_two_cells_gets_a_single_one() -> None:
+    domain = Domain((NumericAttribute("x", (0, 1, 2)), IntegerAttribute("y", 0, 0, missing=True)))
+    seen = {
+        (name, cells.start, cells.stop)
+        for query in random_conjunctions(domain, 100, seed=0)
+        for name, cells in zip(query.scope, query.box, strict=True)
+    }
+    assert seen == {("x", 0, 1), ("x", 1, 2), ("y", 0, 1)}
+
+
+@pytest.mark.parametrize("stream", [random_conjunctions, popular_conjunctions])
+@pytest.mark.parametrize(
+    ("size", "most", "message"),
+    [
+        (-1, 3, "expected size from 0 to 9,223,372,036,854,775,807, got size=-1"),
+        (2**63, 3, "got size=9223372036854775808"),
+        (10**999, 3, "more than 30 digits"),
+        (5, 0, "expected most_attributes from 1 to 1,000, got most_attributes=0"),
+        (5, 1001, "got most_attributes=1001"),
+    ],
+)
+def test_an_impossible_stream_is_refused(
+    people: Domain, stream: Callable[..., Workload], size: int, most: int, message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        stream(people, size, seed=0, most_attributes=most)
+
+
+def test_a_stream_without_end_is_walked_one_question_at_a_time(people: Domain) -> None:
+    for workload in (
+        random_conjunctions(people, 2**63 - 1, seed=1),
+        popular_conjunctions(people, 2**63 - 1, seed=1, distinct=10),
+    ):
+        assert len(workload) == 2**63 - 1
+        assert len(list(islice(workload, 5))) == 5
+
+
+def test_a_seed_counts_modulo_2_to_the_64(people: Domain) -> None:
+    assert random_conjunctions(people, 5, seed=2**64 + 3).name == "random:5:3"
+    assert random_conjunctions(people, 5, seed=-1).name == f"random:5:{2**64 - 1}"
+    one, other = (popular_conjunctions(people, 5, seed=seed, distinct=9) for seed in (3, 2**64 + 3))
+    assert one == other
+    assert [query.key() for query in one] == [query.key() for query in other]
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [
+        (0, [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]),
+        (1234567, [6457827717110365317, 3203168211198807973, 9817491932198370423]),
+    ],
+)
+def test_the_generator_is_splitmix64_as_published(seed: int, words: list[int]) -> None:
+    generator = SplitMix64(seed)
+    assert [generator.next() for _ in words] == words
+
+
+def test_the_random_stream_is_the_published_one() -> None:
+    published = "2588d5020d6337496d9171ea313979230f95ec986351dbdf28140e6d88fa33ed"
+    assert _digest(random_conjunctions(_declared(ADULT_FULL), 10_000, seed=0)) == published
+
+
+def test_streams_of_other_seeds_or_numbers_of_attributes_are_told_apart(people: Domain) -> None:
+    streams = [random_conjunctions(people, 20, seed=seed) for seed in range(5)]
+    streams.append(random_conjunctions(people, 20, seed=0, most_attributes=1))
+    assert len({workload.name for workload in streams}) == 6
+    assert len({tuple(query.key() for query in workload) for workload in streams}) == 6
+
+
+def _ranks(workload: Workload, pool: list[bytes]) -> list[int]:
+    ranks = {key: rank for rank, key in enumerate(pool)}
+    return [ranks[query.key()] for query in workload]
+
+
+def _different(domain: Domain, distinct: int, seed: int, most: int = 3) -> list[bytes]:
+    """Return the keys of the first different questions of the random stream, by another way."""
+    keys: dict[bytes, None] = {}
+    for query in random_conjunctions(domain, 10**6, seed=seed, most_attributes=most):
+        keys.setdefault(query.key())
+        if len(keys) == distinct:
+            return list(keys)
+    raise AssertionError("the domain has too few questions for this test")
+
+
+def test_a_popular_stream_repeats_the_first_different_random_questions(people: Domain) -> None:
+    pool = _different(people, 50, seed=7)
+    workload = popular_conjunctions(people, 2000, seed=7, distinct=50)
+    assert (workload.name, len(workload)) == ("popular:2000:7:50:1", 2000)
+    assert set(_ranks(workload, pool)) == set(range(50))
+
+
+def test_a_shorter_popular_stream_is_the_start_of_a_longer_one(people: Domain) -> None:
+    long, short = (
+        [query.key() for query in popular_conjunctions(people, size, seed=7, distinct=20)] for size in (40, 9)
+    )
+    assert long[:9] == short
+
+
+def test_another_seed_or_exponent_or_number_makes_another_popular_stream(people: Domain) -> None:
+    workloads = [
+        popular_conjunctions(
+            people, 50, seed=seed, distinct=distinct, exponent=exponent, most_attributes=most
+        )
+        for seed, distinct, exponent, most in [
+            (1, 30, 1.0, 3), (2, 30, 1.0, 3), (1, 31, 1.0, 3), (1, 30, 2.5, 3), (1, 30, 1.0, 2),
+        ]
+    ]  # fmt: skip
+    assert len({workload.name for workload in workloads}) == 5
+    assert len({tuple(query.key() for query in workload) for workload in workloads}) == 5
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("exponent", [0.8, 1.5])
+def test_popularity_follows_zipf_and_no_other_exponent(exponent: float) -> None:
+    domain = _declared(ADULT_SMALL)
+    pool = _different(domain, 40, seed=5)
+    size = 5000
+    workload = popular_conjunctions(domain, size, seed=5, distinct=40, exponent=exponent)
+    seen = np.bincount(_ranks(workload, pool), minlength=40)
+
+    def p_value(supposed: float) -> float:
+        shares = np.arange(1, 41, dtype=np.float64) ** -supposed
+        return float(stats.chisquare(seen, size * shares / shares.sum()).pvalue)
+
+    assert p_value(exponent) > 1e-4
+    for wrong in (0.7 * exponent, 1.3 * exponent):
+        assert p_value(wrong) < 1e-9
+
+
+@pytest.mark.parametrize("power", [0, 1, 2, 3, 10])
+def test_zipf_weights_of_whole_exponents_are_rounded_quotients(power: int) -> None:
+    expected = [max(1, round(Fraction(2**40, rank**power))) for rank in range(1, 501)]
+    assert zipf_weights(500, Decimal(power)) == expected
+    with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_UP)):  # of the caller
+        assert zipf_weights(500, Decimal(power)) == expected
+
+
+def test_zipf_weights_of_a_half_are_rounded_roots() -> None:
+    with mpmath.workdps(60):
+        roots = [int(mpmath.nint(mpmath.mpf(2) ** 40 / mpmath.sqrt(rank))) for rank in range(1, 501)]
+    assert zipf_weights(500, Decimal("0.5")) == roots
+
+
+def test_the_popular_stream_is_the_published_one() -> None:
+    workload = popular_conjunctions(_declared(ADULT_FULL), 5000, seed=0, distinct=500, exponent=1.1)
+    assert _digest(workload) == "eb17dd09bb5595f3490b41233521cd704556a3e86edbcf336a8a1e93d9e72fbe"
+
+
+def test_an_exponent_or_a_number_of_questions_out_of_range_is_refused(people: Domain) -> None:
+    for exponent in (-0.001, 10.001, 1.2345, 1e-5, math.nan, math.inf, 10**400):
+        with pytest.raises(ScopeError, match="an exponent from 0 to 10 with at most 3 decimals, got"):
+            popular_conjunctions(people, 5, seed=0, exponent=exponent)
+    for distinct in (0, -1, MOST_DISTINCT + 1, 10**500):
+        with pytest.raises(ScopeError, match="expected distinct from 1 to 100,000, got distinct="):
+            popular_conjunctions(people, 5, seed=0, distinct=distinct)
+    assert popular_conjunctions(people, 5, seed=0, distinct=2, exponent=-0.0).name == "popular:5:0:2:0"
+
+
+def test_a_domain_with_too_few_different_questions_is_named_so() -> None:
+    binary = Domain(tuple(CategoricalAttribute(name, (0, 1)) for name in "abc"))
+    single = Domain((IntegerAttribute("one", 1, 1), CategoricalAttribute("two", (0, 1))))
+    for domain, most in ((binary, 6 + 12 + 8), (single, 3)):  # the only cell makes no new question
+        every = popular_conjunctions(domain, 1000, seed=0, distinct=most, exponent=0)
+        assert len({query.key() for query in every}) == most
+        told = f"got {most} before 1,000 draws in a row brought no other; choose distinct={most} or less"
+        with pytest.raises(ScopeError, match=told):
+            popular_conjunctions(domain, 1000, seed=0, distinct=most + 1)
+
+
+# --- workloads by their names -------------------------------------------------------------------------------
+
+
+_NAMES = st.text(
+    st.one_of(st.sampled_from(',:" 0123456789-+.aAß'), st.characters(codec="utf-8")), min_size=1, max_size=6
+).filter(lambda name: name == name.strip() and name.isprintable())
+
+
+# Names that need quotes.
+ODD = Domain(
+    (
+        IntegerAttribute("age", 17, 90),
+        CategoricalAttribute("sex", ("Female", "Male")),
+        IntegerAttribute('a,b:"c', 0, 9),
+        IntegerAttribute("2", 0, 3),
+        IntegerAttribute("Hours per week", 0, 9),
+    )
+)
+
+
+@st.composite
+def _workloads(draw: st.DrawFn, domain: Domain) -> Workload:
+    order = draw(st.integers(1, len(domain)))
+    name = draw(st.sampled_from(domain.names))
+    ordered = not isinstance(domain[name], CategoricalAttribute)
+    seed, size = draw(st.integers(-(2**66), 2**66)), draw(st.integers(0, 2**63 - 1))
+    most = draw(st.integers(1, 1000))
+    makers: list[Callable[[], Workload]] = [
+        lambda: all_marginals(domain, order),
+        lambda: marginal_cells(domain, domain.names[:order]),
+        lambda: marginal_cells(domain, [name]),
+        lambda: random_conjunctions(domain, size, seed=seed, most_attributes=most),
+        *([lambda: all_ranges(domain, name), lambda: prefixes(domain, name)] if ordered else []),
+    ]
+    return draw(st.sampled_from(makers))()
+
+
+@given(data=st.data(), plain=DOMAINS)
+def test_the_name_of_every_workload_parses_back_to_it(data: st.DataObject, plain: Domain) -> None:
+    names = data.draw(st.lists(_NAMES, min_size=len(plain), max_size=len(plain), unique=True))
+    pairs = zip(plain, names, strict=True)
+    domain = Domain(tuple(replace(attribute, name=name) for attribute, name in pairs))
+    workload = data.draw(_workloads(domain))
+    parsed = parse_workload(workload.name, domain)
+    assert parsed == workload
+    assert (parsed.name, parsed.size) == (workload.name, workload.size)
+    assert [q.key() for q in islice(parsed, 5)] == [q.key() for q in islice(workload, 5)]
+
+
+@given(text=st.one_of(st.text(max_size=40), st.from_regex(r'(?s)[a-z]*:["a-c,:0-9. ]*', fullmatch=True)))
+def test_any_other_text_is_refused_as_a_question_and_nothing_else(text: str) -> None:
+    domain = Domain((IntegerAttribute("a", 0, 3), CategoricalAttribute("b", (1, 2))))
+    refusal = None
+    try:
+        workload = parse_workload(text, domain)
+    except QueryError as error:
+        refusal = error
+    if refusal is None:
+        assert parse_workload(workload.name, domain) == workload
+    else:
+        assert refusal.text == text
+        assert isinstance(refusal.position, int)
+        assert 0 <= refusal.position <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "size"),
+    [
+        ("marginals:1", "marginals:1", 74 + 2 + 10 + 4 + 10), ("marginals:02", "marginals:2", 2152),
+        ("marginals:sex,age", "marginals:age,sex", 148),
+        (" marginals : AGE , sex ", "marginals:age,sex", 148), ('marginals:"2"', 'marginals:"2"', 4),
+        ("marginals:sex,2", 'marginals:sex,"2"', 8),
+        ('marginals: "a,b:""c" ,age', 'marginals:age,"a,b:""c"', 740), ("prefixes:age", "prefixes:age", 74),
+        ("prefixes:hours per week", "prefixes:Hours per week", 10),
+        ('ranges:"a,b:""c"', 'ranges:"a,b:""c"', 55), ("ranges:2", 'ranges:"2"', 10),
+        ("random:1000:7", "random:1000:7", 1000), ("random:1000:7:3", "random:1000:7", 1000),
+        ("random:1000:7:2", "random:1000:7:2", 1000),
+    ],
+)  # fmt: skip
+def test_a_name_is_read_and_written_in_one_form(text: str, name: str, size: int) -> None:
+    workload = parse_workload(text, ODD)
+    assert (workload.name, workload.size) == (name, size)
+
+
+def test_every_kind_has_a_form_that_begins_with_it() -> None:
+    assert list(WORKLOAD_FORMS) == sorted(WORKLOAD_FORMS)
+    assert all(form.startswith(f"{kind}:") for kind, form in WORKLOAD_FORMS.items())
+
+
+def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
+    wide = Domain(tuple(IntegerAttribute(f"a{number}", 1, 1000) for number in range(50)))
+    for text in ("marginals:7", "marginals:50"):
+        error = refusal(parse_workload, text, wide)
+        assert (error.code, error.position) == ("too_large", text.index(":") + 1)
+
+
+HUGE = [
+    ("random:" + "9" * 50_000 + ":1", "too_large"), ("random:" + "0" * 50_000 + "x:1", "bad_request"),
+    ('ranges:"' + "a" * 50_000, "syntax"), ("ranges:" + '"' * 50_001, "syntax"),
+    ("ranges:" + "a" * 50_000, "unknown_attribute"), ("marginals:" + "," * 20_000, "syntax"),
+    ("ranges" + ":" * 20_000, "syntax"), ("ranges:" + " " * 50_000 + '"', "syntax"),
+    ("x" * (2**20 + 1), "too_long"),
+]  # fmt: skip
+
+
+def test_a_huge_text_is_refused_quickly_and_in_few_words() -> None:
+    start = time.process_time()
+    for text, code in HUGE:
+        error = refusal(parse_workload, text, ODD)
+        assert error.code == code
+        assert len(error.message) < 400
+    assert time.process_time() - start < 10

@@ -24,7 +24,7 @@ from pmw.cli.answering import StreamOptions, answer_workload
 from pmw.cli.texts import json_line
 from pmw.public.answer import Answer, Source, Spent
 from queries import CategoricalAttribute, Domain, IntegerAttribute
-from queries.workload_text import parse_workload
+from queries.workloads import parse_workload
 from tests.pmw.cli.commands import Run
 
 LINES = [

@@ -32,7 +32,7 @@ from pmw.session.asking import Asking
 from pmw.session.exact import TYPES, exact_text, read_exact
 from queries import Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql, parse_where
-from queries.workload_text import parse_workload
+from queries.workloads import parse_workload
 from tests.pmw.service.studies import opened_study
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")

@@ -21,7 +21,7 @@ from pmw.public.tables import AnswerTable
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
 from queries import Domain, IntegerAttribute
-from queries.workload_text import parse_workload
+from queries.workloads import parse_workload
 from tests import worlds
 
 PAIR, OTHER = "sex = 'Female' AND region = 'north'", "member = TRUE AND region = 'east'"

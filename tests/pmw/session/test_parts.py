@@ -37,7 +37,7 @@ from pmw.session.released import duals_of
 from pmw.session.releases import part_of
 from pmw.session.store import PARTS, SessionStore
 from queries import LinearQuery, QueryError, parse_sql
-from queries.streams import random_conjunctions
+from queries.workloads import random_conjunctions
 from tests.pmw.session.stored import cut_off, failed, waiting_of
 from tests.pmw.session.test_reserve import GROUPS, opened
 from tests.pmw.session.test_rows import DOMAIN, FRAME
