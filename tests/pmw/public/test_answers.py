@@ -30,6 +30,14 @@ def outwards(answer: pmw.Answer) -> tuple[float, float]:
     return math.floor(answer.interval[0]), math.ceil(answer.interval[1])
 
 
+def test_equal_answers_are_one_object_and_no_others(session: pmw.Session) -> None:
+    asked = [f"age < {age}" for age in (30, 31, 30)] * 2
+    answers = list(session.ask_all(asked).each())
+    assert [answers.index(one) for one in answers] == [0, 1, 0] * 2
+    assert len({id(one) for one in answers}) == 2
+    assert answers == [session.ask(one) for one in asked]
+
+
 def test_groups_have_a_row_for_every_declared_value(session: pmw.Session) -> None:
     table = session.sql("SELECT region, COUNT(*) AS n FROM people WHERE sex = 'Female' GROUP BY region")
     frame = table.to_pandas()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from pmw.public.clear import FULL, GAIN, clear_half_width, number_half_width
 from pmw.public.half_widths import KEPT
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.options import Opening
+from pmw.public.own_numbers import OwnNumbers, own_numbers
+from pmw.session.engine import Engine
 from queries import Domain
 from queries.boxes import Boxes
 from queries.parsing import parse_where
@@ -391,6 +394,44 @@ def test_whoever_pays_nothing_has_a_free_answer_and_leaves_it_to_others() -> Non
         assert width(paid) < width(free)
         assert reader.ask(WIDE).interval == paid.interval
         assert session.ask(ALSO).spent.charged > 0
+
+
+@pytest.mark.parametrize("poor", [True, False])
+def test_questions_that_nothing_is_paid_for_are_answered_together_as_they_are_alone(
+    monkeypatch: pytest.MonkeyPatch, poor: bool
+) -> None:
+    asked = [f"age < {age} AND sex = 'f' AND region = 'n' AND rooms >= {rooms}"
+             for age, rooms in itertools.product(range(1, 40), range(2, 6))]  # fmt: skip
+    with opened() as session, opened() as other:
+        batches, whole = [], Engine._answer_in_room
+
+        def counted(self: Engine, *batch: Any) -> Any:
+            batches.append(len(found := whole(self, *batch)))
+            return found
+
+        monkeypatch.setattr(Engine, "_answer_in_room", counted)
+        if poor:  # whose share buys nothing
+            answers = session.analyst("ann", share=Fraction(1, 10**9)).ask_all(asked)
+        else:
+            answers = session.ask_all(asked, at_most=0)
+        monkeypatch.undo()
+        assert (sum(batches), len(batches) < 15) == (len(asked), True)  # twice as many each time
+        for place in (0, 1, 2, 17, 90, 155):
+            alone = other.ask(asked[place], at_most=0)
+            assert alone == replace(answers[place], spent=alone.spent)
+
+
+def test_numbers_taken_over_from_the_state_before_are_those_that_would_be_found() -> None:
+    with opened() as session:
+        for age in (20, 30, 20, 35):
+            session.ask(f"age < {age} AND sex = 'm' AND rooms > 2", fresh=True, at_most=1)
+            kept, anew = own_numbers(session.state), OwnNumbers(session.state)
+            assert (kept.measured, kept._scopes) == (anew.measured, anew._scopes)
+            assert {name: one.units for name, one in kept._numbers.items()} == {
+                name: one.units for name, one in anew._numbers.items()
+            }
+            earlier = own_numbers(session.state.known_until(1))
+            assert earlier._numbers.keys() < kept._numbers.keys() or len(kept._numbers) < 2
 
 
 def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None:
