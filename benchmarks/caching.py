@@ -58,7 +58,11 @@ _CHUNK = 1000
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "data", seeds=3)
+    made.add_argument("--part", action="append", choices=("covid", "adult"))
+    made.add_argument("--asked", type=int, default=_ASKED)
+    made.add_argument("--questions", type=int, default=10_000, help="of Adult's stream")
+    arguments = made.parse_args()
     pin_threads()
     parts = {"covid": _covid, "adult": _adult}
     for part in arguments.part or list(parts):
@@ -67,15 +71,6 @@ def main() -> None:
                 tell(line)
         except TableAbsentError as reason:
             print(f"skipped {part}: {reason}", file=sys.stderr)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, data=True)
-    made.add_argument("--part", action="append", choices=("covid", "adult"))
-    made.add_argument("--seeds", type=int, default=3)
-    made.add_argument("--asked", type=int, default=_ASKED)
-    made.add_argument("--questions", type=int, default=10_000, help="of Adult's stream")
-    return made.parse_args()
 
 
 # --- Covid -------------------------------------------------------------------------------------------------

@@ -56,7 +56,12 @@ Chooses = Callable[[PublicState, np.random.Generator], list[LinearQuery]]
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "stream", "budget", tables=TABLES, seeds=20)
+    made.add_argument("--analyst", action="append", choices=["fixed", *CHOOSES])
+    made.add_argument("--records", type=int, metavar="N")
+    made.add_argument("--adaptive-queries", type=int, default=2000)
+    made.add_argument("--population", type=int, metavar="N", help="records of a sample of the table")
+    arguments = made.parse_args()
     for table in arguments.table or ["adult-small", "fertility"]:
         if arguments.population is not None:
             try:
@@ -76,16 +81,6 @@ def main() -> None:
                 found += pairs
             for result in _results(found, records):
                 tell({"table": table, "analyst": kind, "seeds": arguments.seeds, **result})
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=TABLES, stream=True, budget=True)
-    made.add_argument("--seeds", type=int, default=20)
-    made.add_argument("--analyst", action="append", choices=["fixed", *CHOOSES])
-    made.add_argument("--records", type=int, metavar="N")
-    made.add_argument("--adaptive-queries", type=int, default=2000)
-    made.add_argument("--population", type=int, metavar="N", help="records of a sample of the table")
-    return made.parse_args()
 
 
 def _answered(table: str, kind: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:

@@ -26,13 +26,10 @@ the table in memory to the last cell.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,9 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.methods import NotApplicableError, Settings, all_pairs
-from benchmarks.runner import alone, cell_fractions, exported_rows, parser, tell
-from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice, TableAbsentError
+from benchmarks.methods import Settings, all_pairs
+from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.tables import MADE_UP, TABLES, Case, NotApplicableError, StreamChoice
 from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution
 from pmw.planning.opening import filter_of_squares
 from pmw.public.state import PublicState
@@ -233,32 +230,18 @@ class Job:
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
-    tables, methods = arguments.table or list(_ALL), arguments.method or list(METHODS)
-    for table, method, seed in itertools.product(tables, methods, range(arguments.seeds)):
-        opening = pmw.Opening(arguments.opening)
-        settings = Settings(arguments.epsilon, arguments.delta, seed, opening=opening)
-        limits = arguments.order, arguments.scopes, arguments.most_cells
-        job = Job(table, method, settings, *limits, arguments.data_dir)
-        try:
-            lines = alone(measured, job)
-        except (TableAbsentError, NotApplicableError, pmw.PMWError, BrokenProcessPool) as reason:
-            print(f"skipped {table}, {method}: {reason}", file=sys.stderr, flush=True)
-            continue
-        for line in lines:
-            tell(line)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=_ALL, budget=True)
+    made = parser(__doc__, "budget", "opening", tables=_ALL, seeds=3)
     made.add_argument("--order", type=int, choices=(2, 3), default=2, help="attributes of each marginal")
     made.add_argument("--method", action="append", choices=sorted(METHODS))
-    openings = [one.value for one in pmw.Opening]
-    made.add_argument("--opening", choices=openings, default=pmw.Opening.PAIRS.value, help="of a session")
-    made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--scopes", type=int, default=300, help="most scopes; a sample where there are more")
     made.add_argument("--most-cells", type=int, default=20_000, help="longer marginals are left out")
-    return made.parse_args()
+    given = made.parse_args()
+    tables, methods = given.table or list(_ALL), given.method or list(METHODS)
+    for table, method, seed in itertools.product(tables, methods, range(given.seeds)):
+        settings = Settings(given.epsilon, given.delta, seed, opening=pmw.Opening(given.opening))
+        limits = given.order, given.scopes, given.most_cells
+        job = Job(table, method, settings, *limits, given.data_dir)
+        tell_alone({"table": table, "method": method}, measured, job)
 
 
 def measured(job: Job) -> list[dict[str, object]]:
@@ -269,8 +252,6 @@ def measured(job: Job) -> list[dict[str, object]]:
     answered = METHODS[job.method](case, workload.scopes, job.settings)
     seconds = time.process_time() - started
     head: dict[str, object] = {
-        "table": job.table,
-        "method": job.method,
         "opening": job.settings.opening.value,
         "order": job.order,
         "scopes_of": workload.of,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import pmw
 import pmw.planning.opening
 import pmw.planning.tiers
-from benchmarks.tables import Case, stream_scopes, true_counts
+from benchmarks.tables import Case, NotApplicableError, stream_scopes, true_counts
 from pmw.model import SyntheticDistribution
 from pmw.planning.calibration import marginal_noise, value_noise
 from pmw.planning.opening import MARGINAL_OPENING_SHARE
@@ -37,10 +37,6 @@ from queries import UNITS, Domain, LinearQuery
 _BATCH = 500
 _LARGEST_TABLE = 10**7  # cells of the one noisy table
 _ONE_WAYS = Fraction(6, 100)
-
-
-class NotApplicableError(Exception):
-    """The method cannot run on this table or budget; the benchmark says why and goes on."""
 
 
 @dataclass(frozen=True, slots=True)

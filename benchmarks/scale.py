@@ -69,7 +69,19 @@ _COLUMNS = """
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__)
+    made.add_argument("--records", type=int, nargs="+", default=[10**5, 10**6, 8 * 10**6, 10**8])
+    made.add_argument("--source", nargs="+", default=["parquet", "duckdb", "pandas"])
+    made.add_argument("--postgres", help="address of a database, as its owner")
+    made.add_argument("--folder", help="where the tables are written for a while")
+    made.add_argument("--memory", type=int, help="bytes that cells may take; default: the usual limit")
+    made.add_argument("--persons", action="store_true", help="bound the records of each id")
+    made.add_argument("--plot", type=Path)
+    made.add_argument("--people", type=int, metavar="N", help="bound the records of so many persons alone")
+    made.add_argument("--limit", type=int, default=8, help="records per person, of --people")
+    made.add_argument("--repeats", type=int, default=3, help="of --people: the least of so many counts")
+    made.add_argument("--kinds", nargs="*", default=["parquet"], choices=["parquet", "csv"])
+    arguments = made.parse_args()
     if arguments.people is not None:
         for records in arguments.records:
             for line in _bounding(arguments, records):
@@ -85,22 +97,6 @@ def main() -> None:
                 tell(lines[-1])
     if arguments.plot is not None:
         _draw(lines, arguments.plot)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__)
-    made.add_argument("--records", type=int, nargs="+", default=[10**5, 10**6, 8 * 10**6, 10**8])
-    made.add_argument("--source", nargs="+", default=["parquet", "duckdb", "pandas"])
-    made.add_argument("--postgres", help="address of a database, as its owner")
-    made.add_argument("--folder", help="where the tables are written for a while")
-    made.add_argument("--memory", type=int, help="bytes that cells may take; default: the usual limit")
-    made.add_argument("--persons", action="store_true", help="bound the records of each id")
-    made.add_argument("--plot", type=Path)
-    made.add_argument("--people", type=int, metavar="N", help="bound the records of so many persons alone")
-    made.add_argument("--limit", type=int, default=8, help="records per person, of --people")
-    made.add_argument("--repeats", type=int, default=3, help="of --people: the least of so many counts")
-    made.add_argument("--kinds", nargs="*", default=["parquet"], choices=["parquet", "csv"])
-    return made.parse_args()
 
 
 def _limited(table: Any, memory: int | None) -> Any:

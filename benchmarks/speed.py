@@ -58,18 +58,14 @@ _REPEATED = 50_000  # lines
 
 def main() -> None:
     """Run what is asked for."""
-    arguments = _arguments()
+    made = parser(__doc__, tables=TABLES)
+    made.add_argument("--parts", action="store_true", help="forms of questions, and what takes their time")
+    arguments = made.parse_args()
     if arguments.parts:
         for line in _parts(arguments):
             tell(line)
     else:
         _measure_all(arguments)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=TABLES)
-    made.add_argument("--parts", action="store_true", help="forms of questions, and what takes their time")
-    return made.parse_args()
 
 
 def _measure_all(arguments: argparse.Namespace) -> None:

@@ -163,6 +163,10 @@ class TableAbsentError(Exception):
     """A table is not there; the benchmark says so and goes on."""
 
 
+class NotApplicableError(Exception):
+    """The method cannot run on this table or budget; the benchmark says why and goes on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A table and a stream of questions about it.

@@ -12,8 +12,8 @@ import pytest
 import pmw
 from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, Workload, scope_class
-from benchmarks.methods import NotApplicableError, Settings
-from benchmarks.tables import Case
+from benchmarks.methods import Settings
+from benchmarks.tables import Case, NotApplicableError
 from pmw.model import DenseDistribution
 from pmw.privacy.filter import open_filter
 from pmw.research.baselines import Scope
@@ -93,7 +93,7 @@ def test_classes_tell_what_was_measured_and_what_the_model_takes_in() -> None:
 def test_the_command_prints_a_line_for_each_method(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(marginals, "alone", lambda work, job: work(job))
+    monkeypatch.setattr("benchmarks.runner.alone", lambda work, job: work(job))
     few = ["--order", "3", "--scopes", "5", "--seeds", "1", "--data-dir", str(tmp_path)]
     peers = ["--method", "residuals-alike", "--method", "residuals-by-cells"]
     monkeypatch.setattr("sys.argv", ["marginals", *few, *peers, "--table", "parity", "--table", "acs"])
