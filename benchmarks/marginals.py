@@ -26,12 +26,13 @@ the table in memory to the last cell.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,18 +161,10 @@ def all_pairs_max_entropy(case: Case, scopes: Sequence[Scope], settings: Setting
     return Answered(marginals, model=outcome.model, state=outcome.state, facts=outcome.facts)
 
 
-def residuals_alike(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
-    """ResidualPlanner, where each marginal's mean variance of a cell counts alike."""
-    return _residuals(case, settings, dict.fromkeys(scopes, 1.0))
-
-
-def residuals_by_cells(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
-    """ResidualPlanner, where each cell's variance counts alike."""
-    return _residuals(case, settings, {scope: float(case.domain.scope_size(scope)) for scope in scopes})
-
-
-def _residuals(case: Case, settings: Settings, weights: Mapping[Scope, float]) -> Answered:
+def _residuals(by_cells: bool, case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
+    """ResidualPlanner, where the mean variance of each marginal's cells counts alike, or each cell's."""
     domain, budget = case.domain, settings.budget
+    weights = {scope: float(domain.scope_size(scope)) if by_cells else 1.0 for scope in scopes}
     if budget.delta == 0:
         raise NotApplicableError("Gaussian noise needs delta > 0")
     opened = filter_of_squares(budget, pmw.Options())
@@ -198,34 +191,11 @@ def _residuals(case: Case, settings: Settings, weights: Mapping[Scope, float]) -
 METHODS: dict[str, Method] = {
     "session": session,
     "all-pairs-max-entropy": all_pairs_max_entropy,
-    "residuals-alike": residuals_alike,
-    "residuals-by-cells": residuals_by_cells,
+    "residuals-alike": partial(_residuals, False),
+    "residuals-by-cells": partial(_residuals, True),
 }
 
 # --- scores -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One method on one workload of a table.
-
-    Args:
-        table: a name in TABLES or MADE_UP.
-        method: a name in METHODS.
-        settings: the budget and the seed.
-        order: attributes of a scope.
-        most: scopes.
-        most_cells: of a scope.
-        folder: where tables are; None where only made-up and packaged ones are asked for.
-    """
-
-    table: str
-    method: str
-    settings: Settings
-    order: int
-    most: int
-    most_cells: int
-    folder: Path | None
 
 
 def main() -> None:
@@ -238,31 +208,27 @@ def main() -> None:
     given = made.parse_args()
     tables, methods = given.table or list(_ALL), given.method or list(METHODS)
     for table, method, seed in itertools.product(tables, methods, range(given.seeds)):
-        settings = Settings(given.epsilon, given.delta, seed, opening=pmw.Opening(given.opening))
-        limits = given.order, given.scopes, given.most_cells
-        job = Job(table, method, settings, *limits, given.data_dir)
-        tell_alone({"table": table, "method": method}, measured, job)
+        tell_alone({"table": table, "method": method}, measured, table, method, seed, given)
 
 
-def measured(job: Job) -> list[dict[str, object]]:
-    """Return the lines of a job: of all scopes, and of each class where the method has classes."""
-    case = _ALL[job.table](job.folder, _NO_QUESTIONS)
-    workload = Workload.of_domain(case.domain, job.order, most=job.most, most_cells=job.most_cells)
+def measured(table: str, method: str, seed: int, given: argparse.Namespace) -> list[dict[str, object]]:
+    """Return the lines of a method: of all scopes, and of each class where it has classes."""
+    case = _ALL[table](given.data_dir, _NO_QUESTIONS)
+    settings = Settings(given.epsilon, given.delta, seed, opening=pmw.Opening(given.opening))
+    workload = Workload.of_domain(case.domain, given.order, most=given.scopes, most_cells=given.most_cells)
     started = time.process_time()
-    answered = METHODS[job.method](case, workload.scopes, job.settings)
+    answered = METHODS[method](case, workload.scopes, settings)
     seconds = time.process_time() - started
     head: dict[str, object] = {
-        "opening": job.settings.opening.value,
-        "order": job.order,
+        "opening": given.opening,
+        "order": given.order,
         "scopes_of": workload.of,
-        "most_cells": job.most_cells,
-        "epsilon": job.settings.epsilon,
-        "delta": job.settings.delta,
-        "seed": job.settings.seed,
+        "most_cells": given.most_cells,
+        "epsilon": given.epsilon,
+        "delta": given.delta,
+        "seed": seed,
     }
-    rows = (
-        None if answered.model is None else exported_rows(answered.model, answered.state, job.settings.seed)
-    )
+    rows = None if answered.model is None else exported_rows(answered.model, answered.state, seed)
     errors = [_errors(case, *one, rows) for one in zip(workload.scopes, answered.marginals, strict=True)]
     lines = [{**head, "class": "all", **_scores(errors), "cpu_seconds": round(seconds, 2), **answered.facts}]
     for name in sorted(set(answered.classes)):

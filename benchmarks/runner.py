@@ -134,6 +134,14 @@ def peak_mb() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
+def used(pid: int) -> tuple[float, float]:
+    """Return a process's CPU seconds and the memory that it holds, in MB, as Linux tells them."""
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    seconds = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds, pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 # --- scores ------------------------------------------------------------------------------------------------
 
 _CHEAP_MODEL = 10**7  # cells up to which every marginal of a model is read

@@ -17,10 +17,9 @@ sessions by another schedule; policies are chosen on streams that no figure repo
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -37,29 +36,6 @@ from benchmarks.runner import (
 from benchmarks.tables import TABLES, StreamChoice, true_counts
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One method on one table.
-
-    Args:
-        table: a name in TABLES.
-        method: a name in METHODS.
-        settings: the budget and the seed.
-        stream: the questions.
-        folder: where tables are; None where only packaged ones are asked for.
-        rows: score exported rows too.
-        policy: a name in POLICIES, by which sessions are planned.
-    """
-
-    table: str
-    method: str
-    settings: Settings
-    stream: StreamChoice
-    folder: Path | None
-    rows: bool = True
-    policy: str = "default"
-
-
 def main() -> None:
     """Run the benchmark that the arguments describe."""
     made = parser(__doc__, "stream", "budget", tables=TABLES, seeds=3)
@@ -67,33 +43,31 @@ def main() -> None:
     made.add_argument("--policy", action="append", choices=list(POLICIES), help="how sessions are planned")
     made.add_argument("--no-rows", action="store_true", help="do not score exported rows")
     given = made.parse_args()
-    stream = StreamChoice(given.stream, given.stream_seed, given.queries)
     for table, method, policy, seed in itertools.product(
         given.table or list(TABLES),
         given.method or list(METHODS),
         given.policy or ["default"],
         range(given.seeds),
     ):
-        settings = Settings(given.epsilon, given.delta, seed)
-        job = Job(table, method, settings, stream, given.data_dir, not given.no_rows, policy)
-        tell_alone({"table": table, "method": method}, _measure, job)
+        head = {"table": table, "method": method, "policy": policy, "seed": seed}
+        tell_alone(head, _measure, **head, given=given)
 
 
-def _measure(job: Job) -> list[dict[str, object]]:
-    case = TABLES[job.table](job.folder, job.stream)
+def _measure(
+    table: str, method: str, policy: str, seed: int, given: argparse.Namespace
+) -> list[dict[str, object]]:
+    case = TABLES[table](given.data_dir, StreamChoice(given.stream, given.stream_seed, given.queries))
     base = reset_peak()
-    with planned_by(POLICIES[job.policy]):
+    with planned_by(POLICIES[policy]):
         started = time.process_time()
-        outcome = METHODS[job.method](case, job.settings)
+        outcome = METHODS[method](case, Settings(given.epsilon, given.delta, seed))
         seconds = time.process_time() - started
     peak, truth = peak_mb(), true_counts(case)
     scores: dict[str, object] = {
-        "policy": job.policy,
-        "stream": job.stream.kind,
-        "stream_seed": job.stream.seed,
-        "epsilon": job.settings.epsilon,
-        "delta": job.settings.delta,
-        "seed": job.settings.seed,
+        "stream": given.stream,
+        "stream_seed": given.stream_seed,
+        "epsilon": given.epsilon,
+        "delta": given.delta,
         **error_scores(np.abs(outcome.counts - truth) / case.size),
         "cpu_seconds": round(seconds, 2),
         "peak_mb": round(peak),
@@ -102,8 +76,8 @@ def _measure(job: Job) -> list[dict[str, object]]:
     }
     if outcome.answers is not None:
         scores |= promise_scores(outcome.answers, truth, case.size)
-    if job.rows and outcome.model is not None:
-        scores |= marginal_scores(case, outcome.model, outcome.state, job.settings.seed)
+    if not given.no_rows and outcome.model is not None:
+        scores |= marginal_scores(case, outcome.model, outcome.state, seed)
     return [scores]
 
 
