@@ -62,7 +62,6 @@ class Asked:
 
     Args:
         condition: first and last cell of each attribute.
-        by: attributes whose values are the groups; none of a single question.
     """
 
     condition: _Cells

@@ -145,14 +145,7 @@ def _become_preloaded() -> None:
 
 
 def run_all(folder: Path, plan: Plan | None, only: str = "", keep: Path | None = None) -> Tally:
-    """Return what came of every series; print a line for each run of series of one name, then the sums.
-
-    Args:
-        folder: for studies and their copies.
-        plan: how much is tried; None for a few stops of each kind.
-        only: a text that the names of the series contain.
-        keep: where sessions that broke a promise are copied; None for nowhere.
-    """
+    """Return what came of every series; print a line for each run of series of one name, then the sums."""
     preloaded = os.environ.pop("LD_PRELOAD", None)  # kept by this process; those that it starts need it not
     if preloaded is not None:
         Path(preloaded).unlink(missing_ok=True)
@@ -187,15 +180,7 @@ def _line(tally: Tally) -> dict[str, object]:
 
 
 def run_series(series: Series, study: Study, folder: Path, tally: Tally, keep: Path | None = None) -> None:
-    """Let the faults of a series befall a fresh session, let its stream finish, and count what came of it.
-
-    Args:
-        series: what befalls it.
-        study: the session, of which a copy is taken.
-        folder: where the copy lies.
-        tally: is added to.
-        keep: where the copy is kept if a promise is broken; None for nowhere.
-    """
+    """Let the faults of a series befall a fresh session, let its stream finish, and count what came of it."""
     started, known = time.perf_counter(), len(tally.broken)
     copy = study.copy(folder)
     begin_diary(folder)
@@ -377,12 +362,7 @@ def _told(one: StoredAnswer) -> Row:
 
 
 def contents_of(path: Path, *, verified: bool = True) -> Contents:
-    """Return what a session file holds, as who reopens it finds it; the file itself is not touched.
-
-    Args:
-        path: the session file.
-        verified: also run ``verify``, which takes the longest.
-    """
+    """Return what a session file holds, as who reopens it finds it; the file itself is not touched."""
     folder = path.parent.with_name(f"{path.parent.name}.copy")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -410,12 +390,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
 
 
 def broken_promises(first: Contents, stops: Sequence[Stop]) -> tuple[list[str], Counter[str]]:
-    """Return what does not hold of a session that was stopped again and again, and what was checked.
-
-    Args:
-        first: the session before the first process.
-        stops: every process that ran on it, in order; the last one was let finish.
-    """
+    """Return what does not hold of a session that was stopped again and again, and what was checked."""
     checked: Counter[str] = Counter()
     broken = []
     for name, promise in PROMISES.items():
@@ -613,13 +588,7 @@ PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that is to be stopped.
-
-    Args:
-        prepare: brings a fresh copy of a session to where the command is run.
-        arguments: of ``pmw``.
-        checks: what must hold once the command was stopped: it may run it again.
-    """
+    """A command that is to be stopped."""
 
     prepare: Callable[[Study], object]
     arguments: Callable[[Study], tuple[str, ...]]
@@ -627,13 +596,7 @@ class Command:
 
 
 def broken_command(name: str, study: Study, fault: Fault) -> tuple[Run, list[str]]:
-    """Return how a command ended, and what was wrong with it, or an empty text for each check.
-
-    Args:
-        name: one of ``COMMANDS``.
-        study: a copy of a session that has answered nothing yet.
-        fault: what befalls the command.
-    """
+    """Return how a command ended, and what was wrong with it, or an empty text for each check."""
     command = COMMANDS[name]
     command.prepare(study)
     before = contents_of(study.path)
@@ -773,11 +736,7 @@ def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
 
 
 def _is_moved(study: Study) -> bool:
-    """Tell which of the two places a session remembers.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Tell which of the two places a session remembers."""
     found = remembered_table(study.path)
     places = [study.questions.with_name("people.csv"), _new_place(study)]
     return bool(places.index(found.path if isinstance(found, TableFile) else Path()))

@@ -232,12 +232,7 @@ _LATER: dict[str, Callable[[Path], object]] = {
 
 
 def _grown(folder: Path, count: int) -> Iterator[dict[str, object]]:
-    """Answer ``count`` questions in one new session and yield what it came to.
-
-    Args:
-        folder: where the session file is made.
-        count: questions.
-    """
+    """Answer ``count`` questions in one new session and yield what it came to."""
     domain, path, generator = _grown_domain(), folder / "grown.pmw", np.random.default_rng(1)
     table = pd.DataFrame(
         {

@@ -61,26 +61,14 @@ _NO_QUESTIONS = StreamChoice(seed=0, size=0)
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The scopes whose whole marginals are asked.
-
-    Args:
-        scopes: names of attributes, each in declared order.
-        of: how many scopes of this order there are.
-    """
+    """The scopes whose whole marginals are asked."""
 
     scopes: tuple[Scope, ...]
     of: int
 
     @classmethod
     def of_domain(cls, domain: Domain, order: int, *, most: int, most_cells: int) -> Workload:
-        """Return all scopes of some attributes, or a sample of those that are not too long.
-
-        Args:
-            domain: the declared attributes.
-            order: attributes of a scope.
-            most: scopes; where more are short enough, so many are drawn, the same in every run.
-            most_cells: of the marginal of a scope.
-        """
+        """Return all scopes of some attributes, or a sample of those that are not too long."""
         every = list(itertools.combinations(domain.names, order))
         short = [scope for scope in every if domain.scope_size(scope) <= most_cells]
         if len(short) > most:
@@ -95,10 +83,8 @@ class Answered:
 
     Args:
         marginals: of each scope float64, shape (cells,), records.
-        classes: of each scope; none where a method has none.
         model: what rows are drawn from; None where there is none.
         state: of a session, which exports rows; None where there is none.
-        facts: whatever else is worth a column.
     """
 
     marginals: Sequence[NDArray[np.float64]]

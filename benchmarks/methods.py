@@ -216,8 +216,6 @@ def all_pairs(
     the smallest first.
 
     Args:
-        case: the table and its questions.
-        settings: the budget and the seed.
         one_ways: the share of the budget for all 1-way marginals; None gives them what pairs get, where the
             model cannot hold all pairs, and nothing else.
         steps: of the fit, at most.
@@ -274,12 +272,7 @@ METHODS: dict[str, Method] = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a session spends its budget.
-
-    Args:
-        schedule: after opening.
-        opening: the share of the budget for opening where all attributes are short.
-    """
+    """How a session spends its budget."""
 
     schedule: Schedule = DEFAULT_SCHEDULE
     opening: Fraction = MARGINAL_OPENING_SHARE

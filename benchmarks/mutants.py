@@ -1954,11 +1954,7 @@ class Copy:
         return f"tests/{place}{'' if is_folder else '.py'}{colons}{name}"
 
     def _run(self, tests: Iterable[str]) -> tuple[int, str]:
-        """Run tests until one fails; return what pytest returns, and the first failure or the last line.
-
-        Raises:
-            subprocess.TimeoutExpired: they ran past the limit, and were ended.
-        """
+        """Run tests until one fails; return what pytest returns, and the first failure or the last line."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
         # Processes that tests start import the copy, too, not what is installed.
         environment = {**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -226,13 +226,7 @@ def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[ND
 
 
 def typical_scores(answers: Sequence[Answer], exact: NDArray[np.float64], records: int) -> dict[str, object]:
-    """Return how often the truth is within what is typical, and how wide the narrower of both intervals is.
-
-    Args:
-        answers: as they were given.
-        exact: float64, shape (k,), the truth in records.
-        records: in the table.
-    """
+    """Return how often the truth is within what is typical, and how wide the narrower interval is."""
     pairs = [(one, true) for one, true in zip(answers, exact.tolist(), strict=True) if one.typical]
     inside = [low <= true <= high for one, true in pairs for low, high in [one.typical or (0, 0)]]
     widths = [

@@ -332,14 +332,7 @@ def score_figure(counts: Sequence[Counts], path: Path) -> None:
 
 
 def rate_figure(lines: Sequence[Line], methods: Mapping[str, str], title: str, path: Path) -> None:
-    """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation.
-
-    Args:
-        lines: of the selection.
-        methods: what is drawn, with the name that it has in the figure.
-        title: of the figure.
-        path: of the picture.
-    """
+    """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation."""
     chosen = [line for line in lines if line["method"] in methods]
     panels = list(dict.fromkeys((line["data"], line["epsilon"]) for line in chosen))
     figure = new_figure(3.2 + 3.1 * len(panels), 8.6)

@@ -153,12 +153,6 @@ def never_asked(
     """Return different questions that are none of some: about two or three attributes, as analysts ask them.
 
     Each is about a range of an ordered attribute, and any values of others, but never all of them.
-
-    Args:
-        domain: the declared attributes, at least two.
-        count: how many; fewer where the domain has not so many.
-        seed: of the draws.
-        asked: the questions that are left out.
     """
     generator, known = np.random.default_rng(seed), {query.to_json() for query in asked}
     names, found = [one.name for one in domain if one.size > 1], list[LinearQuery]()
@@ -230,12 +224,7 @@ def _stored(path: Path) -> int:
 
 
 def _streams(case: Case, options: pmw.Options | None) -> Iterable[dict[str, object]]:
-    """``pmw ask --stream`` on a new session file: every answer is durable.
-
-    Args:
-        case: the table and its stream.
-        options: of the session; None for the usual ones, so that the model is fitted as the stream goes on.
-    """
+    """``pmw ask --stream`` on a new session file: every answer is durable."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         table = _written(case, folder)
@@ -303,14 +292,7 @@ _PARTS = {  # by the start of a path; the first that fits
 def measured(
     case: Case, scope: tuple[str, ...], questions: int = _OBJECTS, ranges: int = _RANGES
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each form of question: what it is, its rate, and the share of each part.
-
-    Args:
-        case: the table, and the stream that settles the session.
-        scope: attributes that ranges are about.
-        questions: objects of each form.
-        ranges: questions as arrays; fewer where the scope has no more.
-    """
+    """Yield a line for each form of question: what it is, its rate, and the share of each part."""
     new = never_asked(case.domain, 6 * questions, seed=3, asked=case.queries)
     blocks = [new[start : start + questions] for start in range(0, 6 * questions, questions)]
     conditions = [[structured(query, case.domain) for query in block] for block in blocks[2:4]]
