@@ -122,7 +122,7 @@ def _first(query: LinearQuery, seen: set[bytes]) -> list[str]:
 
 
 def _classes(state: PublicState, query: LinearQuery) -> list[str]:
-    """Return what classes a question is of, beside those of its answer; bins cut are those of its marginal."""
+    """Return what classes a question is of, beside those of its answer; its marginal has the bins."""
     is_cut = state.grid(query.scope) is not state.domain and not state.coarsening.is_aligned(query)
     return ["bins cut" if is_cut else "no bin cut", counted(len(query.scope), "attribute")]
 

@@ -24,12 +24,7 @@ def counts_persons(domain: Domain, options: Options) -> bool:
 
 
 def quote_persons(state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None) -> Quote:
-    """Return the price of numbers of persons by the cells of a scope.
-
-    Args:
-        scope: attribute names in declared order.
-        share: the part of the budget that is paid; None for the usual one.
-    """
+    """Return the price of numbers of persons by the cells of a scope."""
     _require_persons(state, scope)
     what = PersonNumbers(scope, state.domain.scope_size(scope))
     noise = noise_of_share(state.ledger, share, what.sensitivity(state.contract.options))

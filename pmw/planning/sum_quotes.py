@@ -52,7 +52,6 @@ def quote_sum(
 
     Args:
         what: the attribute whose values are summed, and by which attributes, in declared order.
-        share: the part of the budget that is paid; None for the usual one.
         within: how far the mean of a group of average size may be off, in place of a share.
     """
     summed = require_summed(state, *what)

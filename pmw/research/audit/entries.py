@@ -52,8 +52,6 @@ class Claim:
     """What a mechanism is said to guarantee.
 
     Args:
-        measure: the unit of ``value``.
-        delta: beside epsilon; 0 for a pure claim.
         tight: some instance searched comes within 5 % of the value.
     """
 
@@ -65,12 +63,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Two streams of values that neighbouring tables may give.
-
-    Args:
-        first: the value of each test on one table.
-        sensitivity: the most that a value may differ.
-    """
+    """Two streams of values that neighbouring tables may give."""
 
     first: Values
     second: Values

@@ -41,10 +41,8 @@ class FlawedSparse:
     """A sparse vector as it was published.
 
     Args:
-        threshold_noise: distribution of rho.
         query_noise: distribution of nu; None where tests carry no noise.
         update_limit: positives after which it halts; None where it never does.
-        redraw: new threshold noise after each positive.
         inside: compares \\|value + nu\\|, the noise inside the absolute value.
         releases: a positive releases value + nu, the very number that was compared.
     """
@@ -204,7 +202,6 @@ def one_too_many(*, epsilon: Number, update_limit: int, sensitivity: int = 1) ->
 
     Args:
         epsilon: epsilon1, the share of the tests.
-        sensitivity: in units of the values.
 
     Source: Machanavajjhala's slides (2016), slide 25.
     """

@@ -33,7 +33,6 @@ class Witness:
     """An output of two neighbouring streams.
 
     Args:
-        instance: the streams, their threshold and their sensitivity.
         output: of each test that was made: 0 below, 1 above, -1 where minus the value is above; where values
             are released, None below, and the value.
         probabilities: of the output, on the first and on the second stream.
@@ -128,10 +127,8 @@ class AuditOptions:
     """How mechanisms are audited.
 
     Args:
-        exact: enumerate outputs over neighbours.
         runs: counted runs per table of the statistical audit; None for no such audit.
         false_alarm: how often any sound mechanism at all may be accused by the runs.
-        seed: repeats the runs; None for fresh bytes.
     """
 
     exact: bool = True
@@ -150,7 +147,6 @@ class Finding:
         shown_by: the pair of streams that shows it; None for a stream that reacts to its outputs.
         certified: what runs certify; None where none were made.
         limit: the epsilon that the runs are held against: the claim's, or the one it implies at delta = 1e-3.
-        seconds: taken.
         witness: of a flawed mechanism, the output that tells that pair apart; None where nothing was
             enumerated.
     """

@@ -320,12 +320,7 @@ def settle_round(
 
 
 def small_error(noise: NoiseDistribution, policy: Options) -> float:
-    """Return the measured error at which an early stop returns the model, in records.
-
-    Args:
-        noise: of the measurement.
-        policy: its threshold, or else its confidence: the noise alone stays within the result so often.
-    """
+    """Return the measured error at which an early stop returns the model, in records."""
     return half_width(noise, policy.confidence) if policy.threshold is None else policy.threshold
 
 
@@ -449,10 +444,6 @@ def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
     The measured error, what its noise may hide, and what the choice may have missed: 2 Delta ln(2k/beta) /
     epsilon. With probability 1 - beta no question's error was larger. It holds for the released model where
     the last round left it as it was: after an early stop.
-
-    Args:
-        release: one of questions, with at least one round.
-        beta: failure probability, half of it for each of the two.
 
     Privacy: post-processing of the last measurement and of the public prices.
 

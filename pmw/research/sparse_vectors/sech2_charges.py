@@ -51,10 +51,6 @@ def renyi_charge(alpha: float, s: float) -> float:
     """Return R(alpha, s) = (alpha s - ln(1 + alpha (e^s - 1)))/(alpha - 1), in floating point.
 
     Near order 1, and for small s, the difference loses digits; accounts take ``renyi_charge_bound``.
-
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -67,10 +63,6 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
 
     A relative error d in v = alpha (e^s - 1) moves ln(1 + v) by at most d v/(1 + v) <= d ln(1 + v), so the
     whole of it is below 16 units of 2^-53 of the two terms.
-
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0; a fraction is rounded up.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -186,12 +178,7 @@ def _check(alpha: float, s: float) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AdaptiveState:
-    """Where a run stands. The threshold noise is secret; what was charged is public.
-
-    Args:
-        noisy: the noise of the run.
-        ledger: what was charged, and the cap.
-    """
+    """Where a run stands. The threshold noise is secret; what was charged is public."""
 
     noisy: NoisyThreshold
     ledger: PrivacyFilter
@@ -239,9 +226,6 @@ class AdaptiveSech2:
         """Test one value at a scale.
 
         Args:
-            value: of the statistic, in units.
-            threshold: public, in units.
-            bits: source of the noise.
             query_scale: b of this test; None for the test's own.
         """
         test, price = self._scaled(query_scale), self.charges(query_scale)[1]

@@ -7,8 +7,13 @@ from dataclasses import replace
 import pytest
 
 from pmw import BudgetError, Opening, Options, Sides, SparseVectorKind, TestKind, UpdateRule
-from pmw.planning.textbook_plan import TextbookPlan, solve_textbook
-from pmw.planning.theorems import online_pmw_accuracy, online_pmw_epsilon, online_pmw_records
+from pmw.planning.theorems import (
+    TextbookPlan,
+    online_pmw_accuracy,
+    online_pmw_epsilon,
+    online_pmw_records,
+    solve_textbook,
+)
 from queries import Domain, IntegerAttribute
 
 DOMAIN = Domain((IntegerAttribute("age", 0, 99), IntegerAttribute("weight", 0, 9)))
