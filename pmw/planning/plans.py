@@ -11,6 +11,7 @@ of its answers.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -277,17 +278,16 @@ def plan_accuracy(
         try:
             return _keeps(domain, Budget.of(_epsilon(digits), delta), chosen, records, accuracy)
         except BudgetError:
-            if digits == high:  # at the largest epsilon, where it is not for want of budget
+            if digits == most:  # at the largest epsilon, where it is not for want of budget
                 raise
             return False
 
-    low, high = _digits(_SMALLEST_EPSILON), _digits(_LARGEST_EPSILON)
-    if not is_kept(high):
+    most = _digits(_LARGEST_EPSILON)
+    candidates = range(_digits(_SMALLEST_EPSILON) + 1, most)
+    if not is_kept(most):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_kept(middle) else (middle, high)
-    return plan_session(domain, records=records, epsilon=_epsilon(high), delta=delta, options=chosen)
+    epsilon = _epsilon(candidates.start + bisect_left(candidates, True, key=is_kept))
+    return plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=chosen)
 
 
 def _keeps(domain: Domain, budget: Budget, options: Options, records: int, accuracy: float) -> bool:

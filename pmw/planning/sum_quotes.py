@@ -7,6 +7,7 @@ bar that is such a part of the least that the mean may be.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -167,13 +168,9 @@ def _least_share(state: PublicState, summed: SummedValues, fits: Callable[[Quote
     def quote(parts: int) -> Quote:
         return quote_sum_noise(state, summed, _noise(state, summed, Fraction(parts, _FINEST)))
 
-    low, high = 0, _FINEST  # low does not fit, high does
-    if not fits(quote(high)):
+    if not fits(quote(_FINEST)):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(quote(middle)) else (middle, high)
-    return quote(high)
+    return quote(1 + bisect_left(range(1, _FINEST), True, key=lambda parts: fits(quote(parts))))
 
 
 def _mean_low(state: PublicState, summed: SummedValues) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -477,10 +477,7 @@ def _most(plan: Callable[[int], QueryTestPlan | None], least: int, most: int) ->
     low, high = least, 2 * least
     while high < most and plan(high) is not None:
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if plan(middle) is None else (middle, high)
-    return plan(low)
+    return plan(low + bisect_left(range(low + 1, high), True, key=lambda positives: plan(positives) is None))
 
 
 def _vector(

@@ -108,7 +108,11 @@ def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: 
         if best == math.inf:
             raise BudgetError("expected delta > 0 for Gaussian noise, got delta=0")
         return best
-    return min(best, *(_epsilon_at(test, update_limit, delta, value_rho, alpha) for alpha in _ORDERS))
+    for alpha in _ORDERS:
+        spent = threshold_renyi(test, alpha)
+        spent += update_limit * (renyi_charge_bound(alpha, test.positive_price) + alpha * value_rho)
+        best = min(best, spent * (1 + _SLACK) + _conversion(alpha, delta))
+    return best
 
 
 def least_query_scale(
@@ -153,12 +157,6 @@ def order_charges(test: Sech2Test, alpha: float) -> tuple[Charge, Charge]:
         Charge(test.threshold_charge.epsilon, round_up(Fraction(threshold) / order, RHO_GRID)),
         Charge(test.positive_price, round_up(Fraction(positive) / order, RHO_GRID)),
     )
-
-
-def _epsilon_at(test: Sech2Test, update_limit: int, delta: float, value_rho: float, alpha: float) -> float:
-    spent = threshold_renyi(test, alpha)
-    spent += update_limit * (renyi_charge_bound(alpha, test.positive_price) + alpha * value_rho)
-    return spent * (1 + _SLACK) + _conversion(alpha, delta)
 
 
 def _conversion(alpha: float, delta: float) -> float:
