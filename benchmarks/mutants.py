@@ -1767,8 +1767,6 @@ MUTANTS = tuple(Mutant(*row) for row in (
      're.fullmatch(r"[\\w.]+", node.name) is not None', "True", "queries/test_catalogue"),
     ("tables-are-not-locked", "queries/locked_engine",
      'self._database.execute("SET lock_configuration = true")', "pass", "queries/test_catalogue"),
-    ("engine-has-files", "queries/locked_engine", '"enable_external_access": "false"',
-     '"enable_external_access": "true"', "queries/test_catalogue"),
     ("passwords-cross-networks", "pmw/service/server",
      "if not (address.behind_tls or _is_loopback(sockets[0])):\n                raise",
      "if False:\n                raise", "pmw/service/test_wire_server"),

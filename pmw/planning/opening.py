@@ -39,7 +39,6 @@ from pmw.model import (
 )
 from pmw.planning import error_quantiles
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
-from pmw.planning.persons import counts_persons
 from pmw.planning.refusals import check_expected, check_reserve, check_triples
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
@@ -258,8 +257,12 @@ def planned_sums(domain: Domain, options: Options) -> Sequence[SummedValues]:
 
 
 def opens_persons(domain: Domain, options: Options) -> bool:
-    """Tell whether opening measures the number of persons, where that tells more than the records do."""
-    return options.opening is not Opening.NONE and counts_persons(domain, options)
+    """Tell whether opening measures the number of persons, where that tells more than the records do.
+
+    Where one record of each person is kept, the number of records is that of persons.
+    """
+    several = domain.person is not None and options.records_per_person > 1
+    return options.opening is not Opening.NONE and several and options.measures_apart
 
 
 def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
