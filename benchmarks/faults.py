@@ -13,7 +13,6 @@ preloads; without a C compiler those kinds are left out, and the last line says 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -51,6 +50,7 @@ from benchmarks.fault_process import (
     run_stream,
     story,
 )
+from benchmarks.runner import parser, tell
 from pmw.data import TableFile
 from pmw.session.maintenance import is_closed, read_ledger, remembered_table
 from pmw.session.store import SessionStore, StoredAnswer
@@ -91,6 +91,11 @@ class Tally:
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    def add(self, other: Tally) -> None:
+        """Add what came of further series."""
+        for name in self.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -115,13 +120,13 @@ class Series:
 def main() -> None:
     """Run the series and print what came of them."""
     plan = Plan()
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--short", action="store_true", help="a few stops of each kind")
-    parser.add_argument("--retries", type=int, default=plan.retries, help="stops at the same positive")
-    parser.add_argument("--spread", type=int, default=plan.spread, help="points of each stream for each kind")
-    parser.add_argument("--only", default="", metavar="TEXT", help="series whose name contains a text")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where sessions that broke a promise go")
-    given = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--short", action="store_true", help="a few stops of each kind")
+    made.add_argument("--retries", type=int, default=plan.retries, help="stops at the same positive")
+    made.add_argument("--spread", type=int, default=plan.spread, help="points of each stream for each kind")
+    made.add_argument("--only", default="", metavar="TEXT", help="series whose name contains a text")
+    made.add_argument("--keep", type=Path, metavar="FOLDER", help="where sessions that broke a promise go")
+    given = made.parse_args()
     if _PRELOADED not in os.environ:
         _become_preloaded()
     plan = replace(plan, spread=given.spread, retries=given.retries)
@@ -157,14 +162,10 @@ def run_all(folder: Path, plan: Plan | None, only: str = "", keep: Path | None =
         tally = Tally()
         for series in group:
             run_series(series, studies[series.study], folder / "run", tally, keep)
-        print(json.dumps({"series": name, **_line(tally)}), flush=True)
-        total.stops += tally.stops
-        total.checks += tally.checks
-        total.ended += tally.ended
-        total.broken += tally.broken
-        total.seconds += tally.seconds
+        tell({"series": name, **_line(tally)})
+        total.add(tally)
     line = {**_line(total), "stops_by_kind": dict(total.stops), "checks_by_promise": dict(total.checks)}
-    print(json.dumps({"series": "all", **line, "failing_calls": library_is_loaded()}), flush=True)
+    tell({"series": "all", **line, "failing_calls": library_is_loaded()})
     return total
 
 
@@ -404,6 +405,16 @@ def broken_promises(first: Contents, stops: Sequence[Stop]) -> tuple[list[str], 
 # --- promises: each yields, for each thing that is compared, what is wrong with it or an empty text ---------
 
 
+def _steps(first: Contents, stops: Sequence[Stop]) -> Iterator[tuple[Contents, Stop]]:
+    """Yield each process with the file as the one before it left it."""
+    yield from zip((first, *(stop.after for stop in stops)), stops, strict=False)
+
+
+def _draws(stop: Stop) -> list[dict[str, Any]]:
+    """Return what the witness of a process wrote down of its draws."""
+    return [note for note in stop.run.notes if "intent" in note]
+
+
 def _released_is_stored(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     for stop in stops:
         for number, line in stop.run.lines.items():
@@ -441,33 +452,27 @@ def _drawn_once(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
                 yield f"intent {note['intent']} was drawn as {known[note['intent']]} and as {note}"
         for number, seed in stop.after.pending:
             if number in known:
-                yield (
-                    ""
-                    if known[number]["seed"] == seed
-                    else f"intent {number} has other bytes than it drew from"
-                )
+                same = known[number]["seed"] == seed
+                yield "" if same else f"intent {number} has other bytes than it drew from"
 
 
 def _measured_is_what_was_drawn(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
-    drawn = {note["intent"]: note for stop in stops for note in stop.run.notes if "intent" in note}
+    drawn = {note["intent"]: note for stop in stops for note in _draws(stop)}
+    watched = all(stop.run.is_watched for stop in stops)
     for row in stops[-1].after.measurements[len(first.measurements) :]:
         note = drawn.get(row[1])
         if note is None:
-            yield f"measurement {row[0]} was never drawn" if _all_are_watched(stops) else ""
+            yield f"measurement {row[0]} was never drawn" if watched else ""
         else:
-            yield (
-                ""
-                if _starts_with(row[3], note["released"])
-                else f"measurement {row[0]} is not what was drawn"
-            )
+            same = _starts_with(row[3], note["released"])
+            yield "" if same else f"measurement {row[0]} is not what was drawn"
 
 
 def _drawn_is_kept(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """What was drawn comes into the file before anything else is drawn."""
     measured = {row[1]: row[3] for row in stops[-1].after.measurements}
-    before = first
-    for stop in stops:
-        drawn = [note for note in stop.run.notes if "intent" in note]
+    for before, stop in _steps(first, stops):
+        drawn = _draws(stop)
         for note in drawn:
             if note["released"] is not None:
                 kept = _starts_with(measured.get(note["intent"], b""), note["released"])
@@ -477,21 +482,15 @@ def _drawn_is_kept(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
             first_drawn = drawn[0]["intent"] if drawn else None
             if drawn or stop.run.is_watched:
                 yield "" if first_drawn == number or waits else f"intent {number} was given up"
-        before = stop.after
 
 
 def _starts_with(units: bytes, released: str | None) -> bool:
     return released is not None and units.hex().startswith(released)
 
 
-def _all_are_watched(stops: Sequence[Stop]) -> bool:
-    return all(stop.run.is_watched for stop in stops)
-
-
 def _charged_once(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """What an intent costs is charged in one commit, and only appended."""
-    before = first
-    for stop in stops:
+    for before, stop in _steps(first, stops):
         after = stop.after
         yield "" if after.ledger[: len(before.ledger)] == before.ledger else "a charge was changed or lost"
         known = {row[1] for row in before.ledger}
@@ -501,26 +500,22 @@ def _charged_once(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
         yield "" if set(intents) <= {row[1] for row in after.ledger} else "measured without a charge"
         kept = before.measurements == after.measurements[: len(before.measurements)]
         yield "" if kept else "a measurement was changed or lost"
-        before = after
 
 
 def _share_never_falls(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
-    before = first.share
-    for stop in stops:
-        yield "" if before <= stop.after.share <= 1 else f"share {before} became {stop.after.share}"
-        before = stop.after.share
+    for before, stop in _steps(first, stops):
+        rises = before.share <= stop.after.share <= 1
+        yield "" if rises else f"share {before.share} became {stop.after.share}"
 
 
 def _thresholds_survive(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """A threshold changes only together with an outcome, and each process finds what the last left."""
-    before = first
-    for stop in stops:
+    for before, stop in _steps(first, stops):
         held = [list(one) for one in before.thresholds]
-        for note in [note for note in stop.run.notes if "intent" in note][:1]:
+        for note in _draws(stop)[:1]:
             yield "" if note["thresholds"] == held else "a process found another threshold"
         if stop.after.ledger == before.ledger and len(stop.after.answers) == len(before.answers):
             yield "" if stop.after.thresholds == before.thresholds else "a threshold changed without a charge"
-        before = stop.after
 
 
 def _models_agree(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
@@ -529,9 +524,8 @@ def _models_agree(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
         for note in stop.run.notes:
             if "version" in note:
                 same = known.setdefault(note["version"], note["answers"]) == note["answers"]
-                yield (
-                    "" if same else f"version {note['version']}: {known[note['version']]}, {note['answers']}"
-                )
+                told = f"version {note['version']}: {known[note['version']]}, {note['answers']}"
+                yield "" if same else told
 
 
 def _books_verify(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
