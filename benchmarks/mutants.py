@@ -1767,8 +1767,6 @@ MUTANTS = tuple(Mutant(*row) for row in (
      're.fullmatch(r"[\\w.]+", node.name) is not None', "True", "queries/test_catalogue"),
     ("tables-are-not-locked", "queries/locked_engine",
      'self._database.execute("SET lock_configuration = true")', "pass", "queries/test_catalogue"),
-    ("engine-has-files", "queries/locked_engine", '"enable_external_access": "false"',
-     '"enable_external_access": "true"', "queries/test_catalogue"),
     ("passwords-cross-networks", "pmw/service/server",
      "if not (address.behind_tls or _is_loopback(sockets[0])):\n                raise",
      "if False:\n                raise", "pmw/service/test_wire_server"),
@@ -1954,11 +1952,7 @@ class Copy:
         return f"tests/{place}{'' if is_folder else '.py'}{colons}{name}"
 
     def _run(self, tests: Iterable[str]) -> tuple[int, str]:
-        """Run tests until one fails; return what pytest returns, and the first failure or the last line.
-
-        Raises:
-            subprocess.TimeoutExpired: they ran past the limit, and were ended.
-        """
+        """Run tests until one fails; return what pytest returns, and the first failure or the last line."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
         # Processes that tests start import the copy, too, not what is installed.
         environment = {**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}

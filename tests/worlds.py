@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
+Value = TypeVar("Value")
 REGIONS = ("north", "east", "south", "west")
 
 
@@ -71,11 +72,15 @@ def repeat_noise(patch: pytest.MonkeyPatch, seed: int) -> None:
     patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(seed, next(numbers)))
 
 
+def known(value: Value | None) -> Value:
+    """Return a value that is there."""
+    assert value is not None
+    return value
+
+
 def marginal_plan(state: PublicState) -> MarginalTestPlan:
     """Return the plan of the tests of marginals."""
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    return tier
+    return known(marginal_tier(state.plan))
 
 
 def state_with(state: PublicState, **changes: Any) -> PublicState:

@@ -401,7 +401,7 @@ def _plan_textbook(
     from pmw.cli.plan_texts import plan_text, theorem_text
     from pmw.cli.texts import json_line
     from pmw.planning.plans import plan_session
-    from pmw.planning.textbook_plan import solve_textbook
+    from pmw.planning.theorems import solve_textbook
 
     theorem = solve_textbook(
         domain,

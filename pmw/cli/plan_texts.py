@@ -20,7 +20,7 @@ from pmw.planning.plans import PeopleForecast, plan_session
 from pmw.planning.refusals import check_attributes
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
-from pmw.planning.textbook_plan import TextbookPlan
+from pmw.planning.theorems import TextbookPlan
 from pmw.public.clear import FULL
 from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
 from queries.cells import cell_count
@@ -444,9 +444,9 @@ def theorem_text(plan: TextbookPlan) -> str:
             f"  Theorem 4.10, multiplicative weights: at most {counted(loop.update_limit, 'update')}",
             "  Theorem 3.27, NumericSparse is private: Laplace noise of scale "
             f"{scales[0]} on T, {scales[1]} on tests, {scales[2]} on values",
-            f"  Theorem 3.28, NumericSparse: alpha = {_records(figures.numeric_sparse)} at c positives",
-            f"  Theorem 3.26, Sparse: alpha = {_records(figures.sparse)}",
-            f"  Theorem 3.24, AboveThreshold: alpha = {_records(figures.above_threshold)}",
+            f"  Theorem 3.28, NumericSparse: alpha = {_records(figures['numeric_sparse'])} at c positives",
+            f"  Theorem 3.26, Sparse: alpha = {_records(figures['sparse'])}",
+            f"  Theorem 3.24, AboveThreshold: alpha = {_records(figures['above_threshold'])}",
             "Below is a session by the same loop, which plans T, c, eta and noise itself.",
         ]
     )

@@ -216,11 +216,7 @@ class PrivateMultiplicativeWeights:
 
 
 class _Run(Generic[State]):
-    """A sparse vector in use: its secret state, and what its next test may charge.
-
-    Args:
-        composition: how charges add up.
-    """
+    """A sparse vector in use: its secret state, and what its next test may charge."""
 
     def __init__(self, vector: SparseVector[State], composition: Composition) -> None:
         self._vector = vector

@@ -48,7 +48,7 @@ import atexit, gc, sys
 collected = []
 
 def tell():
-    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.persons', 'pmw.planning.sum_quotes',
+    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.sum_quotes',
         'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
         'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
         'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',
