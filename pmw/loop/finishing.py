@@ -218,20 +218,17 @@ def _paying(uses: Mapping[str, int], price: Fraction, room: Mapping[str, Fractio
 
 
 def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:
-    """Return what the measurements that hold a scope cost, in the filter's own measure."""
     options, ledger = state.contract.options, state.ledger
     found = (one for one in (*state.opening, *state.marginals) if set(scope) <= set(one.scope))
     return sum((ledger.price(marginal_charge(one.noise, options)) for one in found), Fraction(0))
 
 
 def _positives(state: PublicState, plan: MarginalTestPlan, number: Fraction) -> Fraction:
-    """Return what a number of positives cost with their rounds."""
     charge = reservation(plan, state.contract.options, state.ledger.composition, round_open=False)
     return number * state.ledger.price(charge)
 
 
 def _unasked(state: PublicState, scopes: Iterable[tuple[str, ...]]) -> Fraction:
-    """Return the part of the pairs of attributes that no question was about."""
     asked = {pair for scope in scopes for pair in itertools.combinations(scope, 2)}
     return 1 - Fraction(len(asked), max(1, math.comb(len(state.domain.names), 2)))
 

@@ -147,7 +147,6 @@ def _without(state: PublicState, beside: Sequence[int]) -> PublicState:
 
 
 def _no_term(coarsening: Coarsening, measured: SingleMeasurement) -> Term:
-    """Return the term of a measurement that says nothing yet."""
     if isinstance(measured, QueryMeasurement):
         return QueryTerm(coarsening.inner(measured.query), 0.0)
     return MarginalTerm(measured.scope, np.zeros(coarsening.coarse.scope_shape(measured.scope)))
@@ -197,7 +196,6 @@ def _fitted_to_residuals(state: PublicState) -> PublicState:
 
 
 def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
-    """Return the state whose model has a term for each of these measurements, and not for the others."""
     known = {term.scope: term for term in coarse_model(state).terms if isinstance(term, MarginalTerm)}
     taken = [one for place, one in enumerate(state.measured) if place in places]
     terms: list[Term] = []
@@ -301,7 +299,6 @@ def raked(
 
 
 def _prior_shares(state: PublicState, prior: Prior, scope: tuple[str, ...]) -> NDArray[np.float64]:
-    """Return a prior's shares of the cells of one or two attributes, on the model's bins."""
     coarsening = state.coarsening
     return prior.shares(scope, tuple(coarsening.bins[coarsening.fine.index(name)] for name in scope))
 
@@ -355,7 +352,6 @@ def _corrected(state: PublicState, measured: Sequence[LaterMeasurement]) -> Synt
 
 
 def _fits(state: PublicState, measurement: LaterMeasurement) -> bool:
-    """Tell whether the model takes a measurement in."""
     if isinstance(measurement, MarginalMeasurement):
         return model_holds(state, measurement.scope)
     if isinstance(measurement, RowsMeasurement):

@@ -344,13 +344,11 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     plan: MarginalTestPlan
 
     def may_test(self, state: PublicState) -> bool:
-        """Tell whether anything may be tested."""
         return self.plan.tests and Tier.may_test(self, state)
 
     def wanted(
         self, state: PublicState, queries: Sequence[LinearQuery]
     ) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """Yield for each question the marginals that it asks to be tested."""
         may, known = self.may_test(state), dict[tuple[str, ...], tuple[tuple[str, ...], ...]]()
         own = own_numbers(state)
         for query in queries:
@@ -386,7 +384,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
                 yield scope
 
     def _candidates(self, state: PublicState, whole: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Yield the marginals of a scope that are not measured and have few enough cells to be tested."""
         if not whole:
             return
         sizes = {min(2, len(whole)), len(whole)}
@@ -410,7 +407,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     def requests(
         self, state: PublicState, wanted: Sequence[Sequence[tuple[str, ...]]]
     ) -> tuple[list[MarginalRequest], list[int]]:
-        """Return the tests, each marginal's once, and how many of them come up to each question's last."""
         requests: dict[tuple[str, ...], MarginalRequest] = {}
         needs = []
         for scopes in wanted:
@@ -506,7 +502,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         return found
 
     def certified(self, state: PublicState, requests: Sequence[MarginalRequest]) -> PublicState:
-        """Return the state in which these marginals were not found wrong."""
         version = state.version
         found = {
             one.scope: Certificate(one.scope, version, one.threshold, one.model_units) for one in requests
@@ -514,7 +509,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         return replace(state, certificates={**state.certificates, **found})
 
     def measurement(self, request: MarginalRequest, released: Released) -> MarginalMeasurement:
-        """Return the measurement that a positive released."""
         return MarginalMeasurement(request.measured, np.asarray(released), self.plan.noise)
 
 
@@ -561,13 +555,11 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         ]
 
     def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
-        """Return how many positives some questions can come to at most: one each."""
         return len(queries) if self.place == 0 else sum(map(len, self.wanted(state, queries)))
 
     def requests(
         self, state: PublicState, wanted: Sequence[Sequence[LinearQuery]]
     ) -> tuple[list[QueryRequest], list[int]]:
-        """Return the tests, one by one, and how many of them come up to each question."""
         requests: list[QueryRequest] = []
         needs = []
         for queries in wanted:
@@ -609,7 +601,6 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
     def _answers(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers, most: int
     ) -> Answers:
-        """Return so many answers, or those up to the one that was measured, which is the last."""
         needs = np.array(proposal.needs[:most], dtype=np.int64)
         size = len(needs) if draws.released is None else int(np.searchsorted(needs, draws.negatives, "right"))
         are_tested = np.diff(needs[:size], prepend=0) > 0
@@ -634,7 +625,6 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         return placed(parts)
 
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
-        """Return the measurement that a positive released."""
         return QueryMeasurement(request.query, int(released), self.plan.noise, request.model_units)
 
 

@@ -449,11 +449,9 @@ class Asking(Publishing):
         return self._measured(how, "questions", (), share, within, self._rows(several))
 
     def _is_name(self, text: str) -> bool:
-        """Tell whether a text is the name of an attribute, or could be no condition."""
         return text in self.domain.names or text.isidentifier() or not text.strip()
 
     def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
-        """Return the counting questions of questions and statements, each once."""
         from pmw.planning.row_quotes import is_of_counts, require_few_rows
         from queries.statements import Statement
 
@@ -612,14 +610,12 @@ class Asking(Publishing):
             yield told if line.is_watched else deliver
 
     def _read(self, question: Asked | Statement) -> Asked | Statement:
-        """Return a question whose text is read, where it is a statement."""
         return parse_sql(str(question), self.domain) if is_statement(question) else question
 
     def _statement(self, statement: str | Statement) -> Statement:
         return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
-        """Return the questions that are asked together, one by one."""
         if isinstance(questions, str | Mapping):
             raise QueryError(
                 "expected several questions, got one; use ask(), or give a list, or a Path of a file",

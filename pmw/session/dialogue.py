@@ -209,7 +209,6 @@ class Dialogue(LocalAsking):
             return self._bought(engine, (key, asked, what.measured), quoted, most)
 
     def _key(self, request_id: str | None) -> str | None:
-        """Return the key that a measurement is tied to; None for none."""
         if request_id is None:
             return None
         require_key(request_id)
@@ -319,7 +318,6 @@ class Dialogue(LocalAsking):
 
 
 def _text_of(key: str | None, statement: Statement) -> str:
-    """Return the text of a statement, by which a key knows it."""
     if key is not None and not statement.text:
         raise QueryError(
             "request_id is for a statement that has a text; write it in SQL, or leave the key out",

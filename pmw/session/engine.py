@@ -176,7 +176,6 @@ class Engine:
         return answers
 
     def _count_down(self, before: Fraction, account: Account) -> None:
-        """Take what was charged since off the room of a statement."""
         if self.room is not None and account.is_whole:
             self.room -= self._state.ledger.spent - before
 
@@ -212,7 +211,6 @@ class Engine:
         return self._price(self._waiting(requests, account), account)
 
     def _waiting(self, requests: Requests, account: Account) -> Questions:
-        """Return the questions that have no stored answer, each once."""
         first, _ = requests.distinct()
         distinct = requests.of_analyst(account.name).take(first)
         _, waiting = self._looked_up(distinct, account)
@@ -254,7 +252,6 @@ class Engine:
         return stored, np.flatnonzero(stored.are_asked(requests.fresh, tested))
 
     def _were_settled(self, requests: Requests) -> NDArray[np.bool_]:
-        """Tell which questions were settled, by single requests: bool, shape (n,)."""
         return self._store.answers.are_settled(requests.questions.texts())
 
     def _until_due(self, requests: Requests, stored: Stored, places: Places, account: Account) -> int:
@@ -413,7 +410,6 @@ class Engine:
     # --- one batch ------------------------------------------------------------------------------------------
 
     def _answer_batch(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
-        """Answer questions up to and including the first positive, durably."""
         free, proposal = self._free_first(requests.questions, account, _LARGEST_BATCH)
         if not free:
             try:
@@ -655,7 +651,6 @@ class Engine:
         release: releases.Release,
         drawing: releases.Drawing,
     ) -> None:
-        """Draw what was recorded and make it durable before the new state is seen."""
         state, tie = self._state, recorded.tie
         entries = accounts.booked_to(recorded.booked, release.entries(state.contract.options))
         after = drawing(bits, charged(state.ledger, entries))
@@ -664,7 +659,6 @@ class Engine:
     # --- loading and recovery -------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Read the state from the file, finishing first what was interrupted."""
         self._interrupted = True
         intent = self._store.pending()
         opening = intent is not None and intent.kind == OPENING
@@ -685,7 +679,6 @@ class Engine:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
 
     def _finish(self, intent: IntentRow) -> None:
-        """Draw a recorded batch again, from its own bytes."""
         recorded, bits = journal.read_recorded(self._state.coarsening, intent), BitSource(intent.seed)
         accounts.require_named(recorded.booked)
         release = releases.release_of(self._store, self._state, recorded.batch)
@@ -708,7 +701,6 @@ class Engine:
         return self._source
 
     def _tables(self) -> tuple[CountSource, CountSource | None]:
-        """Return the count sources over the declared cells, and over bins where there are any."""
         source, coarsening = self._table(self._state.contract), self._state.coarsening
         if self._coarse_source is None and not coarsening.is_identity:
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)

@@ -166,7 +166,6 @@ def read_certificate(coarsening: Coarsening, row: CertificateRow) -> Certificate
 
 
 def _cells(coarsening: Coarsening, scope: Sequence[str], units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return units with one axis per attribute, of declared cells or of groups."""
     return units.reshape(coarsening.grid(scope, units.size).scope_shape(scope))
 
 
@@ -216,7 +215,6 @@ def require_cells(coarsening: Coarsening, scope: Sequence[str], units: NDArray[n
 
 
 def _units_bytes(units: NDArray[np.int64] | int) -> bytes:
-    """Return units as little-endian 64-bit integers in C order."""
     return np.ascontiguousarray(units, dtype="<i8").tobytes()
 
 
@@ -231,7 +229,6 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
 
 
 def _fact(store: SessionStore, key: str, kind: Any) -> Any:
-    """Return a public fact by its type."""
     text = store.meta(key)
     if text is None:
         raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")

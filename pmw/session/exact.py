@@ -173,7 +173,6 @@ def read_exact(kind: Any, text: str) -> Any:
 
 
 def _checked(answers: Answers) -> Answers:
-    """Return answers whose columns fit each other, as those of a session do."""
     size = len(answers)
     flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned, answers.charged)
     fits = all(one.shape == (size,) for one in flat) and answers.count.ndim == 1

@@ -148,7 +148,6 @@ def read_reserved(intent: IntentRow) -> tuple[Charge, Parts]:
 
 
 def _read_head(text: str) -> tuple[Recorded, Any]:
-    """Return what is recorded of any batch, and the form of the batch."""
     form = loads(text)
     if not isinstance(form, dict) or "batch" not in form:
         raise FormError("a recorded batch lacks its requests")

@@ -151,7 +151,6 @@ def is_model_file(path: Path) -> bool:
 
 
 def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
-    """Return what a file begins with: by default up to one byte more than a model may have."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):  # whatever else is opened may wait for ever
@@ -185,7 +184,6 @@ def model_state(raw: bytes) -> PublicState:
 
 
 def _model_text(raw: bytes) -> str:
-    """Return the model's JSON text, once it is what the file says it is."""
     if raw.startswith(b"SQLite format 3\0"):
         raise ModelFileError("this is a session, not a model; ask it as a session, or export its model")
     head = _HEAD.match(raw[:_LONGEST_HEAD])
@@ -236,7 +234,6 @@ def _checked_state(released: Released) -> PublicState:
 
 
 def _require(holds: bool, fault: str) -> None:
-    """Raise an error unless something holds."""
     if not holds:
         raise ModelFileError(f"the model file is damaged: {fault}")
 

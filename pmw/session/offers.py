@@ -107,7 +107,6 @@ class Offers:
         return found.requested if found.serves(state, queries) else None
 
     def _most(self, state: PublicState, account: Account) -> Fraction:
-        """Return what may be charged at once, in the filter's own measure."""
         from pmw.public.quotes import affordable_price
 
         most = account.ceiling(state.ledger) * state.ledger.cap
@@ -116,7 +115,6 @@ class Offers:
     def _offered_marginal(
         self, state: PublicState, scope: tuple[str, ...], offer: Offer
     ) -> MarginalOffer | None:
-        """Return the marginal that may be measured in place of numbers about a scope; it is found once."""
         from pmw.loop.purchases import offered_marginal
 
         found_at = (offer.price, len(state.marginals), state.closed)
@@ -129,7 +127,6 @@ class Offers:
     def _have_marginals(
         self, state: PublicState, questions: Questions, offer: Offer, account: Account
     ) -> NDArray[np.bool_]:
-        """Tell for which questions a marginal is measured in place of numbers: bool, shape (n,)."""
         kinds, examples = questions.kinds()
         may = [self._offered_marginal(state, one.scope, offer) is not None for one in examples]
         found = np.array(may, dtype=np.bool_)[kinds]

@@ -59,7 +59,6 @@ class PublicModel(LocalAsking):
         return self._state
 
     def _do_status(self, _: SessionRequest[Any]) -> Status:
-        """Return where the session stood; of its questions, repeated ones are not counted."""
         return status_of(self._state, self._state.asked)
 
     def _do_budget(self, _: SessionRequest[Any]) -> Booked:
@@ -73,11 +72,9 @@ class PublicModel(LocalAsking):
         )
 
     def _do_history(self, _: SessionRequest[Any]) -> tuple[Activity, ...]:
-        """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
     def asked(self) -> tuple[LinearQuery, ...]:
-        """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
     def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:

@@ -177,7 +177,6 @@ def _read_tail(duals: NDArray[np.float64], version: int) -> tuple[tuple[int, ...
 def _terms(
     coarsening: Coarsening, fitted: Sequence[OneWayMeasurement | LaterMeasurement], duals: NDArray[np.float64]
 ) -> list[Term] | None:
-    """Return the terms of dual numbers, or None where there are too few or too many."""
     terms: list[Term] = []
     for one in singly(fitted):
         shape = () if isinstance(one, QueryMeasurement) else coarsening.coarse.scope_shape(one.scope)

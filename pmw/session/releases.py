@@ -246,8 +246,6 @@ def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | 
 
 
 def _first_answers(store: SessionStore, domain: Domain) -> Callable[[int], FirstAnswer]:
-    """Return what reads a stored answer by its number."""
-
     def read(place: int) -> FirstAnswer:
         row = store.answers.answer(place)
         return FirstAnswer(read_question(row.query, domain), round(row.count * UNITS))

@@ -195,7 +195,6 @@ class Repeats:
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:
-        """Find the answers that the very requests were given."""
         keys, texts = requests.request_ids, requests.questions.texts()
         keyed = np.flatnonzero([key is not None for key in keys])
         numbers = self._store.answers.by_request_ids([keys[place] or "" for place in keyed.tolist()])
@@ -262,7 +261,6 @@ class Repeats:
         self._store.finish(None, Outcome(columns=tuple(columns), are_newer=True, charged_before=charges))
 
     def _put(self, stored: Stored, candidates: NDArray[np.bool_], places: Places, answers: Answers) -> None:
-        """Put newer answers in the places of all requests that were given the same stored ones."""
         order = np.argsort(stored.numbers[places])
         numbers = stored.numbers[places][order]
         same = np.flatnonzero(candidates & np.isin(stored.numbers, numbers))

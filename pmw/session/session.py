@@ -166,7 +166,6 @@ class Session(Dialogue):
             return loading.load_facts(self._open_store(), self.state)
 
     def close(self) -> None:
-        """Let go of the session file; ``resume_session`` goes on with it."""
         with self._turn:
             if self._store is None or os.getpid() != self._process:
                 return

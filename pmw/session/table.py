@@ -74,7 +74,6 @@ def _require_open(store: SessionStore, path: Path) -> None:
 
 
 def _completed(before: Place | None, data: Place | Path | str, memory: MemoryLimit | None) -> Place:
-    """Return a table's new place, with what was not given as it was before: dialect and memory."""
     from pmw.data import DatabaseTable, TableFile
 
     if isinstance(data, TableFile | DatabaseTable):

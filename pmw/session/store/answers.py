@@ -132,7 +132,6 @@ class StoredAnswers:
         return found
 
     def _newest(self, texts: Sequence[str]) -> _Numbers:
-        """Return the numbers of the newest answers to some questions, 0 where there is none."""
         self._read_keys()
         keys, found = question_keys(texts), np.zeros(len(texts), dtype=np.int64)
         for held in (self._recent, self._sorted):  # what is newer comes first
@@ -232,7 +231,6 @@ class StoredAnswers:
         return int(row[0]), self._kept(row[0], self._read(row))  # it may have been joined meanwhile
 
     def _kept(self, first: int, columns: AnswerColumns) -> AnswerColumns:
-        """Keep a block for the next look, and return it."""
         self._decoded[first, len(columns)] = columns
         self._held += columns.nbytes + _OBJECTS
         while self._held > _DECODED and len(self._decoded) > 1:
@@ -240,7 +238,6 @@ class StoredAnswers:
         return columns
 
     def _read(self, row: Sequence[Any]) -> AnswerColumns:
-        """Return the columns of a block's row, compared with its hash."""
         _, size, analyst, confidence, share, version, *_, found, answers = row
         if block_hash(*row[:-2], answers) == found:
             with contextlib.suppress(ValueError, LookupError, TypeError, zlib.error):
@@ -297,7 +294,6 @@ class StoredAnswers:
                 first += len(columns)
 
     def _insert(self, first: int, columns: AnswerColumns) -> None:
-        """Add a block; its first answer has this number."""
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, float(columns.confidence), float(columns.share), int(columns.version)
         counts = columns.drawn_count(), columns.kind_count(), columns.first_count()
@@ -326,7 +322,6 @@ class StoredAnswers:
         self._connection.executemany(move, rows)
 
     def _newest_stored(self, texts: Sequence[str]) -> list[int]:
-        """Return the numbers of the newest answers to some questions."""
         numbers = self._newest(texts) if texts else np.empty(0, dtype=np.int64)
         if not numbers.all():
             raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")

@@ -92,7 +92,6 @@ class Chain:
         add_rows(self._connection, "meta", [(_HEAD, _quoted(link))], "INSERT OR REPLACE")
 
     def _newest(self) -> Link:
-        """Return the newest link, as it is stored and without its rows."""
         row = self._connection.execute(f"{_LINKS} ORDER BY sequence DESC LIMIT 1").fetchone()
         return Link(self.origin(), _START, ()) if row is None else Link(row[0], tuple(row[1:]), ())
 
@@ -104,7 +103,6 @@ class Chain:
         return parts
 
     def _next(self, last: Link, places: tuple[int, ...]) -> Link:
-        """Return the link that goes on from another one with the rows between their places."""
         ranges = zip(CHAINED, last.places[1:], places[1:], strict=True)
         rows = tuple(
             self._connection.execute(
@@ -125,12 +123,10 @@ class Chain:
 
 
 def _quoted(link: Link) -> str:
-    """Return a link as the fact that is kept of it: JSON."""
     return f'"{link.hash.hex()}"'
 
 
 def _link(last: Link, places: tuple[int, ...], rows: tuple[list[Any], ...]) -> Link:
-    """Return the link that goes on from another one with the rows up to some places."""
     return Link(_hash(last.hash, [places, *rows]), places, rows)
 
 

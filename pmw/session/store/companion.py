@@ -172,7 +172,6 @@ def _put(descriptor: int, session: bytes, intent: IntentRow) -> None:
 
 
 def _write(descriptor: int, content: bytes, place: int) -> None:
-    """Write all of it, however little the system takes at a time."""
     while content:
         written = os.pwrite(descriptor, content, place)
         content, place = content[written:], place + written

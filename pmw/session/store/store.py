@@ -284,7 +284,6 @@ class SessionStore:
         return True
 
     def _require_all(self) -> None:
-        """Check every row, the chain, the number of answers and that of keys of measurements."""
         self._require_answers()
         self._require_rows(SEALED)
         tied = self._connection.execute("SELECT count(*) FROM requests WHERE answer < 0").fetchone()[0]
@@ -305,7 +304,6 @@ class SessionStore:
         self._require_answers()
 
     def _require_rows(self, tables: Iterable[str]) -> None:
-        """Compare the rows of tables with their checksums."""
         for table in tables:
             for _ in sealed_rows(self._connection, table, self._name):
                 pass
@@ -347,7 +345,6 @@ class SessionStore:
                     execute("DETACH DATABASE copy")
 
     def _copy(self) -> None:
-        """Copy one state into the attached database, once all of it was checked."""
         execute = self._connection.execute
         execute("BEGIN")
         try:
@@ -365,7 +362,6 @@ class SessionStore:
     # --- the batch under way --------------------------------------------------------------------------------
 
     def _newest_batch(self) -> IntentRow | None:
-        """Return the newest batch, or None where the session is closed or its companion is of no use."""
         try:
             return (
                 None
@@ -555,7 +551,6 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One durable transaction, for whoever holds the session."""
         try:
             with self._transaction():
                 self._fence.check()

@@ -120,7 +120,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _require_after(held: dict[str, Any], found: dict[str, Any], links: Sequence[bytes]) -> None:
-    """Check that a session comes from the state that an anchor remembers."""
     require(held["session"] == found["session"], "the anchor is of another session")
     require(found["closed"] or not held["closed"], "it had been closed: this is an older copy")
     for kind in _COUNTED:

@@ -93,7 +93,6 @@ def price_of(requests: Iterable[tuple[Measurable | None, NoiseDistribution]], op
 
 
 def _opening(contents: Contents) -> list[LedgerEntry]:
-    """Return what opening charges by its plan."""
     plan, options = contents.opening, contents.contract.options
     cells, entries = moved_by_person(CellNumbers(()), options), []
     if plan.total_noise is not None:
@@ -217,7 +216,6 @@ def charges_fit(contents: Contents) -> str:
 
 
 def _planned_entry(vectors: Sequence[Vector], number: int, found: LedgerEntry) -> LedgerEntry:
-    """Return what the tests charge for an event."""
     require(bool(vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
     for vector in vectors:
         if vector.measures(found):

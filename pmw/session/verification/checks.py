@@ -159,7 +159,6 @@ def _bins(contents: Contents) -> None:
 
 
 def _scopes(contents: Contents) -> None:
-    """Check that what was measured is over attributes in their order, and no wider than planned."""
     plan, domain, coarse = marginal_tier(contents.test), contents.contract.domain, contents.coarsening.coarse
     if plan is None:
         return
@@ -326,7 +325,6 @@ class _Transcript:
             self._faults.setdefault(name, f"answer {number}: {words(error)}")
 
     def _form(self, columns: AnswerColumns, first: int) -> None:
-        """Check the confidence, the intervals and the typical errors of answers."""
         numbers = first + np.arange(len(columns))
         which = np.searchsorted(self._newer[:, 0], numbers, side="right") - 1
         is_newer = (which >= 0) & (numbers < self._newer[which, 1]) if len(self._newer) else which >= 0
@@ -418,7 +416,6 @@ class _Transcript:
             require(inside, f"measurement {version} does not contain its question")
 
     def _order(self, columns: AnswerColumns) -> None:
-        """Check that share and version go on from those of the answers before."""
         (share, version), own = self._last, (columns.share, columns.version)
         self._last = own
         require(own[0] <= 1, f"the share {own[0]:g} exceeds 1")
@@ -485,7 +482,6 @@ def _whole(store: SessionStore) -> str:
 
 
 def _plans(contents: Contents) -> str:
-    """Check that plans are such as the contract asks for, and return its guarantee."""
     contract, opening, test = contents.contract, contents.opening, contents.test
     options = contract.options
     _opening_fits(contract, opening)
