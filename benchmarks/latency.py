@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 import pmw
 from benchmarks.runner import parser, tell
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import (
     CategoricalAttribute,
     Domain,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pmw.display.texts import told_price
 from pmw.errors import BudgetError, PriceError, SessionCorruptError, SessionError
-from pmw.loop import may_test
+from pmw.loop.loop import may_test
 from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
@@ -28,7 +28,7 @@ from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState, paid_for
 from pmw.session.events import read_entries
 from pmw.session.loading import read_question
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name

@@ -34,7 +34,7 @@ from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.loop import Requested, refined
+from pmw.loop.fit import refined
+from pmw.loop.untested import Requested
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
@@ -25,7 +26,7 @@ from pmw.session.loading import load_ledger, load_texts, newest_released, read_q
 from pmw.session.local import LocalAsking
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, key_of
 from pmw.session.session_requests import SessionRequest
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -34,7 +35,7 @@ from queries.reader import QuestionReader
 from queries.workloads import Workload
 
 if TYPE_CHECKING:
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.ledger import Ledger
     from pmw.public.quotes import Quote
     from pmw.public.status import Status

@@ -18,10 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import DataError, SessionCorruptError
-from pmw.loop import (
-    BatchDraws,
-    Proposal,
-    Requested,
+from pmw.loop.loop import (
     are_tested,
     batch_entries,
     draw_tests,
@@ -32,6 +29,8 @@ from pmw.loop import (
     settle,
 )
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import BatchDraws, Proposal
+from pmw.loop.untested import Requested
 from pmw.planning.error_quantiles import next_due
 from pmw.planning.parts import next_due as next_part_due
 from pmw.privacy.random_bits import BitSource
@@ -49,13 +48,14 @@ from pmw.session.offers import Offers
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
-from pmw.session.store import OPENING, TESTS, IntentRow, Outcome, SessionStore
+from pmw.session.store.rows import OPENING, TESTS, IntentRow, Outcome
+from pmw.session.store.store import SessionStore
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.quotes import Quote
 
 _LARGEST_BATCH = 256  # questions per intent

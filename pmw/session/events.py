@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.loop import OpeningDraws, choose_bins
+from pmw.loop.untested import OpeningDraws, choose_bins
 from pmw.model import (
     Coarsening,
     HierarchicalMeasurement,
@@ -48,14 +48,8 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import ApartMeasurement, Certificate, LaterMeasurement, requested
-from pmw.session.store import (
-    OPENING_SUM,
-    QUANTILES,
-    CertificateRow,
-    LedgerRow,
-    MeasurementRow,
-    SessionStore,
-)
+from pmw.session.store.rows import OPENING_SUM, QUANTILES, CertificateRow, LedgerRow, MeasurementRow
+from pmw.session.store.store import SessionStore
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery

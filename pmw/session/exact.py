@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import Forecast
+from pmw.loop.loop import Forecast
 from pmw.model import QueryMeasurement, RowsMeasurement
 from pmw.public.answer import Source, Spent
 from pmw.public.answers import SOURCES, Answers

@@ -10,14 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from pmw.loop import (
-    MarginalRequest,
-    OpeningDraws,
-    Proposal,
-    QueryRequest,
-    Requested,
-)
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
+from pmw.loop.untested import OpeningDraws, Requested
 from pmw.model import Coarsening
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import Charge
@@ -40,7 +35,7 @@ from pmw.session.events import (
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import PARTS, QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
+from pmw.session.store.rows import PARTS, QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
 from queries.frozen import dataclass
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept

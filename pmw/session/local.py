@@ -25,7 +25,7 @@ from queries.parsing import parse_sql, part_key
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.export import ExportFormat, RowPlan
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote

@@ -19,8 +19,8 @@ from pmw.session.accounts import Account, Bookings
 from queries.questions import Questions
 
 if TYPE_CHECKING:
-    from pmw.loop import Requested
     from pmw.loop.purchases import MarginalOffer, Offer
+    from pmw.loop.untested import Requested
     from queries.linear import LinearQuery
     from queries.statements import Statement
 
@@ -144,7 +144,7 @@ class Offers:
         offer = self._offer(state, account.paying(None)) if sums else None  # whether or not it shows counts
         if offer is None or statement is None:
             return ()
-        from pmw.loop import Requested
+        from pmw.loop.untested import Requested
         from pmw.planning.mean_quotes import unclear_values
 
         known = self._values

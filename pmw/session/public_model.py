@@ -9,7 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.loop import Forecast, refined
+from pmw.loop.fit import refined
+from pmw.loop.loop import Forecast
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.free_answers import FreeAnswers, unverified

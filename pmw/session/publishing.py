@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.session.accounts import Booked
-    from pmw.session.verification import Verification
+    from pmw.session.verification.report import Verification
 
 
 class Publishing(ABC):

@@ -13,7 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, apply, elected, model_of_terms, released_total, settle_opening
+from pmw.loop.fit import elected, model_of_terms
+from pmw.loop.untested import OpeningDraws, apply, released_total, settle_opening
 from pmw.model import (
     Coarsening,
     MarginalTerm,

@@ -13,9 +13,9 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
-from pmw.loop import (
+from pmw.loop.tiers import Proposal
+from pmw.loop.untested import (
     FirstAnswer,
-    Proposal,
     Requested,
     Tables,
     apply,
@@ -37,7 +37,8 @@ from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session.journal import Batch, Part, Recorded, Tie, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.store import PARTS, QUANTILES, Outcome, SessionStore
+from pmw.session.store.rows import PARTS, QUANTILES, Outcome
+from pmw.session.store.store import SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass

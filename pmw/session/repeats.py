@@ -22,7 +22,10 @@ from pmw.public.free_answers import FreeAnswers, known_widths
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same, used_for
-from pmw.session.store import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
+from pmw.session.store.answers import Found
+from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries.questions import Places, Questions
 
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it

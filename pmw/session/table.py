@@ -17,7 +17,8 @@ from pmw.errors import DataError, SessionError, SessionLockedError
 from pmw.public.codec import dumps
 from pmw.session.events import load_contract
 from pmw.session.journal import PERSON_KEY
-from pmw.session.store import Outcome, SessionStore, writing
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
 

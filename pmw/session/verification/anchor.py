@@ -11,8 +11,8 @@ from typing import Any
 
 from pmw.display.texts import counted
 from pmw.errors import SessionError, StoreError
-from pmw.session.store import SessionStore
 from pmw.session.store.locking import turn_in
+from pmw.session.store.store import SessionStore
 from pmw.session.verification.report import require
 from queries.parsing import read_line
 

@@ -35,7 +35,8 @@ from pmw.public.state import paid_for, requested
 from pmw.session.events import Contents, SessionEvent
 from pmw.session.journal import read_tie, threshold_name
 from pmw.session.requests import analyst_of
-from pmw.session.store import PARTS, QUANTILES, SessionStore
+from pmw.session.store.rows import PARTS, QUANTILES
+from pmw.session.store.store import SessionStore
 from pmw.session.ties import read_price
 from pmw.session.verification.report import require, same
 from pmw.sparse_vector import Sparse

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import budget_words, counted
-from pmw.loop import Proposal, apply, marginal_units, released_total, settle_opening
+from pmw.loop.tiers import Proposal, marginal_units
+from pmw.loop.untested import apply, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
@@ -53,7 +54,9 @@ from pmw.session.events import Contents, read_certificate
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
 from pmw.session.released import duals_of
 from pmw.session.requests import analyst_of
-from pmw.session.store import OPENING, AnswerColumns, IntentRow, SessionStore, StoredAnswer
+from pmw.session.store.columns import AnswerColumns, StoredAnswer
+from pmw.session.store.rows import OPENING, IntentRow
+from pmw.session.store.store import SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.charges import (
     Vector,

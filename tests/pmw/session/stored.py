@@ -19,10 +19,10 @@ from benchmarks.damage import reseal
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
 from pmw.public.codec import read_kind
-from pmw.session.store import AnswerColumns, IntentRow, Outcome, SessionStore, StoredAnswer
 from pmw.session.store.answers import StoredAnswers
-from pmw.session.store.columns import question_keys
-from pmw.session.store.rows import as_written
+from pmw.session.store.columns import AnswerColumns, StoredAnswer, question_keys
+from pmw.session.store.rows import IntentRow, Outcome, as_written
+from pmw.session.store.store import SessionStore
 
 # --- looking -------------------------------------------------------------------------------------------
 

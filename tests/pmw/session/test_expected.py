@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.loop import Requested
+from pmw.loop.untested import Requested
 from pmw.model import noise_variance
 from pmw.public.clear import full_price, pot_of_parts
 from pmw.public.codec import dumps, form_of

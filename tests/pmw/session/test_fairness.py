@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError, SessionCorruptError
-from pmw.loop import may_test
 from pmw.loop.finishing import Payer, plan_spare
+from pmw.loop.loop import may_test
 from pmw.loop.tiers import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge

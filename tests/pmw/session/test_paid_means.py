@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import DataError, PriceError
-from pmw.loop import Requested
 from pmw.loop.purchases import offered
+from pmw.loop.untested import Requested
 from pmw.model import SummedRows
 from pmw.planning import mean_quotes
 from pmw.planning.mean_quotes import unclear_values

@@ -35,7 +35,8 @@ from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
 from pmw.session import releases
 from pmw.session.maintenance import finalize_session
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.person import Person
 from tests.worlds import opened

@@ -16,8 +16,9 @@ from hypothesis.extra.numpy import arrays
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import Requested, correct, elected, fit, refined
-from pmw.loop.fit import opened_pairs, raked
+from pmw.loop import fit
+from pmw.loop.fit import correct, elected, opened_pairs, raked, refined
+from pmw.loop.untested import Requested
 from pmw.model import (
     DescentRule,
     MarginalMeasurement,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, DataError, PriceError
-from pmw.loop import Requested
 from pmw.loop.purchases import Offer, are_unclear, next_part, offered
+from pmw.loop.untested import Requested
 from pmw.model import RowsMeasurement, half_width
 from pmw.public.answer import Source
 from pmw.public.bars import Bars

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.loop import Requested
+from pmw.loop.untested import Requested
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
 from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
@@ -26,7 +26,8 @@ from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MeasuredRelease
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from tests.draws import RELATIONS
 from tests.worlds import opened

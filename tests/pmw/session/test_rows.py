@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import PriceError, SessionError
-from pmw.loop import Requested, are_tested
+from pmw.loop.loop import are_tested
+from pmw.loop.untested import Requested
 from pmw.model import QueryMeasurement, RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
@@ -24,7 +25,7 @@ from pmw.public.half_widths import Confidences
 from pmw.public.options import TestKind
 from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.session.events import require_measurable
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.boxes import Boxes
 from queries.parsing import parse_where

@@ -25,7 +25,8 @@ from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries import (
     UNITS,
     CategoricalAttribute,
