@@ -412,14 +412,11 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         for scopes in wanted:
             for scope in scopes:
                 if scope not in requests:
-                    requests[scope] = self._request(state, scope)
+                    units = marginal_units(state, scope)
+                    threshold = self.plan.threshold(units.size, state.asked)
+                    requests[scope] = MarginalRequest(scope, units, threshold, self._widened(state, scope))
             needs.append(len(requests))
         return list(requests.values()), needs
-
-    def _request(self, state: PublicState, scope: tuple[str, ...]) -> MarginalRequest:
-        units = marginal_units(state, scope)
-        threshold = self.plan.threshold(units.size, state.asked)
-        return MarginalRequest(scope, units, threshold, self._widened(state, scope))
 
     def _widened(self, state: PublicState, scope: tuple[str, ...]) -> tuple[str, ...]:
         """Return the widest scope around one that has at most the plan's ``free_cells``: its noise is small.
@@ -466,10 +463,8 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         for each in (source, coarse):
             if each is not None:
                 each.prepare([scope for scope in scopes if table(scope) is each])
-        values = np.array(
-            [l1_distance(counts(request.scope), request.model_units) for request in requests],
-            dtype=np.int64,
-        )
+        distances = [l1_distance(counts(request.scope), request.model_units) for request in requests]
+        values = np.array(distances, dtype=np.int64)
         thresholds = np.array([request.threshold for request in requests], dtype=np.int64)
         after, outcomes = plan.sparse.scan(before, values, thresholds, bits)
         released = None
@@ -607,18 +602,9 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         queries = QuestionList(proposal.queries)
         untested, tested = np.flatnonzero(~are_tested), np.flatnonzero(are_tested)
         units = [int(proposal.requests[need - 1].model_units) for need in needs[tested].tolist()]
-        parts = [
-            (untested, free.answers(state, queries.take(untested))),
-            (
-                tested,
-                free.certified(
-                    state,
-                    [proposal.queries[place] for place in tested.tolist()],
-                    np.array(units, np.int64),
-                    self.plan,
-                ),
-            ),
-        ]
+        own = [proposal.queries[place] for place in tested.tolist()]
+        certified = free.certified(state, own, np.array(units, np.int64), self.plan)
+        parts = [(untested, free.answers(state, queries.take(untested))), (tested, certified)]
         if size < len(needs) and draws.released is not None:
             last = free.of(state).measured(proposal.queries[size], int(draws.released), self.plan.noise)
             parts.append((np.array([size]), Answers.of(state, [last])))

@@ -129,16 +129,9 @@ class DraftedEnds:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
-        return {
-            "attribute": self.attribute,
-            "low": self.low,
-            "high": self.high,
-            "records": self.records,
-            "most_clipped": self.most_clipped,
-            "needed": self.needed,
-            "confidence": CONFIDENCE,
-            "epsilon": float(self.charge.epsilon),
-        }
+        names = ("attribute", "low", "high", "records", "most_clipped", "needed")
+        form = {name: getattr(self, name) for name in names}
+        return {**form, "confidence": CONFIDENCE, "epsilon": float(self.charge.epsilon)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,13 +169,13 @@ class Engine:
     def _answer_in_room(
         self, requests: Requests, were_settled: NDArray[np.bool_], account: Account
     ) -> Answers:
-        """Answer a batch, and take what it charged off the room of a statement."""
         before = self._state.ledger.spent
         answers = self._answer_batch(requests, were_settled, account)
         self._count_down(before, account)
         return answers
 
     def _count_down(self, before: Fraction, account: Account) -> None:
+        """Take what was charged since off the room of a statement."""
         if self.room is not None and account.is_whole:
             self.room -= self._state.ledger.spent - before
 
@@ -665,7 +665,9 @@ class Engine:
         if intent is not None:
             self._store.begin_again(intent)
         if intent is not None and opening:
-            self._finish_opening(intent)
+            contract, plan = events.load_contract(self._store)
+            outcome = releases.opened(contract, plan, self._table(contract), BitSource(intent.seed))
+            self._store.finish(intent.id, replace(outcome, charged_before=0))
             intent = None
         self._charges = self._store.charge_count()
         self._state = loading.load_state(self._store)
@@ -688,11 +690,6 @@ class Engine:
         else:
             requests = recorded.requests
             self._carry_out(intent.id, bits, recorded, requests, self._were_settled(requests))
-
-    def _finish_opening(self, intent: IntentRow) -> None:
-        contract, plan = events.load_contract(self._store)
-        outcome = releases.opened(contract, plan, self._table(contract), BitSource(intent.seed))
-        self._store.finish(intent.id, replace(outcome, charged_before=0))
 
     def _table(self, contract: Contract) -> CountSource:
         """Return the count source, read on first use and checked against the session's fingerprint."""

@@ -106,18 +106,15 @@ def _hand_out(raw: bytes, state: PublicState, path: Path) -> dict[str, Any]:
 
 
 def _written(released: Released) -> bytes:
-    model = json.dumps(_model_form(released), separators=(",", ":"), allow_nan=False) + "}\n"
-    digest = hashlib.sha256(model.encode("ascii")).hexdigest()
-    head = f'{{"content":"{_CONTENT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",\n"model":'
-    return (head + model).encode("ascii")
-
-
-def _model_form(released: Released) -> dict[str, Any]:
-    """Return the form of what was released. It is a function of that, and holds nothing else."""
+    """Return the bytes of what was released. They are a function of that, and hold nothing else."""
     contract = published_contract(released.contract)
     form = form_of(replace(released, contract=contract), without=(*_LEFT_OUT,))
     since = {name: [one for one in released.since if isinstance(one, kind)] for name, kind in _SINCE.items()}
-    return {"guarantee": guarantee(contract), **form, **form_of(since)}
+    form = {"guarantee": guarantee(contract), **form, **form_of(since)}
+    model = json.dumps(form, separators=(",", ":"), allow_nan=False) + "}\n"
+    digest = hashlib.sha256(model.encode("ascii")).hexdigest()
+    head = f'{{"content":"{_CONTENT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",\n"model":'
+    return (head + model).encode("ascii")
 
 
 def _read_form(form: Any) -> Released:

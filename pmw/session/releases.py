@@ -177,29 +177,13 @@ def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release
     return MeasuredRelease.of(batch, state)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAnswers:
-    """What a session file knows of the questions that were answered (``pmw.loop.finishing.Answered``)."""
-
-    store: SessionStore
-    domain: Domain
-
-    def scopes(self) -> Mapping[str, Mapping[tuple[str, ...], int]]:
-        """Return of each analyst how many settled questions each scope has."""
-        return load_scopes(self.store, self.domain)
-
-    def version(self, place: int) -> int:
-        """Return the version of the model that settled a question, by its place among all, from 1."""
-        return self.store.answers.settled_version(place)
-
-
 def due_marginal(
     store: SessionStore, state: PublicState, payers: Mapping[str, Payer | None]
 ) -> tuple[MeasuredRelease, Parts] | None:
     """Return which marginal is measured next because tests do not need its price, and who pays, or None."""
     from pmw.loop.finishing import plan_spare  # where half of what is left was spent, or more
 
-    spare = plan_spare(state, StoredAnswers(store, state.domain), payers)
+    spare = plan_spare(state, lambda: load_scopes(store, state.domain), store.answers.settled_version, payers)
     if spare is None:
         return None
     marginal = Requested(CellNumbers(spare.scope, strategy_of(state, spare.scope)), spare.noise)

@@ -83,7 +83,7 @@ class Chain:
         """Add a link over the rows that none covers yet. Call it inside the transaction that adds them."""
         last = self._newest()
         newest = "SELECT coalesce(max(sequence), 0)"
-        ends = [self._one(f"{newest} FROM {table}") for table in CHAINED]
+        ends = [self._connection.execute(f"{newest} FROM {table}").fetchone()[0] for table in CHAINED]
         self._add(self._next(last, (last.places[0] + 1, *ends)))
 
     def _add(self, link: Link) -> None:
@@ -111,9 +111,6 @@ class Chain:
             for table, *ends in ranges
         )
         return _link(last, places, rows)
-
-    def _one(self, statement: str) -> int:
-        return int(self._connection.execute(statement).fetchone()[0])
 
     def _broken(self, number: int) -> SessionCorruptError:
         return SessionCorruptError(

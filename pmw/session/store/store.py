@@ -186,7 +186,8 @@ class SessionStore:
 
     def chained(self) -> ChainedRows:
         """Return all that was charged and measured."""
-        with self._one_state():
+        is_open = self._connection.in_transaction
+        with guarded(self._name), contextlib.nullcontext() if is_open else self.reading():
             links = self._chain.follow()
             origin = self._chain.origin()
         charges, measurements = ([row[1:] for link in links for row in link.rows[table]] for table in (0, 1))
@@ -363,11 +364,8 @@ class SessionStore:
 
     def _newest_batch(self) -> IntentRow | None:
         try:
-            return (
-                None
-                if self.meta("closed") is not None
-                else self._companion.read(self._session(), self.last_intent())
-            )
+            is_closed = self.meta("closed") is not None
+            return None if is_closed else self._companion.read(self._session(), self.last_intent())
         except SessionCorruptError:  # whoever writes is told, and readers go on
             return None
 
@@ -558,15 +556,6 @@ class SessionStore:
         except BaseException:
             self.answers.forget()
             raise
-
-    @contextlib.contextmanager
-    def _one_state(self) -> Iterator[None]:
-        """See one state of the file, whether or not a transaction is open already."""
-        with (
-            guarded(self._name),
-            contextlib.nullcontext() if self._connection.in_transaction else self.reading(),
-        ):
-            yield
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
