@@ -397,21 +397,10 @@ def load_activity(store: SessionStore, domain: Domain, name: str | None, most: i
     """
     store.tell()
     numbers = store.answers.newest_numbers(name, max(0, most))
-    found = ((number, store.answers.answer(number)) for number in numbers)
-    return tuple(
-        Activity(
-            number,
-            row.analyst,
-            row.query,
-            _words(row.query, domain),
-            row.source,
-            row.count,
-            row.interval,
-            row.share,
-        )
-        for number, row in found
-    )
-
-
-def _words(query: str, domain: Domain) -> str:
-    return read_question(query, domain).describe()
+    found = list[Activity]()
+    for number in numbers:
+        row = store.answers.answer(number)
+        words = read_question(row.query, domain).describe()
+        told = (row.source, row.count, row.interval, row.share)
+        found.append(Activity(number, row.analyst, row.query, words, *told))
+    return tuple(found)

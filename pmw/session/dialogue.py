@@ -176,9 +176,7 @@ class Dialogue(LocalAsking):
             return load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
-        with self._turn:
-            texts, domain = load_texts(self._open_store(), self._account.name), self.domain
-            return tuple(read_question(text, domain) for text in texts)
+        return tuple(read_question(text, self.domain) for text in self.asked_texts())
 
     def asked_texts(self) -> tuple[str, ...]:
         """Return the canonical texts of the questions of ``asked``; free."""

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.errors import DataError, PriceError
+from pmw.errors import PriceError
 from pmw.loop.purchases import offered
 from pmw.loop.untested import Requested
 from pmw.model import SummedRows
@@ -28,7 +28,6 @@ from queries.parsing import parse_sql
 from queries.person import Person
 from tests import worlds
 from tests.pmw.session.test_mean_bars import DOMAIN, FRAME, GROUPS, THREE, truths
-from tests.pmw.session.test_reserve import Killed
 
 PRICE = 0.3 * 0.85 / (2 * FULL)  # of the budget: a number at the full price
 BOTH = GROUPS.replace("AVG(pay) AS a", "AVG(pay) AS a, COUNT(*) AS n").replace(
@@ -383,54 +382,6 @@ def test_the_noise_has_the_scale_that_is_charged() -> None:
                 price = SumNumbers(what).charge(noise, session.state.contract.options)
                 assert session.ledger().lines[-1].price == session.state.ledger.price(price)
     assert 0.77 < float(np.concatenate(found).std()) < 1.3
-
-
-def test_sums_that_were_drawn_and_not_yet_durable_are_drawn_again_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[NDArray[np.int64]] = []
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        seen.append(REALLY(requested, *rest).units)
-        raise Killed
-
-    path = tmp_path / "study.pmw"
-    with opened(path) as session, monkeypatch.context() as patch:
-        patch.setattr(Requested, "measured", killed)
-        with pytest.raises(Killed):
-            session.sql(GROUPS)
-    with pmw.resume_session(path, FRAME) as session:
-        assert np.array_equal(session.state.sums[-1].units.ravel(), seen[0].ravel())
-        assert session.sql(GROUPS).spent.charged == 0  # it was charged with the batch
-        assert len(bought(session)) == 1
-        assert session.verify().holds
-
-
-def test_a_resumed_session_and_its_model_have_the_same_bars(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        first = session.sql(GROUPS)
-    with pmw.resume_session(path, FRAME) as session:
-        again = session.sql(GROUPS)
-        assert again.spent.charged == 0
-        session.export(tmp_path / "study.model")
-        assert session.sql(THREE).spent.charged == pytest.approx(first.spent.charged, rel=1e-3)
-    model = pmw.load_model(tmp_path / "study.model")
-    assert [*model.sql(GROUPS).estimates()] == [*again.estimates()] == [*first.estimates()]
-    assert model.sql(THREE).spent.charged == 0
-
-
-def test_without_the_table_means_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unread(*_: Any) -> None:
-        raise DataError("gone")
-
-    path = tmp_path / "study.pmw"
-    with opened(path):
-        pass
-    with pmw.resume_session(path, FRAME) as session:
-        monkeypatch.setattr("pmw.session.engine.session_table", unread)
-        assert session.sql(GROUPS).spent.charged == 0
-        assert session.verify().holds
 
 
 @pytest.mark.parametrize("clip", [None, 100])

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
-from pmw.errors import BudgetError, DataError, PriceError
+from pmw.errors import BudgetError, PriceError
 from pmw.loop.purchases import Offer, are_unclear, next_part, offered
-from pmw.loop.untested import Requested
 from pmw.model import RowsMeasurement, half_width
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
@@ -407,57 +406,13 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
 # --- faults and refusals ------------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """The end of the process."""
-
-
-def test_a_number_that_was_drawn_and_not_yet_durable_is_drawn_again_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[NDArray[np.int64]] = []
-    really = Requested.measured
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        seen.append(really(requested, *rest).units)
-        raise Killed
-
-    path = tmp_path / "study.pmw"
-    with opened(path) as session, monkeypatch.context() as patch:
-        patch.setattr(Requested, "measured", killed)
-        with pytest.raises(Killed):
-            session.ask(WIDE)
-    with pmw.resume_session(path, FRAME) as session:
-        (rows,) = bought(session)
-        assert np.array_equal(rows.units, seen[0])
-        assert session.ask(WIDE).spent.charged == 0  # it was charged with the batch
-        assert len(bought(session)) == 1
-        assert session.verify().holds
-
-
-def test_a_resumed_session_goes_on_with_the_same_prices_and_answers(tmp_path: Path) -> None:
+def test_a_resumed_session_goes_on_with_the_same_prices(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
         first = session.ask(WIDE)
     with pmw.resume_session(path, FRAME) as session:
         assert session.state.contract.options.reserved == Fraction(3, 10)
-        assert session.ask(WIDE).interval == first.interval
         assert session.ask(ALSO).spent.charged == pytest.approx(first.spent.charged)
-        session.export(tmp_path / "study.model")
-        intervals = [session.ask(where).interval for where in (WIDE, ALSO, NARROW)]
-    model = pmw.load_model(tmp_path / "study.model")
-    assert [model.ask(where).interval for where in (WIDE, ALSO, NARROW)] == intervals
-
-
-def test_without_the_table_answers_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unread(*_: Any) -> None:
-        raise DataError("gone")
-
-    path = tmp_path / "study.pmw"
-    with opened(path):
-        pass
-    with pmw.resume_session(path, FRAME) as session:
-        monkeypatch.setattr("pmw.session.engine.session_table", unread)
-        assert session.ask(WIDE).spent.charged == 0
 
 
 def test_all_numbers_have_noise_of_their_own(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
@@ -25,8 +24,6 @@ from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
-from pmw.session.store.rows import Outcome
-from pmw.session.store.store import SessionStore
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -373,41 +370,6 @@ def test_what_an_open_round_has_reserved_is_not_left_for_a_sum() -> None:
         with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
             session.measure_sum("delay", "region", share=share)
         assert session.state.ledger == state.ledger
-
-
-def test_an_interrupted_sum_is_drawn_as_it_would_have_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is killed between the draw and its commit: the batch is recorded, and the same sum comes out."""
-    path = tmp_path / "trips.pmw"
-    source = tmp_path / "trips.csv"
-    FRAME.to_csv(source, index=False)
-    with pmw.open_session(source, DOMAIN, epsilon=2, delta=1e-9, path=path) as session:
-        sums = len(session.state.sums)
-    drawn: list[NDArray[np.int64]] = []
-    finish = SessionStore.finish
-
-    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
-        if any(row.kind == "sums of values" for row in outcome.measurements):
-            drawn.append(np.frombuffer(outcome.measurements[0].units, dtype="<i8"))
-            raise KeyboardInterrupt
-        return finish(store, intent, outcome)
-
-    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
-        patch.setattr(SessionStore, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            session.measure_sum("delay", "region")
-        patch.undo()
-    with pmw.resume_session(path) as session:
-        assert len(session.state.sums) == sums + 1
-        assert (session.state.sums[-1].units.ravel() == drawn[0]).all()
-        assert len(drawn) == 1
-        assert session.verify().holds
-        rows = session.mean("delay", by="region").to_dict()
-        session.export(tmp_path / "trips.model", format="model")
-    model = pmw.load_model(tmp_path / "trips.model")
-    assert [one.summed for one in model.state.sums] == [one.summed for one in session.state.sums]
-    assert model.mean("delay", by="region").to_dict()["rows"] == rows["rows"]
 
 
 def test_a_changed_value_inside_its_cell_is_another_table(tmp_path: Path) -> None:
