@@ -51,18 +51,17 @@ class Offers:
             return None
         asker = (account.name, account.share, account.part, account.at_most, account.own_ceiling)
         follows = (state.ledger.spent, len(state.measured), len(state.quantiles), state.closed, *asker)
-        if self._offer_follows != follows:  # each question asks for it
-            self._last_offer, self._offer_follows = self._offer_of(state, account), follows
-        return self._last_offer
-
-    def _offer_of(self, state: PublicState, account: Account) -> Offer | None:
+        if self._offer_follows == follows:  # each question asks for it
+            return self._last_offer
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price
 
         left = affordable_price(self._bookings.limited(state, account))
         most = left if account.at_most is not None else account.ceiling(state.ledger) * state.ledger.cap
         bought = self._bookings.bought(account.name, state.ledger)
-        return offered(state, left, bought, float(account.part), min(most, left))
+        offer = offered(state, left, bought, float(account.part), min(most, left))
+        self._last_offer, self._offer_follows = offer, follows
+        return offer
 
     def are_unclear(self, state: PublicState, questions: Questions, account: Account) -> NDArray[np.bool_]:
         """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""

@@ -133,9 +133,9 @@ class StoredAnswers:
 
     def _newest(self, texts: Sequence[str]) -> _Numbers:
         self._read_keys()
-        keys, found = question_keys(texts), np.zeros(len(texts), dtype=np.int64)
+        low, found = question_keys(texts).astype(np.uint64) << _BITS, np.zeros(len(texts), dtype=np.int64)
         for held in (self._recent, self._sorted):  # what is newer comes first
-            starts, stops = _spans(held, keys)
+            starts, stops = np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")
             places = np.flatnonzero((stops > starts) & (found == 0))
             while places.size:  # each with the newest answer of its key that was not looked at
                 stops[places] -= 1
@@ -182,12 +182,12 @@ class StoredAnswers:
 
     # --- blocks ---------------------------------------------------------------------------------------------
 
-    def blocks(self) -> Iterator[AnswerColumns]:
-        """Yield all answers, in order; the keys of their questions and requests are compared."""
+    def blocks(self, which: str = "") -> Iterator[AnswerColumns]:
+        """Yield all answers, or some, in order; the keys of their questions and requests are compared."""
         with guarded(self._name):
-            for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks ORDER BY sequence"):
+            for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks {which} ORDER BY sequence"):
                 columns = self._read(row)
-                if not _are_keys(row, columns):
+                if question_keys(columns.texts).astype("<u4").tobytes() != row[9]:
                     raise self._damaged()
                 self._require_requests(row[0], columns)
                 yield columns
@@ -199,11 +199,8 @@ class StoredAnswers:
 
     def require_drawn(self) -> None:
         """Check the blocks with answers that drew noise, and that these are found by their requests."""
-        for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks WHERE drawn > 0"):
-            columns = self._read(row)
-            if not _are_keys(row, columns):
-                raise self._damaged()
-            self._require_requests(row[0], columns)
+        for _ in self.blocks("WHERE drawn > 0"):
+            pass
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the number of each block's first answer, and of the one after its last, in order."""
@@ -405,10 +402,10 @@ class StoredAnswers:
 
     def first_questions(self) -> Iterator[tuple[str, Sequence[str]]]:
         """Yield the texts of questions that were settled, each once, in order, with who asked first."""
-        for _, columns in self._first(""):
+        for _, columns in self._first():
             yield columns.analyst, texts_at(columns.texts, np.flatnonzero(columns.settled == FIRST))
 
-    def _first(self, which: str) -> Iterator[tuple[int, AnswerColumns]]:
+    def _first(self, which: str = "") -> Iterator[tuple[int, AnswerColumns]]:
         """Yield blocks that settle questions first, in order, with the numbers of their first answers."""
         statement = f"SELECT {_COLUMNS} FROM blocks WHERE settled > 0 {which} ORDER BY sequence"
         with guarded(self._name):
@@ -480,14 +477,3 @@ def block_hash(*columns: Any) -> bytes:
     found.update(keys)
     found.update(answers)
     return found.digest()
-
-
-def _are_keys(row: Sequence[Any], columns: AnswerColumns) -> bool:
-    """Tell whether a block's questions are found by their own keys."""
-    return bool(question_keys(columns.texts).astype("<u4").tobytes() == row[9])
-
-
-def _spans(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> tuple[_Numbers, _Numbers]:
-    """Return where in ``held`` the answers of each key start and stop: int64, shape (n,) each."""
-    low = keys.astype(np.uint64) << _BITS
-    return np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")

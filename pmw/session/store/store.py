@@ -180,8 +180,7 @@ class SessionStore:
 
     def secret(self, key: str) -> bytes | None:
         """Return a secret fact."""
-        with guarded(self._name):
-            rows = list(sealed_rows(self._connection, "secrets", self._name, "WHERE key = ?", (key,)))
+        rows = self._rows("secrets", "WHERE key = ?", key)
         return bytes(rows[0][1]) if rows else None
 
     def chained(self) -> ChainedRows:
@@ -202,9 +201,7 @@ class SessionStore:
 
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
-        with guarded(self._name):
-            rows = sealed_rows(self._connection, "certificates", self._name, "ORDER BY sequence")
-            return [CertificateRow(*row) for row in rows]
+        return [CertificateRow(*row) for row in self._rows("certificates", "ORDER BY sequence")]
 
     def charge_count(self) -> int:
         """Return how many charges there are."""
@@ -217,14 +214,11 @@ class SessionStore:
 
     def ties(self) -> dict[int, str]:
         """Return what is kept of each measurement that had an idempotency key: JSON, by its batch."""
-        with guarded(self._name):
-            rows = sealed_rows(self._connection, "ties", self._name, "ORDER BY sequence")
-            return {int(batch): str(tie) for batch, tie in rows}
+        return {int(batch): str(tie) for batch, tie in self._rows("ties", "ORDER BY sequence")}
 
     def tie_of(self, batch: int) -> str:
         """Return what is kept of the measurement of a batch that had an idempotency key, as JSON text."""
-        with guarded(self._name):
-            rows = list(sealed_rows(self._connection, "ties", self._name, "WHERE intent = ?", (batch,)))
+        rows = self._rows("ties", "WHERE intent = ?", batch)
         if not rows:
             raise SessionCorruptError(f"{self._damaged}: what a key was used for is gone")
         return str(rows[0][1])
@@ -270,9 +264,13 @@ class SessionStore:
     def _charges(self) -> int:
         return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
 
-    def _one(self, statement: str, *values: Any) -> Any:
+    def _one(self, statement: str) -> Any:
         with guarded(self._name):
-            return self._connection.execute(statement, values).fetchone()
+            return self._connection.execute(statement).fetchone()
+
+    def _rows(self, table: str, which: str, *values: object) -> list[tuple[Any, ...]]:
+        with guarded(self._name):
+            return list(sealed_rows(self._connection, table, self._name, which, values))
 
     # --- wholeness ------------------------------------------------------------------------------------------
 

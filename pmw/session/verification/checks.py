@@ -154,11 +154,8 @@ def _bins(contents: Contents) -> None:
     if tier is None or tier.bins == DEFAULT_BINS:
         return
     total = released_total(contents.opening, contents.draws).value
-    same(
-        "bins of a long attribute",
-        affordable_bins(contents.contract, contents.opening, total, tier.fine_cells),
-        tier.bins,
-    )
+    wanted = affordable_bins(contents.contract, contents.opening, total, tier.fine_cells)
+    same("bins of a long attribute", wanted, tier.bins)
 
 
 def _scopes(contents: Contents) -> None:
@@ -187,14 +184,14 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
     coarsening = contents.coarsening
     certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
-    require(
-        versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1)),
-        "there are certificates of versions that do not follow one another",
-    )
+    follow = versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1))
+    require(follow, "there are certificates of versions that do not follow one another")
     snapshot = _snapshot(store, len(measured))
     for state in _versions(contents):
         if snapshot is not None and snapshot[0] == state.version:
-            _check_snapshot(state, snapshot[1])
+            expected, kept = duals_of(state), snapshot[1]
+            close = expected.shape == kept.shape and np.allclose(kept, expected, rtol=_CLOSE, atol=_CLOSE)
+            require(close, f"the snapshot of version {state.version} is not the model of its measurements")
         for certificate in certificates:
             if certificate.version == state.version:
                 _check_certificate(state, certificate, contents, store.answers.count())
@@ -228,14 +225,6 @@ def _versions(contents: Contents) -> Iterator[PublicState]:
             yield state
 
 
-def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
-    expected = duals_of(state)
-    require(
-        expected.shape == found.shape and np.allclose(found, expected, rtol=_CLOSE, atol=_CLOSE),
-        f"the snapshot of version {state.version} is not the model of its measurements",
-    )
-
-
 def _check_certificate(
     state: PublicState, certificate: Certificate, contents: Contents, answers: int
 ) -> None:
@@ -252,15 +241,11 @@ def _check_certificate(
     require(was_tested(contents, state.positives(0)), f"{what} was tested in a round that was not paid for")
     expected = marginal_units(state, certificate.scope)
     off = np.abs(certificate.units - expected).max(initial=0)
-    require(
-        bool(off <= 4 + _CLOSE * np.abs(expected).max(initial=0)),
-        f"{what} is not of the model of version {certificate.version}",
-    )
+    close = bool(off <= 4 + _CLOSE * np.abs(expected).max(initial=0))
+    require(close, f"{what} is not of the model of version {certificate.version}")
     # Thresholds fall with the number of answers, and the file does not say how many stood before a test.
-    require(
-        plan.threshold(cells, answers) <= certificate.threshold <= plan.threshold(cells, 0),
-        f"{what} has a threshold that was never planned",
-    )
+    planned = plan.threshold(cells, answers) <= certificate.threshold <= plan.threshold(cells, 0)
+    require(planned, f"{what} has a threshold that was never planned")
 
 
 _MEASURED_CODE, _REFUSED_CODE = map(SOURCES.index, (Source.MEASURED, Source.REFUSED))
@@ -584,10 +569,8 @@ def _pending(contents: Contents, pending: IntentRow | None, store: SessionStore)
     if isinstance(batch, Proposal):
         wanted = _reserved_for(contents, batch)
     else:
-        asked = [
-            (getattr(one, "what", None), one.noise)
-            for one in (batch if isinstance(batch, tuple) else (batch,))
-        ]
+        each = batch if isinstance(batch, tuple) else (batch,)
+        asked = ((getattr(one, "what", None), one.noise) for one in each)
         wanted = price_of(asked, contents.contract.options)
     same("reserved charge", wanted, reserved)
     fits = contents.ledger.spent + contents.cap.price(reserved) <= contents.cap.cap
