@@ -554,7 +554,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "return rows if are_unclear(state, questions, intervals, width).any() else None", "return rows",
      "pmw/session/test_reserve"),
     ("statements-drawn-for-turn-by-turn", "pmw/session/dialogue", "replace(account, draws=False)", "account",
-     "pmw/session/test_reserve"),
+     "pmw/session/test_releases"),
     ("numbers-not-looked-at-where-bars-are-narrow", "pmw/public/bars",
      "return number is not None and bool(self._own_width(number) < low.half_width)", "return False",
      "pmw/session/test_reserve"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -325,17 +324,6 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
         assert analyst.sql(BOTH, at_most=2 * PRICE).spent.charged == pytest.approx(forecast.most)
 
 
-def test_a_statement_that_threads_share_is_paid_for_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 3)
-    with opened() as session, opened() as shared:
-        shared._turn.is_shared = True
-        for statement in (BOTH, GROUPS):
-            one, other = session.sql(statement), shared.sql(statement)
-            assert other.spent.charged == one.spent.charged > 0
-            assert [*other.estimates()] == [*one.estimates()]
-        assert shared.ledger().lines == session.ledger().lines
-
-
 # --- bars, noise and faults --------------------------------------------------------------------------------
 
 
@@ -401,12 +389,3 @@ def test_persons_and_replaced_records_pay_the_same_and_have_more_noise(
         assert bought(session)[0].clipped == (clip is not None)
         assert session.sql(GROUPS).spent.charged == 0
         assert session.verify().holds
-
-
-def test_sums_have_noise_of_their_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    residues = []
-    for seed in range(60):
-        with opened(seed=seed) as session:
-            session.sql(GROUPS)
-            residues.append(session.state.sums[-1].units.ravel()[:4] % 2**20)
-    require_independent(np.array(residues))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import DataError
@@ -169,3 +170,43 @@ def test_without_the_table_nothing_is_measured_or_charged(
             assert kind.ask(session).spent.charged == 0
         assert session.state.ledger.spent == spent
         assert session.verify().holds
+
+
+# --- what a question with a wide bar pays for ---------------------------------------------------------------
+
+PAID = {
+    "numbers": (test_reserve.opened, test_reserve.GROUPS),
+    "values": (test_paid_means.opened, test_mean_bars.GROUPS),
+    "numbers and values": (test_paid_means.opened, test_paid_means.BOTH),
+}
+
+
+@pytest.mark.parametrize(("opened", "statement"), PAID.values(), ids=PAID)
+def test_a_statement_that_threads_share_is_paid_for_as_one(
+    opened: Callable[[], pmw.Session], statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 3)
+    with opened() as session, opened() as shared:
+        shared._turn.is_shared = True
+        for asked in (session, shared):  # a part of the reserve is due after some more
+            asked.ask_all([f"{session.domain.names[0]} <= {number}" for number in range(40)])
+        before = len(session.ledger().lines)
+        one, other = session.sql(statement), shared.sql(statement)
+        assert other.spent.charged == one.spent.charged > 0
+        assert [*other.estimates()] == [*one.estimates()]
+        assert shared.ledger().lines == session.ledger().lines
+        assert len(session.ledger().lines) - before == 1 + (statement is test_paid_means.BOTH)
+
+
+@pytest.mark.parametrize(("opened", "statement"), [*PAID.values()][:2], ids=[*PAID][:2])
+def test_what_is_paid_for_has_noise_of_its_own(
+    opened: Callable[..., pmw.Session],
+    statement: str,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    residues = []
+    for seed in range(60):
+        with opened(seed=seed) as session, killed_drawing() as drawn:
+            session.sql(statement)
+        residues.append(drawn[0].ravel()[:4] % 2**20)
+    require_independent(np.array(residues))

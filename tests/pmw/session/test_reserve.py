@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, PriceError
@@ -184,18 +182,6 @@ def test_what_a_statement_asks_twice_is_told_as_paid_once() -> None:
         told = session.sql(twice).spent.charged
         assert told > 0
         assert told == pytest.approx(session.ledger().lines[-1].share)
-
-
-def test_a_statement_that_threads_share_is_paid_for_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 7)
-    with opened() as session, opened() as shared:
-        shared._turn.is_shared = True
-        for asked in (session, shared):  # a part of the reserve is due after some more
-            asked.ask_all([f"age <= {age}" for age in range(40)])
-        one, other = session.sql(GROUPS), shared.sql(GROUPS)
-        assert len(bought(shared)) == len(bought(session)) == 1
-        assert [*other.estimates()] == [*one.estimates()]
-        assert other.spent.charged == one.spent.charged
 
 
 def test_numbers_that_no_column_shows_are_not_drawn() -> None:
@@ -413,18 +399,6 @@ def test_a_resumed_session_goes_on_with_the_same_prices(tmp_path: Path) -> None:
     with pmw.resume_session(path, FRAME) as session:
         assert session.state.contract.options.reserved == Fraction(3, 10)
         assert session.ask(ALSO).spent.charged == pytest.approx(first.spent.charged)
-
-
-def test_all_numbers_have_noise_of_their_own(
-    require_independent: Callable[[NDArray[np.int64]], None],
-) -> None:
-    residues = []
-    for seed in range(60):
-        with opened(seed=seed) as session:
-            session.sql(GROUPS)
-            (rows,) = bought(session)
-            residues.append(rows.units[:4] % 2**20)
-    require_independent(np.array(residues))
 
 
 @pytest.mark.parametrize(
