@@ -215,6 +215,17 @@ def test_a_measured_sum_bounds_means_and_sums_of_its_groups_and_of_fewer() -> No
                 assert width(after) < width(before) / 2
 
 
+def test_the_bar_of_a_sum_is_no_narrower_than_that_of_its_noise() -> None:
+    with open_trips(opening=pmw.Opening.PAIRS) as session:
+        assert not session.measure_sum("delay", "region", share="0.01").counted
+        noise = session.state.sums[-1].noise
+        assert isinstance(noise, DiscreteGaussian)
+        (found,) = session.sql("SELECT SUM(delay) AS a FROM trips WHERE region = 'east'").estimates()
+        assert found.interval is not None
+        reach = (539 + 60) / 2  # of a value from the middle of its ends, which is one unit
+        assert np.ptp(found.interval) / 2 > 1.9 * float(noise.sigma) / UNITS * reach
+
+
 def holds_records(row: dict[str, Any]) -> bool:
     return row.get("region", "north") in ("north", "south", "east")
 
