@@ -181,12 +181,7 @@ def _most_gained(
     least: Fraction,
     room: Mapping[str, Fraction],
 ) -> Spare | None:
-    """Return which scope's noise a price lowers most, times its uses, the noise, and who pays; None for none.
-
-    Args:
-        least: price of a positive's measurement.
-        room: the most that each analyst may be booked, and no more than may be spent at all.
-    """
+    """Return the scope whose noise a price lowers most, times its uses, with noise and payers, or None."""
     best = None
     for scope in sorted(set().union(*uses.values())):
         certified = scope in state.certificates
@@ -204,10 +199,8 @@ def _most_gained(
 
 
 def _paying(uses: Mapping[str, int], price: Fraction, room: Mapping[str, Fraction]) -> Mapping[str, int]:
-    """Return the uses of those who pay a price in proportion to them; whoever has no room for it is left out.
-
-    Without them the parts of the others grow: whoever was left out has no room for the larger part either.
-    """
+    """Return the uses of those who pay a price in proportion to them; who has no room for it is left out."""
+    # Then the parts of the others grow: whoever was left out has no room for the larger part either.
     paying = {name: own for name, own in uses.items() if own}
     while True:
         count = sum(paying.values())

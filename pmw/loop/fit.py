@@ -209,11 +209,7 @@ def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
 
 
 def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: int) -> list[int]:
-    """Return what else the model's tree can hold, those marginals first of which it is farthest off.
-
-    Args:
-        order: attributes of the marginals, at most.
-    """
+    """Return what else of some order the model's tree can hold, those first of which it is farthest off."""
     model, found = coarse_model(state), list[int]()
     off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
     for place, one in enumerate(state.measured):
@@ -404,11 +400,8 @@ def fitted_to(
 
 
 def _rule(state: PublicState) -> DescentRule:
-    """Return when a descent of a session ends.
-
-    Bins that grew have a model that is fitted more closely, by at most as many evaluations as cost what the
-    usual ones do of the largest default tree.
-    """
+    """Return when a descent of a session ends."""
+    # Where bins grew it goes on, for at most what the usual steps cost of the largest default tree.
     plan = marginal_tier(state.plan)
     if plan is not None and plan.order > 1:
         return _RESIDUALS

@@ -259,13 +259,7 @@ class Dialogue(LocalAsking):
         quoted: Callable[[], Quote],
         at_most: Part,
     ) -> Quote:
-        """Return the price of what is measured, or of bars, once it is paid.
-
-        Args:
-            tied: the idempotency key, the canonical text of the request, and what it measures, if one thing.
-            quoted: returns the price, as things stand.
-            at_most: what may be charged.
-        """
+        """Return a price, once it is paid; ``tied`` is the key, the request's text and what it measures."""
         from pmw.session.ties import tie_of
 
         key, asked, measured = tied

@@ -372,10 +372,7 @@ class Engine:
         return self.room
 
     def _draw_for_all(self, questions: Questions, account: Account) -> None:
-        """Draw the numbers of a statement's questions together, once, where the bar of one is wide.
-
-        The values of its means and sums are drawn likewise. All of that follows from one state.
-        """
+        """Draw the numbers of a statement's questions, and its values, together, where a bar is wide."""
         values = self._offers.values(self._state, account)
         rows = self._offers.together(self._state, questions, account) if account.is_whole else None
         if rows is not None:
@@ -388,11 +385,7 @@ class Engine:
         return self._owed.pop((account.name, _VALUES), 0.0)
 
     def _draw_numbers(self, rows: Requested, told: str, account: Account) -> None:
-        """Draw numbers, where the room suffices; without the table nothing is drawn.
-
-        Args:
-            told: the text of the question whose answer tells what was charged.
-        """
+        """Draw numbers, where room and table allow it; the answer to ``told`` tells what was charged."""
         from pmw.public.quotes import affordable_price
 
         ledger = self._state.ledger
@@ -426,11 +419,8 @@ class Engine:
         return self._carry_out(*self._begin(TESTS, recorded), recorded, requests, were_settled)
 
     def _free_first(self, questions: Questions, account: Account, most: int) -> tuple[int, Proposal]:
-        """Return how many of the first questions draw no noise, and the batch after them.
-
-        They are looked at in parts, each with twice as many as the one before, and thresholds come down from
-        part to part. Nothing is looked at behind a part that is tested.
-        """
+        """Return how many of the first questions draw no noise, and the batch after them."""
+        # They are looked at in parts, each twice the one before, and nothing behind one that is tested.
         free, count = 0, len(questions)
         state = self.bookings.limited(self._state, account, self.room)
         size = min(_batch_size(state), most)
@@ -454,21 +444,15 @@ class Engine:
 
     @staticmethod
     def _are_free(questions: Questions, start: int, state: PublicState) -> bool:
-        """Tell whether no question from a place on asks for a test, looking at all of them at once.
-
-        Thresholds come down as questions are answered: where none asks for a test at the end, none does.
-        """
+        """Tell whether no question from a place on asks for a test, looking at all of them at once."""
+        # Thresholds come down as questions are answered: where none asks for a test at the end, none does.
         last = replace(state, asked=state.asked + len(questions) - 1)
         return not are_tested(last, questions.take(np.arange(start, len(questions)))).any()
 
     def _answer_free(
         self, requests: Requests, were_settled: NDArray[np.bool_], account: Account, *, pays: bool = True
     ) -> Answers:
-        """Answer questions from the model: durably, in one commit.
-
-        Where a question's bar is wide, its number is drawn first, if that is paid for. Then fewer questions
-        are answered: those before it, or that one.
-        """
+        """Answer questions from the model, durably: those before one that pays for a number, or that one."""
         pays = pays and not account.is_whole and bool(self._state.contract.options.reserved)
         requests = requests.between(0, self._offers.ahead) if pays else requests
         answers = self._free.answers(self._state, requests.questions)
@@ -510,10 +494,7 @@ class Engine:
         requests: Requests,
         were_settled: NDArray[np.bool_],
     ) -> Answers:
-        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen.
-
-        Its answers settle their questions in any case, for they had a test.
-        """
+        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
         state, proposal = self._state, recorded.batch
         if not isinstance(proposal, Proposal) or proposal.tier not in range(len(state.plan)):
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
@@ -535,10 +516,8 @@ class Engine:
     def _priced(
         self, answers: Answers, proposal: Proposal, draws: BatchDraws, charged_to: Sequence[LedgerEntry]
     ) -> Answers:
-        """Return answers with what each charged: a round is the first tested question's, a positive its own.
-
-        What a question charged that has to be asked on is told with its answer, to the same analyst.
-        """
+        """Return answers with what each charged: a round is the first tested one's, a positive its own."""
+        # What a question charged that has to be asked on is told with its answer, to the same analyst.
         analyst = charged_to[0].booked[0][0] if charged_to else ""
         charged, ledger, size = np.zeros(len(proposal.needs)), self._state.ledger, len(answers)
         tests = [0] * proposal.opens_round + [draws.negatives] * (draws.released is not None)
@@ -582,10 +561,7 @@ class Engine:
     # --- releases that no test decides ----------------------------------------------------------------------
 
     def _measure_due(self) -> None:
-        """Measure what has to be known before any question; an interrupted session goes on here.
-
-        Where the table cannot be read, questions are answered from what is known.
-        """
+        """Measure what has to be known before any question, where the table can be read."""
         plan, due = marginal_tier(self._state.plan), due_scopes(self._state)
         if plan is None or not due:
             return
@@ -635,10 +611,7 @@ class Engine:
                 self._parts_again = state.settled + _PARTS_AGAIN
 
     def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
-        """Count what will be released, record it durably, then draw it.
-
-        A key that it was asked for with is a part of the record: whoever finishes it ties the key, too.
-        """
+        """Count what will be released, record it durably, then draw it; what finishes it ties its key."""
         drawing = release.counted(self._state, self._tables())
         recorded = releases.recorded(release, self._state.contract.options, booked, tie)
         self._carry_out_release(*self._begin(release.kind, recorded), recorded, release, drawing)
@@ -705,11 +678,8 @@ class Engine:
 
 
 def _batch_size(state: PublicState) -> int:
-    """Return how many questions the next intent may hold.
-
-    That is few after a positive, and as many as marginals were not found wrong since. It follows from what
-    was released alone, so a session that comes back goes on with the same batches.
-    """
+    """Return how many questions the next intent may hold: few after a positive, then more and more."""
+    # It follows from what was released alone, so a session that comes back has the same batches.
     tier = marginal_tier(state.plan)
     if tier is None or not tier.tests:
         return _LARGEST_BATCH

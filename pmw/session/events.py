@@ -127,10 +127,7 @@ def certificate_row(certificate: Certificate) -> CertificateRow:
 
 
 def _read_measurement(coarsening: Coarsening, row: MeasurementRow) -> Any:
-    """Return what a row says was measured; marginals are over declared cells or groups.
-
-    Residuals have no place in a state yet.
-    """
+    """Return what a row says was measured; residuals have no place in a state yet."""
     kind, domain, what = _KINDS[row.kind], coarsening.fine, loads(row.what)
     units = np.frombuffer(row.units, dtype="<i8").astype(np.int64)
     given: dict[str, Any] = {"units": units, "noise": read_noise(row)}

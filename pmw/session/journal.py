@@ -151,10 +151,7 @@ def _read_head(text: str) -> tuple[Recorded, Any]:
 
 
 def _read_batch(coarsening: Coarsening, kind: str, form: Any, reserved: Charge | None) -> Batch:
-    """Return the requests of a batch.
-
-    Scopes out of their order are refused, and marginals that have other cells than their scopes.
-    """
+    """Return the requests of a batch, over scopes in order and on their cells."""
     domain = coarsening.fine
     if kind in _REQUESTED:
         noise: NoiseDistribution = read(NoiseDistribution, form.pop("noise"))

@@ -205,11 +205,7 @@ def _model_text(raw: bytes) -> str:
 
 
 def _checked_state(released: Released) -> PublicState:
-    """Return the public state of what came from elsewhere.
-
-    The model is the one that was kept, so nothing is fitted; where single steps are taken, they are taken
-    again.
-    """
+    """Return the public state of what came from elsewhere; nothing is fitted but for single steps."""
     contract, draws = released.contract, released.draws
     check_model_size(contract.domain, contract.options)
     cells = sum(attribute.size for attribute in contract.domain)

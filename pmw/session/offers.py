@@ -95,11 +95,7 @@ class Offers:
         account: Account,
         beside: Fraction = Fraction(0),
     ) -> Requested | None:
-        """Return the marginal that is measured in place of numbers of questions about one scope, or None.
-
-        Args:
-            beside: what is charged besides, of what may be charged at once.
-        """
+        """Return the marginal that is measured in place of numbers about one scope, or None."""
         found = self._offered_marginal(state, queries[0].scope, offer)
         if found is None or price_of(state, found.requested) > self._most(state, account) - beside:
             return None

@@ -270,10 +270,8 @@ class Repeats:
         stored.put(same, answers.take(order[np.searchsorted(numbers, stored.numbers[same])]))
 
     def _tie_keys(self, requests: Requests, given: NDArray[np.bool_]) -> None:
-        """Tie keys to the stored answers that they are about to be given, durably.
-
-        Else a request that is repeated after its question was asked again would get the newer answer.
-        """
+        """Tie keys to the stored answers that they are about to be given, durably."""
+        # Else a request that is repeated after its question was asked again would get the newer answer.
         if not requests.request_ids:
             return
         texts = requests.questions.texts()
@@ -365,10 +363,6 @@ def _marks(
 
 
 def _runs(alike: NDArray[np.bool_]) -> Iterator[Places]:
-    """Yield the places of each run of neighbours that are alike.
-
-    Args:
-        alike: bool, shape (n - 1,), whether each but the first is like the one before it.
-    """
+    """Yield the places of each run of neighbours; ``alike`` tells of each but the first."""
     ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(alike) + 1]
     return (np.arange(start, stop) for start, stop in pairwise(ends))

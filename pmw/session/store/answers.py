@@ -300,11 +300,8 @@ class StoredAnswers:
         self._kept(first, columns)
 
     def _add_newer(self, first: int, outcome: Outcome) -> None:
-        """Note newer answers; who was noted to have asked again stays noted once.
-
-        A fact for each run of them holds the number of the first, and how many of them each analyst asked
-        first.
-        """
+        """Note newer answers; who was noted to have asked again stays noted once."""
+        # A fact of each run has its first number, and how many of them each analyst asked first.
         older = self._newest_stored([text for one in outcome.columns for text in one.texts])
         analysts = Counter[str]()
         for columns in outcome.columns:

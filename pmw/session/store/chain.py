@@ -128,9 +128,7 @@ def _link(last: Link, places: tuple[int, ...], rows: tuple[list[Any], ...]) -> L
 
 
 def _hash(before: bytes, content: Sequence[object]) -> bytes:
-    """Return a hash of bytes and of JSON, where blobs stand as their own hashes.
-
-    A column has one type, so that its text tells its value.
-    """
+    """Return a hash of bytes and of JSON, where blobs stand as their own hashes."""
+    # A column has one type, so that its text tells its value.
     text = json.dumps(content, default=lambda blob: hashlib.blake2b(blob, digest_size=_SIZE).hexdigest())
     return hashlib.blake2b(before + text.encode(), digest_size=_SIZE).digest()

@@ -292,10 +292,8 @@ class SessionStore:
             pass
 
     def _require_whole(self) -> None:
-        """Check all but what drew no noise before the session is written to; of them their number.
-
-        A small file's pages are checked too: what lies in damaged ones could be written over.
-        """
+        """Check all but what drew no noise before the session is written to; of them their number."""
+        # A small file's pages are checked too: what lies in damaged ones could be written over.
         is_small = self._one("PRAGMA page_count")[0] <= _FEW_PAGES
         if is_small and self._one("PRAGMA integrity_check(1)")[0] != "ok":
             raise SessionCorruptError(f"{self._damaged}: its pages contradict each other")

@@ -111,10 +111,8 @@ def _opening(contents: Contents) -> list[LedgerEntry]:
 
 
 def _untested(contents: Contents) -> Iterator[tuple[SessionEvent, list[LedgerEntry]]]:
-    """Yield each event with what it should charge that no test decides, recomputed from its noises.
-
-    Sessions of before there was a word for what is measured before any question charged it as requested.
-    """
+    """Yield each event with what it should charge that no test decides, recomputed from its noises."""
+    # Sessions of before there was the event ``opening`` charged what it charges as requested.
     options, tier = contents.contract.options, marginal_tier(contents.test)
     opened = set[Measurable]()
     for event in contents.events:

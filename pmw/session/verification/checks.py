@@ -129,10 +129,8 @@ def measurements_fit(contents: Contents) -> str:
 
 
 def _opening_persons(contents: Contents) -> None:
-    """Check the number of persons of opening: it is measured, if at all, as follows from what is public.
-
-    Only tables that tell persons apart have it, and the file does not say what the table was.
-    """
+    """Check that opening measured the number of persons, if at all, as follows from what is public."""
+    # Only tables that tell persons apart have it, and the file does not say what the table was.
     first = contents.chained.measurement_intents[0]
     events = (event for event in contents.events if event.batch == first)
     found = [one for event in events for one in event.released if isinstance(one, ApartMeasurement)]
@@ -146,10 +144,8 @@ def _opening_persons(contents: Contents) -> None:
 
 
 def _bins(contents: Contents) -> None:
-    """Check that the bins are as many as follow from the released number of records.
-
-    Sessions opened before bins grew with the table have the fewest, whatever the table.
-    """
+    """Check that the bins follow from the released number of records."""
+    # Sessions opened before bins grew with the table have the fewest, whatever the table.
     tier = marginal_tier(contents.test)
     if tier is None or tier.bins == DEFAULT_BINS:
         return
@@ -350,10 +346,8 @@ class _Transcript:
     def _typical_rules(
         self, columns: AnswerColumns, asked: NDArray[np.int64], is_newer: NDArray[np.bool_]
     ) -> list[_Rule]:
-        """Return what is wrong with typical errors that are not those of the newest quantiles before.
-
-        An answer that took the place of a wider one may come before or after a quantile that is due.
-        """
+        """Return what is wrong with typical errors that are not those of the newest quantiles before."""
+        # An answer that took the place of a wider one may come before or after a quantile that is due.
         kinded = columns.kind != KINDS.index(None)
         fits = self._are_typical(columns, asked) | (is_newer & self._are_typical(columns, asked + 1))
         return [
