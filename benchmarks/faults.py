@@ -53,7 +53,8 @@ from benchmarks.fault_process import (
 from benchmarks.runner import parser, tell
 from pmw.data import TableFile
 from pmw.session.maintenance import is_closed, read_ledger, remembered_table
-from pmw.session.store import SessionStore, StoredAnswer
+from pmw.session.store.columns import StoredAnswer
+from pmw.session.store.store import SessionStore
 
 _SOURCE = Path(__file__).with_name("fault_calls.c")
 _PRELOADED = "PMW_FAULTS_PRELOADED"  # set in the process that the command becomes

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 import pmw
 from benchmarks.runner import alone, parser, peak_mb, reset_peak, tell, used
 from pmw.session.maintenance import read_session
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import (
     CategoricalAttribute,
     Domain,

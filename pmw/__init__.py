@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from pmw.session.synthesis import Synthesis as Synthesis
     from pmw.session.synthesis import synthesize
     from pmw.session.table import move_session
-    from pmw.session.verification import Check as Check
-    from pmw.session.verification import Verification as Verification
+    from pmw.session.verification.report import Check as Check
+    from pmw.session.verification.report import Verification as Verification
     from pmw.sparse_vector import Sides as Sides
     from pmw.sparse_vector import SparseVectorKind as SparseVectorKind
     from queries.domain import Domain
@@ -147,7 +147,7 @@ _HOMES = {
     "pmw.session.session": ("Session",),
     "pmw.session.synthesis": ("Synthesis", "synthesize"),
     "pmw.session.table": ("move_session",),
-    "pmw.session.verification": ("Check", "Verification"),
+    "pmw.session.verification.report": ("Check", "Verification"),
     "pmw.sparse_vector": ("Sides", "SparseVectorKind"),
     "queries.domain": ("Domain",),
     "queries.linear": ("LinearQuery",),

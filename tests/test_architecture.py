@@ -243,7 +243,9 @@ def test_verification_computes_its_prices_itself() -> None:
 
 def test_rows_of_charges_and_measurements_are_read_in_one_module() -> None:
     rooms = [name for name in MODULES if not name.startswith("pmw.session.store.")]
-    users = {row: {name for name in rooms if row in names_from(name, "pmw.session.store")} for row in ROWS}
+    users = {
+        row: {name for name in rooms if row in names_from(name, "pmw.session.store.rows")} for row in ROWS
+    }
     assert users == {
         "MeasurementRow": {"pmw.session.events"},
         "CertificateRow": {"pmw.session.events"},

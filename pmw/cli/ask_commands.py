@@ -189,7 +189,7 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
 def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) -> int:
     """Print the answers to what was asked of a session or a model; return the exit code."""
     from pmw.cli.answering import StreamOptions
-    from pmw.session.store import is_model_file
+    from pmw.session.store.connection import is_model_file
 
     options = StreamOptions(
         given["fresh"],

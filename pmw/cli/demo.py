@@ -33,7 +33,7 @@ from pmw.public.export import RowPlan
 from pmw.public.state import PublicState
 from pmw.session.opening import open_session
 from pmw.session.session import Session
-from pmw.session.store import SessionFiles
+from pmw.session.store.connection import SessionFiles
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.factors import UNITS

@@ -95,11 +95,11 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.cli.texts import json_line, pairs_lines
     from pmw.disk import write_json
     from pmw.display.progress import Progress
-    from pmw.loop import MOST_STEPS, refined, residual
+    from pmw.loop.fit import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, croissant_form, export, reproduction_sentence
     from pmw.session.maintenance import read_session, save_model
     from pmw.session.model_file import copy_model, read_model
-    from pmw.session.store import is_model_file
+    from pmw.session.store.connection import is_model_file
 
     is_model, beside = is_model_file(session), _beside(output, given)
     _refuse_targets([output, *beside], session, force=given["force"], is_model=is_model)

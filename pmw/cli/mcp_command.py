@@ -86,7 +86,7 @@ def command(
 @contextmanager
 def _opened(session: str, token_file: Path | None, wait: float) -> Iterator[Asking]:
     """Return a session of a service, a model, or a session in a file on behalf of the assistant."""
-    from pmw.session.store import is_model_file
+    from pmw.session.store.connection import is_model_file
 
     with ExitStack() as held:
         if is_address(session):

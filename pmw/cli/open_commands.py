@@ -134,7 +134,7 @@ def open_(
 
 def drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
     """Return what the drafts of --draft were charged; none where it is not given."""
-    from pmw.session.store import read_charges
+    from pmw.session.store.draft_file import read_charges
 
     return () if given["draft"] is None else read_charges(given["draft"])
 

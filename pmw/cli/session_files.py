@@ -39,7 +39,7 @@ token_option = click.option(
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:
     """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached."""
-    from pmw.session.store import SessionFiles
+    from pmw.session.store.connection import SessionFiles
 
     real = Path(os.path.realpath(session))
     for file in (file for path in (session, real) for file in SessionFiles(path).all):

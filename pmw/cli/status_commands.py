@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pmw.public.contract import Contract
     from pmw.public.ledger import Ledger
     from pmw.public.status import Status
-    from pmw.session.verification import Check, Verification
+    from pmw.session.verification.report import Check, Verification
 
 _WIDTH = 100  # columns of a table
 _LABEL = 2  # the column of texts that may be long
@@ -66,7 +66,7 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
     """
     from pmw.cli.texts import json_line, status_text
     from pmw.session.maintenance import read_session
-    from pmw.session.store import is_model_file
+    from pmw.session.store.connection import is_model_file
 
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")

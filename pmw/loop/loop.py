@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -190,7 +190,7 @@ class Forecast:
 
     def to_dict(self) -> dict[str, float]:
         """Return a form ready for JSON."""
-        return {"questions": self.questions, "stored": self.stored, "least": self.least, "most": self.most}
+        return asdict(self)
 
     def sentence(self) -> str:
         """Return what follows ``The question``."""

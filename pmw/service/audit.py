@@ -26,8 +26,8 @@ from pmw.disk import synchronise
 from pmw.errors import ServiceError, StoreError
 from pmw.public.ledger import Ledger
 from pmw.session.accounts import Booked
-from pmw.session.store import file_locks
-from pmw.session.verification import Check
+from pmw.session.store.locking import file_locks
+from pmw.session.verification.report import Check
 
 FIRST = "0" * 64  # in place of the hash before the first line
 _FIELDS = ("time", "user", "session", "request", "kind", "question", "charge", "code", "before")

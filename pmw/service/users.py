@@ -29,7 +29,7 @@ from typing import Any
 from pmw.disk import synchronise
 from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
-from pmw.session.store import file_locks
+from pmw.session.store.locking import file_locks
 from queries.frozen import dataclass
 
 _FORMAT = 3

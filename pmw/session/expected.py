@@ -64,7 +64,6 @@ def joined_questions(first: ExpectedQuestions, second: ExpectedQuestions) -> Exp
 
 
 def _counted(question: Asked, reader: QuestionReader) -> Iterable[LinearQuery]:
-    """Yield the question, or those of the records of a statement's groups."""
     if isinstance(question, Question):
         question = question.query
     if is_statement(question):

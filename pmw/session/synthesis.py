@@ -142,7 +142,6 @@ def synthesis_options(
 
 
 def _pairs(domain: Domain, target: str | None) -> list[LinearQuery]:
-    """Return a question about each pair of attributes, or each that has the target."""
     wide = [name for name in domain.names if domain[name].size > 1]
     pairs = (pair for pair in itertools.combinations(wide, 2) if target in (None, *pair))
     return [LinearQuery.cells(domain, dict.fromkeys(pair, (0, 0))) for pair in pairs]

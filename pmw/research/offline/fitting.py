@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from pmw.data import CountSource, Table, as_source
 from pmw.display.texts import counted
 from pmw.errors import BudgetError, DataError, NoiseError, ReleaseError
-from pmw.loop import draw_opening, settle_opening
 from pmw.loop.fit import correct, fitted_to, model_holds
+from pmw.loop.untested import draw_opening, settle_opening
 from pmw.model import (
     DenseDistribution,
     DescentRule,

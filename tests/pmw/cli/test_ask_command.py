@@ -18,7 +18,8 @@ from pmw import StoreError, resume_session
 from pmw.cli.answering import StreamOptions, answer_stream, source_code
 from pmw.public.answer import Source
 from pmw.session.maintenance import read_session
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries.questions import QuestionList
 from tests.pmw.cli.commands import OPEN, Run
 

@@ -17,7 +17,7 @@ import pytest
 
 from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
-from pmw.loop import Requested, Tables
+from pmw.loop.untested import Requested, Tables
 from pmw.privacy.random_bits import BitSource
 from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
@@ -66,7 +66,7 @@ main(sys.argv[1:], prog_name='pmw')
 # Dies, without any warning, when a number of requested marginals is about to be made durable, or right after.
 KILLED = """
 import os, signal
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 
 finish, made = SessionStore.finish, []
 

@@ -16,7 +16,7 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import draw_opening, released_total
+from pmw.loop.untested import draw_opening, released_total
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.random_bits import BitSource
 from pmw.public import aggregates

@@ -16,13 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.loop import (
-    MarginalRequest,
-    OpeningDraws,
-    Proposal,
-    QueryRequest,
-)
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
+from pmw.loop.untested import OpeningDraws
 from pmw.model import (
     COUNT_UNITS,
     AxisRows,
@@ -60,7 +56,7 @@ from pmw.public.state import Certificate
 from pmw.session import exact
 from pmw.session.journal import Recorded, Tie, read_recorded, recorded_text
 from pmw.session.released import KeptModel, Released
-from pmw.session.store import IntentRow
+from pmw.session.store.rows import IntentRow
 from pmw.sparse_vector import (
     NoisyThreshold,
     NumericSparse,

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.loop import correct
+from pmw.loop.fit import correct
 from pmw.model import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.export import RowPlan, draw_rows, reproduction_sentence

@@ -17,7 +17,7 @@ import pmw
 import pmw.research.offline
 from pmw.data import MemorySource
 from pmw.errors import DataError
-from pmw.loop import draw_opening, settle_opening
+from pmw.loop.untested import draw_opening, settle_opening
 from pmw.model import DenseDistribution, QueryMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
