@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from pmw.model import PersonsMeasurement, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.bars import SumBounds
-from pmw.public.joint_sums import JointLine
 from pmw.public.state import PublicState
 from pmw.public.sums import (
     Estimate,
@@ -45,6 +44,7 @@ from pmw.public.sums import (
     summed_values,
     within,
 )
+from pmw.public.value_sums import JointLine
 from queries.cell_values import (
     CellCondition,
     CellValues,

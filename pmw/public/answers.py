@@ -18,8 +18,7 @@ from pmw.privacy.budget import Budget
 from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
 from pmw.public.contract import Contract, RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
-from pmw.public.result_pictures import Drawn, promise_words
-from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
+from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
 from queries.questions import Questions

@@ -42,9 +42,8 @@ from pmw.public.bounded import (
     Split,
 )
 from pmw.public.clear import clear_half_width
-from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of
+from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of, own_numbers
 from pmw.public.half_widths import KEPT, AxisNoise, Confidences, Rests, Shares, total_noise_bound
-from pmw.public.own_numbers import own_numbers
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
 from queries.frozen import dataclass

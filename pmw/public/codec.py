@@ -48,10 +48,8 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Contract
-from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES, ErrorQuantile
-from pmw.public.expected import ExpectedQuestions
-from pmw.public.options import Options
+from pmw.public.options import DraftCharge, ExpectedQuestions, Options
 from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pmw.display.texts import budget_words, counted
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, NeighboringRelation
-from pmw.public.drafts import drafted, with_drafts
-from pmw.public.options import Options
+from pmw.public.options import Options, drafted, with_drafts
 from queries.domain import Domain, require_domain
 from queries.frozen import dataclass
 from queries.person import Person

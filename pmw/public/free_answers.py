@@ -21,10 +21,9 @@ from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import Bar, Bars, ends_in_order, hard_ends_of
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
-from pmw.public.evidence import BASES
+from pmw.public.evidence import BASES, own_numbers
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.local_models import local_models
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.boxes import Boxes, BoxSums, Counted

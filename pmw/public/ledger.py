@@ -12,7 +12,7 @@ from pmw.display.texts import budget_words
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
-from pmw.public.drafts import DraftCharge, drafted, with_drafts
+from pmw.public.options import DraftCharge, drafted, with_drafts
 from pmw.sparse_vector import SparseVectorKind
 from queries.frozen import dataclass
 

@@ -1,21 +1,110 @@
-"""Options: what a custodian may choose at opening."""
+"""Options: what a custodian may choose at opening, what drafts of the schema were charged before, and what is
+expected to be asked.
+"""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Composition, NeighboringRelation, as_fraction
-from pmw.public.drafts import DraftCharge
-from pmw.public.expected import ExpectedQuestions
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation, as_fraction
 from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
 from pmw.sparse_vector.sparse import SparseVectorKind
+from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import shown_text
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCharge:
+    """What one draft was charged.
+
+    Args:
+        records_per_person: the most records of one person, K.
+        person_column: the column of ids by which K is kept; None where K is promised.
+        epsilon, delta: the guarantee of this draft alone.
+    """
+
+    what: str
+    neighboring_relation: NeighboringRelation
+    records_per_person: int
+    person_column: str | None
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "what": self.what,
+            "neighbors": self.neighboring_relation.value,
+            "records_per_person": self.records_per_person,
+            "person_column": self.person_column,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+        }
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or not 0 <= self.delta < 1 or self.records_per_person < 1:
+            raise BudgetError(
+                "expected a draft with an epsilon above 0, a delta in [0, 1) and K of 1 or more"
+            )
+
+
+def drafted(drafts: Sequence[DraftCharge]) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and the delta of drafts together: sums (basic composition).
+
+    Source: Dwork and Roth 2014, Theorem 3.16.
+    """
+    return sum((one.epsilon for one in drafts), Fraction(0)), sum((one.delta for one in drafts), Fraction(0))
+
+
+def with_drafts(budget: Budget, drafts: Sequence[DraftCharge]) -> Budget:
+    """Return the guarantee of a session and of the drafts of its schema together."""
+    epsilon, delta = drafted(drafts)
+    return Budget(budget.epsilon + epsilon, budget.delta + delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedQuestions:
+    """The questions that opening makes narrow bars for. Made by ``expected_questions``.
+
+    Args:
+        scopes: the sets of attributes that they are about, each in declared order, sorted.
+        counts: how many different questions are about each.
+        digest: SHA-256 of their canonical texts, in hexadecimal; what a contract names them by.
+    """
+
+    scopes: tuple[tuple[str, ...], ...]
+    counts: tuple[int, ...]
+    digest: str
+
+    def __post_init__(self) -> None:
+        fits = len(self.scopes) == len(self.counts) and list(self.scopes) == sorted(set(self.scopes))
+        if not (fits and self.counts and min(self.counts) > 0):
+            raise BudgetError("expected a number of questions for each scope; see expected_questions")
+
+    def __len__(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def by_scope(self) -> dict[tuple[str, ...], int]:
+        """How many questions each scope has."""
+        return dict(zip(self.scopes, self.counts, strict=True))
+
+    def are_about(self, domain: Domain) -> bool:
+        """Tell whether all attributes are declared, and in declared order."""
+        places = {name: place for place, name in enumerate(domain.names)}
+        found = [[places.get(name, -1) for name in scope] for scope in self.scopes]
+        return all(one == sorted(set(one)) and min(one, default=0) >= 0 for one in found)
+
+    def describe(self) -> str:
+        """Return in words how many they are."""
+        return f"{len(self):,} about {len(self.scopes):,} sets of attributes (SHA-256 {self.digest[:16]}…)"
 
 
 class Opening(enum.Enum):

@@ -16,8 +16,8 @@ from pmw.model import RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
-from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
+from pmw.public.options import drafted
 from pmw.public.pairs import held_pairs
 from pmw.public.state import PublicState
 from queries.cells import cell_count

@@ -18,10 +18,17 @@ from numpy.typing import NDArray
 
 from pmw.public.answer import Source
 from pmw.public.bars import Bars, SumBounds, ends_in_order, hard_ends_of
-from pmw.public.joint_sums import JointLine, JointSums, last
 from pmw.public.local_models import local_models
 from pmw.public.state import PublicState
-from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
+from pmw.public.value_sums import (
+    JointLine,
+    JointSums,
+    MeasuredPart,
+    SummedOver,
+    ValueSums,
+    joined_by_width,
+    last,
+)
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
 from queries.expressions import Linear, counted, total

@@ -14,8 +14,7 @@ from pmw.display.notebooks import drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.public.answer import SEEDED_WARNING, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
-from pmw.public.result_pictures import Drawn, promise_words
-from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
+from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
 from pmw.public.sums import Estimate
 from queries.cells import GroupValue, canonical_text
 from queries.frozen import dataclass

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pmw.public.export.reproduction import reproduction_sentence
+from pmw.public.export.manifest import reproduction_sentence
 from pmw.public.export.rows import column_type
 from pmw.public.pairs import pairs_sentence
 from queries.categories import CategoricalAttribute

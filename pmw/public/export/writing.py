@@ -10,8 +10,13 @@ from typing import Any
 
 from pmw.disk import require_file, write_json, write_whole
 from pmw.errors import ReleaseError
-from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
-from pmw.public.export.reproduction import Reproduction, reproduction
+from pmw.public.export.manifest import (
+    Reproduction,
+    measurements_form,
+    measurements_manifest,
+    reproduction,
+    table_manifest,
+)
 from pmw.public.export.rows import DrawnRows, RowPlan, draw_rows, write_parquet
 from pmw.public.state import PublicState
 

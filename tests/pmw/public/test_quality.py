@@ -10,7 +10,7 @@ import pytest
 
 import pmw
 from pmw.public.bars import Bars
-from pmw.public.report.quality import quality
+from pmw.public.report.page import quality
 from queries import Domain, IntegerAttribute, LinearQuery
 from tests.worlds import WIDE, World
 
@@ -38,7 +38,7 @@ def test_the_widest_pair_comes_first_and_what_is_not_listed_is_counted(
 ) -> None:
     widths = [float(row[2]) for row in told()["by_pair"]]
     assert widths == sorted(widths, reverse=True)
-    monkeypatch.setattr("pmw.public.report.quality._MOST_PAIRS", 4)
+    monkeypatch.setattr("pmw.public.report.page._MOST_PAIRS", 4)
     found = told()
     assert (len(found["by_pair"]), found["more_pairs"]) == (4, "11 more pairs")
 

@@ -23,8 +23,16 @@ from pmw.display.elements import escaped
 from pmw.display.texts import isolated, number, percent
 from pmw.errors import ReleaseError
 from pmw.public.report import report_page
-from pmw.public.report.facts import at_confidence, quotable_tables, single_half_width, total_widths
-from pmw.public.report.page import about_whom, best_guess, limits, promise
+from pmw.public.report.page import (
+    about_whom,
+    at_confidence,
+    best_guess,
+    limits,
+    promise,
+    quotable_tables,
+    single_half_width,
+    total_widths,
+)
 from pmw.session.loading import load_facts
 from queries import CategoricalAttribute, Domain, IntegerAttribute, random_conjunctions
 from queries.person import Person

@@ -11,8 +11,7 @@ import pytest
 import pmw
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan
-from pmw.public.export.manifest import measurements_manifest, table_manifest
-from pmw.public.export.reproduction import Reproduction
+from pmw.public.export.manifest import Reproduction, measurements_manifest, table_manifest
 from queries import Domain, parse_schema
 from tests.worlds import JOINED
 
