@@ -1319,7 +1319,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("set-as-wide-as-nothing", "pmw/public/half_widths",
      "side.summed(runs)", "side.summed(0 * runs)", "pmw/session/test_sets_together"),
     ("tested-sets-without-the-width-of-tests", "pmw/public/free_answers",
-     "np.maximum(self.ends[0], counts - width)", "np.maximum(self.ends[0], counts)",
+     "np.maximum(ends[0], counts - width)", "np.maximum(ends[0], counts)",
      "pmw/session/test_sets_together"),
     ("local-models-without-what-came-later", "pmw/public/local_models",
      "for one in singly((*self._state.opening, *self._state.measured)):", "for one in self._state.opening:",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -202,7 +202,12 @@ class Bars:
             one = Question(query)
             way, is_cut = self._way_of(query, one)
             if self._pays and self._is_shared(query, way):
-                return self._with_number(self._kept.of_query(query), query)
+                number, kept = own_numbers(self.state).of(query), self._kept.of_query(query)
+                if number is None:
+                    return kept
+                width = self._own_width(number)
+                own = _Ends(number.value - width, number.value + width)
+                return Bar(*own.within(_Ends(kept.low, kept.high)), RELEASED)
             return self._of_way(one, one, way, beside=is_cut)
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
 
@@ -230,14 +235,6 @@ class Bars:
             return True
         number = own_numbers(self.state).of(query)
         return number is not None and bool(self._own_width(number) < low.half_width)
-
-    def _with_number(self, kept: Bar, query: LinearQuery) -> Bar:
-        number = own_numbers(self.state).of(query)
-        if number is None:
-            return kept
-        width = self._own_width(number)
-        ends = _Ends(kept.low, kept.high).within(_Ends(number.value - width, number.value + width))
-        return Bar(*ends, RELEASED)
 
     def own(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return the number that was measured of a question itself, where it bounds the question best.
@@ -272,10 +269,13 @@ class Bars:
         own = Bound(number.value, width, RELEASED)
         return (Rests.MEASURED, own, own), is_cut
 
-    def of_boxes(self, boxes: Counted) -> Bar | None:
-        """Return the intervals of ranges or products; None where they have to be looked at one by one."""
+    def of_boxes(self, boxes: Counted) -> Array | None:
+        """Return the intervals of ranges or products, and what they rest on: float64, shape (3, n).
+
+        None where they have to be looked at one by one.
+        """
         if not self._pays:
-            return self._of_boxes(boxes)
+            return self._alike(boxes)
         widths, bins = self.widths_of_boxes(boxes), self.state.coarsening.box_bounds(boxes)
         if widths is None or bins is None:
             return None
@@ -284,22 +284,29 @@ class Bars:
         is_narrow = ~is_cut & (widths <= 2 * self._clear)
         found = np.empty((3, len(boxes)))
         for bars, are_meant in ((self, is_narrow), (self._kept, ~is_narrow)):
-            places = np.flatnonzero(are_meant)
-            own = bars._of_boxes(boxes.take(places)) if places.size else None
-            if own is not None:
+            places, some = np.flatnonzero(are_meant), boxes.take(np.flatnonzero(are_meant))
+            if places.size:
+                own = bars._alike(some)
+                if own is None:
+                    return None
                 found[:, places] = own
-            elif places.size:
-                return None
-        return Bar(*found)
+        return found
 
-    def _of_boxes(self, boxes: Counted) -> Bar | None:
-        found = np.empty((3, len(boxes)))
+    def _alike(self, boxes: Counted) -> Array | None:
+        return self._in_arrays(boxes, 3, lambda one: self._bar(one, one, boxes.scope))
+
+    def _in_arrays(
+        self, boxes: Counted, numbers: int, of: Callable[[Ranges], Sequence[Number]]
+    ) -> Array | None:
+        """Return numbers of ranges or products: float64, shape (numbers, n); None for one by one."""
+        found = np.empty((numbers, len(boxes)))
         try:
             for places, group in Ranges(boxes).groups(self.state.coarsening):
-                found[:, places] = self._bar(group, group, boxes.scope)
+                for row, values in enumerate(of(group)):
+                    found[row, places] = values
         except NotAlikeError:
             return None
-        return Bar(*found)
+        return found
 
     def width_of_query(self, query: LinearQuery) -> float:
         """Return how wide the interval of a question is by all of its attributes, or infinity.
@@ -317,13 +324,8 @@ class Bars:
 
     def widths_of_boxes(self, boxes: Counted) -> Array | None:
         """Return the same of ranges: float64, shape (n,); None where they have to be looked at one by one."""
-        found = np.empty(len(boxes))
-        try:
-            for places, group in Ranges(boxes).groups(self.state.coarsening):
-                found[places] = self._width(group, group, boxes.scope)
-        except NotAlikeError:
-            return None
-        return found
+        found = self._in_arrays(boxes, 1, lambda one: [self._width(one, one, boxes.scope)])
+        return None if found is None else found[0]
 
     def _width(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Number:
         ways = self._main(*self._pieces(low, high, asked))
@@ -357,14 +359,11 @@ class Bars:
 
     def parts_of_boxes(self, boxes: Counted) -> Array | None:
         """Return ``of_parts`` of ranges or products: float64, shape (2, n); None for one by one."""
-        found = np.empty((2, len(boxes)))
-        try:
-            for places, group in Ranges(boxes).groups(self.state.coarsening):
-                ends = self._by_parts(group, group, Rests.MEASURED)
-                found[0, places], found[1, places] = ends.within(self._in_reach(group, group))
-        except NotAlikeError:
-            return None
-        return found
+
+        def of(group: Ranges) -> _Ends:
+            return self._by_parts(group, group, Rests.MEASURED).within(self._in_reach(group, group))
+
+        return self._in_arrays(boxes, 2, of)
 
     def half_width(self, query: LinearQuery) -> float | None:
         """Return how far the truth may be from what is known of a question; it does not depend on noise.
@@ -471,15 +470,12 @@ class Bars:
         """
         found = NOTHING
         for number, (sums, known) in enumerate(pieces):
-            one = sums.bound(functools.partial(self._over, known, shares), self.everybody)
+            one = sums.bound(functools.partial(self.held, known, shares=shares), self.everybody)
             if number:
                 narrower = one.half_width < found.half_width
                 one = Bound(*(sums.either(narrower, *both) for both in zip(one, found, strict=True)))
             found = one
         return found
-
-    def _over(self, known: _Known, shares: Shares, scope: tuple[str, ...]) -> Candidates:
-        return self.held(known, scope, shares)
 
     def _in_reach(self, low: Bounded, high: Bounded) -> _Ends:
         """Return the sums of the least weight, and of the greatest, for everybody."""
@@ -513,7 +509,10 @@ class Bars:
         splits = [one.split() if len(one.scope) > 1 else None for one in sums]
         ends = 2 * beside
         for one, split, is_low in ((low, splits[0], True), (high, splits[-1], False)):
-            ends += 1 if split is None else self._part_ends(one.scope, split.below if is_low else split.above)
+            blocks = () if split is None else split.below if is_low else split.above
+            # Of each block, of one of several attributes also of each of these, and of ``_scopes_inside``.
+            several = sum(len(block.scope) for block in blocks if len(block.scope) > 1)
+            ends += len(blocks) + several + len(self._scopes_inside(one.scope)) if split else 1
         shares = self.shares(rests, ends)
         found = [
             self._along(one, shares) if split is None else self._inside(one, split, shares)
@@ -521,14 +520,6 @@ class Bars:
         ]
         both = _Ends(found[0].low, found[-1].high)
         return both.within(self._direct(low, high, shares)) if beside else both
-
-    def _part_ends(self, scope: tuple[str, ...], blocks: Sequence[Bounded]) -> int:
-        """Return how many ends of parts on one side are looked at.
-
-        Those of each block, of one of several attributes also of each of these, and of ``_scopes_inside``.
-        """
-        several = (len(one.scope) for one in blocks if len(one.scope) > 1)
-        return len(blocks) + sum(several) + len(self._scopes_inside(scope))
 
     def _scopes_inside(self, scope: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Return the sets of at least two of some attributes, but not all, that something known is about.
