@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,22 +67,6 @@ from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
 
-class MeasuredPersons(NamedTuple):
-    """What was measured of persons in a group.
-
-    Attributes:
-        value: the measured number.
-        variance: of its noise.
-        half_width: how far the truth may be from it.
-        exact: it is of the group; else of more records, so that it bounds the number from above alone.
-    """
-
-    value: float
-    variance: float
-    half_width: float
-    exact: bool
-
-
 def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, events: int) -> Estimate:
     """Return how many persons have a kept record in a group.
 
@@ -97,21 +80,26 @@ def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, event
     events = 2 * events if state.persons else events
     low, high = sums.ends(group, events)
     low, high, hard = max(low, 0.0) / most, max(high, 0.0), sums.hard_ends(group)
-    measured = (_measured(state, one, group, sums.alone(events)) for one in state.persons)
-    found = [known for known in measured if known is not None]
-    known = min(found, key=lambda one: (not one.exact, one.variance), default=None)
-    if known is None:
-        return within(sums.model(group) * _per_record(state), (low, high), hard)
-    high = min(high, known.value + known.half_width)
-    if not known.exact:
-        return within(sums.model(group) * _per_record(state), (low, high), hard)
-    return within(known.value, (max(low, known.value - known.half_width), high), hard)
+    cells = ((one, _cell_of(state, one, group)) for one in state.persons)
+    found = [
+        (not cell[1], noise_variance(one.noise), cell[0], one) for one, cell in cells if cell is not None
+    ]
+    inexact, _, place, known = min(found, key=lambda one: one[:2], default=(True, 0.0, 0, None))
+    value = sums.model(group) * _per_record(state)
+    if known is not None:
+        width = sum_half_width(known.noise, 1.0, sums.alone(events))
+        measured = float(known.units.flat[place]) / UNITS
+        high = min(high, measured + width)
+        value, low = (value, low) if inexact else (measured, max(low, measured - width))
+    return within(value, (low, high), hard)
 
 
-def _measured(
-    state: PublicState, one: PersonsMeasurement, group: GroupWeights, confidence: float
-) -> MeasuredPersons | None:
-    """Return the measured cell that holds a group; None where records of several cells may be in it."""
+def _cell_of(state: PublicState, one: PersonsMeasurement, group: GroupWeights) -> tuple[int, bool] | None:
+    """Return the measured cell that holds a group, and whether it is the group.
+
+    Else the cell has more records, and bounds the number from above alone. None where records of several
+    cells may be in the group.
+    """
     beside = tuple(place for place, name in enumerate(group.scope) if name not in one.scope)
     common = tuple(name for name in group.scope if name in one.scope)
     shape = [state.domain[name].size for name in common]
@@ -120,10 +108,7 @@ def _measured(
     (cells,) = np.broadcast_to(most, one.units.shape).reshape(-1).nonzero()
     if len(cells) != 1:
         return None
-    exact = bool(np.broadcast_to(least, one.units.shape).reshape(-1)[cells[0]])
-    value = float(one.units.reshape(-1)[cells[0]]) / UNITS
-    width = sum_half_width(one.noise, 1.0, confidence)
-    return MeasuredPersons(value, noise_variance(one.noise), width, exact)
+    return int(cells[0]), bool(np.broadcast_to(least, one.units.shape).reshape(-1)[cells[0]])
 
 
 def _per_record(state: PublicState) -> float:
@@ -159,7 +144,9 @@ class Aggregates:
     def estimate(self, node: AggregateNode, group: Group, *, events: int = 1) -> Estimate:
         """Return what an aggregate comes to in a group."""
         if isinstance(node, Linear | Ratio):
-            return self._of_sums(node, group, events)
+            if isinstance(node, Linear):
+                return self._sum(self._sums.weights(node, group), events)
+            return self.quotient((node.numerator, group), (node.denominator, group), events)
         sums = self._sums.over(node.condition)
         if isinstance(node, Quantile):
             return quantile(sums, node, group, events)
@@ -230,11 +217,6 @@ class Aggregates:
         return [self._sums.over(node.condition).weights(form, group) for form in forms]
 
     # --- sums and ratios ------------------------------------------------------------------------------------
-
-    def _of_sums(self, node: Linear | Ratio, group: Group, events: int) -> Estimate:
-        if isinstance(node, Linear):
-            return self._sum(self._sums.weights(node, group), events)
-        return self._ratio(*self._sums.pair((node.numerator, group), (node.denominator, group)), events)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)
@@ -413,22 +395,8 @@ def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
     return max(-1.0, min(1.0, product / scale)) if scale > 0 else None
 
 
-def _step(values: CellValues) -> float:
-    least, greatest = _range(values)
-    return (greatest - least) / _MEANS
-
-
 def _range(values: CellValues) -> tuple[float, float]:
     return float(values.low[values.present].min()), float(values.high[values.present].max())
-
-
-def _means(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> list[float]:
-    """Return the points of the grid within half a step of what the mean may be."""
-    mean = sums.ratio_ends(sums.weights(summed_values(values), group), *counted)
-    least, step = _range(values)[0], _step(values)
-    tried = [least + number * step for number in range(_MEANS + 1)]
-    half = step / 2 * (1 + 1e-9)
-    return [one for one in tried if mean is None or mean[0] - half <= one <= mean[1] + half]
 
 
 def _variance_ends(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> tuple[float, float]:
@@ -438,13 +406,17 @@ def _variance_ends(sums: Sums, values: CellValues, group: Group, counted: _Count
     and at most h^2/4 more.
     """
     least, greatest = _range(values)
-    most = (greatest - least) ** 2 / 4
-    found = []
-    for tried in _means(sums, values, group, counted):
+    most, step = (greatest - least) ** 2 / 4, (greatest - least) / _MEANS
+    mean = sums.ratio_ends(sums.weights(summed_values(values), group), *counted)
+    low, high = (least, greatest) if mean is None else mean
+    half, found = step / 2 * (1 + 1e-9), []
+    for tried in (least + number * step for number in range(_MEANS + 1)):
+        if not low - half <= tried <= high + half:
+            continue
         squares = sums.weights(squared_values(values, tried), group)
         found.append(sums.ratio_ends(squares, *counted) or (0.0, math.inf))
     lows, highs = zip(*found, strict=True) if found else ((0.0,), (most,))
-    return max(0.0, min(lows) - _step(values) ** 2 / 4), min(max(highs), most)
+    return max(0.0, min(lows) - step**2 / 4), min(max(highs), most)
 
 
 def _finisher(node: Spread) -> Callable[[float, float], float]:

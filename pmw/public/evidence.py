@@ -90,16 +90,13 @@ class OwnNumbers:
         """Return the places of the questions that have one, growing; or of those that need no test for it."""
         if not self._scopes:
             return np.empty(0, dtype=np.intp)
-        has = self.serves if serving else self._has
+        has = self.serves if serving else lambda query: self.of(query) is not None
         if not isinstance(questions, Boxes):
             asked = questions.queries(0, len(questions))
             return np.array([place for place, query in enumerate(asked) if has(query)], dtype=np.intp)
         parts = (places for places, boxes in questions.parts() if boxes.scope in self._scopes)
         found = [place for places in parts for place in places.tolist() if has(questions.query(place))]
         return np.array(sorted(found), dtype=np.intp)
-
-    def _has(self, query: LinearQuery) -> bool:
-        return self.of(query) is not None
 
 
 def own_numbers(state: PublicState) -> OwnNumbers:
@@ -297,7 +294,12 @@ class ScopeKnowledge:
         certificate = state.certificates.get(asked)
         wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
         certificates = wider if certificate is None else (certificate,)
-        later = [one for one in state.marginals if _tells_of(one, scope)]
+        # A residual tells of its own scope alone.
+        later = [
+            one
+            for one in state.marginals
+            if (scope == one.scope if isinstance(one, ResidualMeasurement) else set(scope) <= set(one.scope))
+        ]
         opening = opening_over(state, scope)
         opened = []
         if opening is not None:
@@ -324,13 +326,6 @@ def _counts_of(state: PublicState, measured: Sequence[OneWayMeasurement]) -> lis
     if found and found[0].drawn and is_whole_table(measured[0], state):
         found[0] = moved_cells(found[0], state.total)
     return found
-
-
-def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
-    """Tell whether a marginal says something new of a scope: a residual does of its own alone."""
-    if isinstance(measured, ResidualMeasurement):
-        return scope == measured.scope
-    return set(scope) <= set(measured.scope)
 
 
 def moved_cells(table: Estimate, total: Total) -> Estimate:

@@ -52,7 +52,7 @@ class LedgerLine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``exact`` is the price as a fraction, a ``part`` one of the price."""
-        return {
+        form = {
             "number": self.number,
             "event": self.event,
             "label": self.label,
@@ -62,12 +62,10 @@ class LedgerLine:
             "running_share": self.running_share,
             "exact": str(self.price),
             "theorem": self.theorem,
-            **({} if self.booked == WHOLE else {"booked": _forms(self.booked)}),
         }
-
-
-def _forms(booked: Parts) -> list[dict[str, str]]:
-    return [{"analyst": name, "part": str(part)} for name, part in booked]
+        if self.booked == WHOLE:
+            return form
+        return {**form, "booked": [{"analyst": name, "part": str(part)} for name, part in self.booked]}
 
 
 @dataclass(frozen=True, slots=True)

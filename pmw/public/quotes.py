@@ -280,8 +280,7 @@ def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
     """Return the price of a marginal under some noise, and the bar of one of its cells after it."""
     first = cell_question(state, scope, (0,) * len(scope), state.grid(scope))
-    width = _half_width(state, scope, first, noise)
-    return _quote(state, scope, noise, math.inf if width is None else width)
+    return _quote(state, scope, noise, _half_width(state, first, noise))
 
 
 def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quote:
@@ -302,16 +301,15 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
     _require_few_cells(state, plan, scope)
     binned = state.grid(scope) is not state.domain and not state.coarsening.is_aligned(query)
-    if binned or _half_width(state, scope, query, plan.noise) is None:
+    if binned or math.isinf(_half_width(state, query, plan.noise)):
         raise _refused(
             f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
             f"{', '.join(scope)} is measured on"
         )
-    noise = _noise_within(state, query, within)
-    width = None if noise is None else _half_width(state, scope, query, noise)
-    if noise is None or width is None:
+    noise = widest_noise(state.ledger, lambda noise: _half_width(state, query, noise) <= within)
+    if noise is None:
         raise _refused(f"no measurement has a bar of {within:g} records; ask for a wider one")
-    return _quote(state, scope, noise, width)
+    return _quote(state, scope, noise, _half_width(state, query, noise))
 
 
 def affordable_price(state: PublicState) -> Fraction:
@@ -423,16 +421,14 @@ def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) 
         return bars.half_width(query)
     if not math.isfinite(bars.width_of_query(query)):
         return None
-    answers = ModelAnswers(state)
-    interval = answers.answer(query).interval
+    interval = ModelAnswers(state).answer(query).interval
     return None if interval is None else (interval[1] - interval[0]) / 2
 
 
-def _half_width(
-    state: PublicState, scope: tuple[str, ...], query: LinearQuery, noise: NoiseDistribution
-) -> float | None:
-    """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
-    return bars_after(state, scope, noise).half_width(query)
+def _half_width(state: PublicState, query: LinearQuery, noise: NoiseDistribution) -> float:
+    """Return the half-width of a question's bar once its marginal was measured; infinite for none."""
+    width = bars_after(state, query.scope, noise).half_width(query)
+    return math.inf if width is None else width
 
 
 def bars_after(
@@ -447,16 +443,6 @@ def bars_after(
     later = measured_as(scope, numbers, noise, strategy_of(state, scope), requested=True)
     later = founded(state, later)
     return Bars(replace(state, measured=(*state.measured, later)), paid=paid)
-
-
-def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:
-    """Return the widest noise under which a question's bar is so narrow; None for none."""
-
-    def fits(noise: NoiseDistribution) -> bool:
-        width = _half_width(state, query.scope, query, noise)
-        return width is not None and width <= within
-
-    return widest_noise(state.ledger, fits)
 
 
 def widest_noise(

@@ -97,16 +97,16 @@ class Status:
         del form["kept"]
         if self.kept is not None:
             form["records_kept"] = self.kept.to_dict()
-        if not self.seeded:
-            del form["seeded"]
-        if self.certified_marginals is None:
-            del form["certified_marginals"]
-        if self.drafts is None:
-            del form["drafts"]
-        if self.reserve is None:
-            del form["reserve"]
         if self.prior is None:
             del form["prior"], form["prior_used"]
+        for name, usual in (
+            ("seeded", False),
+            ("certified_marginals", None),
+            ("drafts", None),
+            ("reserve", None),
+        ):
+            if form[name] is usual:
+                del form[name]
         form["typical_errors"] = list(form["typical_errors"])
         return form
 
@@ -133,14 +133,10 @@ class History:
     shares: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "answers", _read_only(self.answers, np.int64))
-        object.__setattr__(self, "shares", _read_only(self.shares, np.float64))
-
-
-def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
-    copy = np.array(values, dtype=kind)
-    copy.flags.writeable = False
-    return copy
+        for name, kind in (("answers", np.int64), ("shares", np.float64)):
+            copy: NDArray[Any] = np.array(getattr(self, name), dtype=kind)
+            copy.flags.writeable = False
+            object.__setattr__(self, name, copy)
 
 
 def status_of(state: PublicState, queries_answered: int) -> Status:
@@ -148,6 +144,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
     whole = state.contract.whole
     marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
     prior, pairs = state.contract.options.prior, held_pairs(state)
+    epsilon, delta = drafted(state.contract.options.drafts)
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),
@@ -166,7 +163,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
         typical_errors=typical_errors(state.quantiles, confidence, state.total.value),
-        drafts=_drafts(state),
+        drafts={"epsilon": float(epsilon), "delta": float(delta)} if state.contract.options.drafts else None,
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
         kept=state.contract.records_kept,
@@ -180,12 +177,6 @@ def _reserve(state: PublicState) -> Reserve | None:
         return None
     numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
     return Reserve(float(share), numbers, width if math.isfinite(width) else None)
-
-
-def _drafts(state: PublicState) -> dict[str, float] | None:
-    drafts = state.contract.options.drafts
-    epsilon, delta = drafted(drafts)
-    return {"epsilon": float(epsilon), "delta": float(delta)} if drafts else None
 
 
 def status_rows(contract: Contract, status: Status) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
-    Coarsening,
     HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
@@ -146,20 +145,24 @@ Measured = TypeVar("Measured", bound=Measurement)
 
 def contract_facts(state: PublicState) -> dict[str, Any]:
     """Return what every exported file says of its session."""
-    contract = state.contract
+    contract, more = state.contract, dict[str, Any]()
+    person, prior, expected = (
+        getattr(contract.options, name) for name in ("person_column", "prior", "expected")
+    )
+    if person is not None:
+        more["person_column"] = person
+    if prior is not None:  # and whether the model begins with it
+        more["prior"] = {"sha256": prior.digest, "used": state.elects_prior}
+    if expected is not None:
+        sets = len(expected.scopes)
+        more["expected"] = {"sha256": expected.digest, "questions": len(expected), "sets": sets}
     return {
         "guarantee": guarantee(contract),
         "epsilon_cap": float(contract.whole.epsilon),
         "delta": float(contract.whole.delta),
         "neighboring_relation": contract.options.neighboring_relation.value,
         "records_per_person": contract.options.records_per_person,
-        **(
-            {}
-            if contract.options.person_column is None
-            else {"person_column": contract.options.person_column}
-        ),
-        **_prior_facts(state),
-        **_expected_facts(state),
+        **more,
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
         "typical_errors": [
@@ -169,20 +172,6 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
         "test": contract.options.test.value,
         "schema": format_schema(contract.domain),
     }
-
-
-def _prior_facts(state: PublicState) -> dict[str, Any]:
-    """Return which public prior the contract names, and whether the model begins with it."""
-    prior = state.contract.options.prior
-    return {} if prior is None else {"prior": {"sha256": prior.digest, "used": state.elects_prior}}
-
-
-def _expected_facts(state: PublicState) -> dict[str, Any]:
-    """Return which expected questions the contract names."""
-    expected = state.contract.options.expected
-    if expected is None:
-        return {}
-    return {"expected": {"sha256": expected.digest, "questions": len(expected), "sets": len(expected.scopes)}}
 
 
 def table_manifest(
@@ -268,7 +257,7 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
 
     Privacy: released numbers alone; free.
     """
-    options, questions = state.contract.options, state.query_plan
+    options, questions, bins = state.contract.options, state.query_plan, state.coarsening
     alone = None if marginal_tier(state.plan) else questions  # which takes single steps
     return {
         **_heading(state, _MEASUREMENTS),
@@ -286,11 +275,22 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
             "estimate": state.total.estimate,
             "standard_deviation": state.total.deviation,
         },
-        "bins": _bins_form(state.coarsening),
+        "bins": {
+            attribute.name: {"bins": bin_.tolist(), "shares": share.tolist()}
+            for attribute, bin_, share in zip(bins.fine, bins.bins, bins.shares, strict=True)
+            if bin_ is not None and share is not None
+        },
         "marginals": _of_kind(state, MarginalMeasurement, lambda one: _marginal_form(state, one)),
         "residuals": _of_kind(state, ResidualMeasurement, lambda one: _residual_form(state, one)),
         "trees": _of_kind(state, HierarchicalMeasurement, _tree_form),
-        "queries": [*_of_kind(state, QueryMeasurement, _query_form), *_rows_forms(state)],
+        "queries": [
+            *_of_kind(state, QueryMeasurement, _query_form),
+            *(  # all of a list at its place, corrected by no model
+                {"position": position, **_query_form(number), "model_value": None}
+                for position, one in enumerate(state.measurements)
+                for number in (one.numbers if isinstance(one, RowsMeasurement) else ())
+            ),
+        ],
     }
 
 
@@ -300,15 +300,6 @@ def _of_kind(
     """Return the measurements of a kind, each with its place among all."""
     entries = enumerate(state.measurements)
     return [{"position": position, **form(one)} for position, one in entries if type(one) is kind]
-
-
-def _bins_form(coarsening: Coarsening) -> dict[str, Any]:
-    """Return the bins of long attributes: for each cell, its bin and its share of the bin's records."""
-    return {
-        attribute.name: {"bins": bin_.tolist(), "shares": share.tolist()}
-        for attribute, bin_, share in zip(coarsening.fine, coarsening.bins, coarsening.shares, strict=True)
-        if bin_ is not None and share is not None
-    }
 
 
 def _binned(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
@@ -364,15 +355,6 @@ def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
         "model_value": measurement.model_units / UNITS,
         **_noise_facts(measurement),
     }
-
-
-def _rows_forms(state: PublicState) -> list[dict[str, Any]]:
-    """Return the questions of lists that were measured: all of a list at its place, corrected by no model."""
-    return [
-        {"position": position, **_query_form(number), "model_value": None}
-        for position, one in enumerate(state.measurements)
-        for number in (one.numbers if isinstance(one, RowsMeasurement) else ())
-    ]
 
 
 def _noise_facts(measurement: SingleMeasurement) -> dict[str, Any]:

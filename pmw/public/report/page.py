@@ -85,37 +85,23 @@ class Facts:
     questions: tuple[AnsweredQuestion, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionGroup:
-    """Questions taken together.
+def group_cells(facts: Facts, *, by_number: bool) -> dict[tuple[str, ...] | int, tuple[str, ...]]:
+    """Return questions by how many attributes they are about, or by which: the most asked first.
 
-    Args:
-        promised: how many of them have an error bar.
-        median: half of the error bars reach no farther, in records; NaN where there is none.
-        most: nine of ten reach no farther, in records; NaN likewise.
+    Of each group how many they are, what half of their error bars, and nine of ten, do not reach beyond, in
+    records and as a part of all, and how many have no bar.
     """
-
-    questions: int
-    promised: int
-    median: float
-    most: float
-
-    @classmethod
-    def of(cls, questions: Sequence[AnsweredQuestion]) -> QuestionGroup:
-        """Return some questions taken together."""
-        reaches = [one.reach for one in questions if not math.isnan(one.reach)]
-        return cls(len(questions), len(reaches), quantile_of(reaches, 0.5), quantile_of(reaches, NINE_TENTHS))
-
-
-def group_questions(facts: Facts, *, by_number: bool) -> dict[tuple[str, ...] | int, QuestionGroup]:
-    """Return questions by how many attributes they are about, or by which; the most asked first by which."""
-    found: defaultdict[tuple[str, ...] | int, list[AnsweredQuestion]] = defaultdict(list)
+    found: defaultdict[tuple[str, ...] | int, list[float]] = defaultdict(list)
     for one in facts.questions:
-        found[len(one.scope) if by_number else one.scope].append(one)
-    groups = {key: QuestionGroup.of(questions) for key, questions in found.items()}
-    if by_number:
-        return dict(sorted(groups.items(), key=lambda item: str(item[0]).rjust(9)))
-    return dict(sorted(groups.items(), key=lambda item: -item[1].questions))
+        found[len(one.scope) if by_number else one.scope].append(one.reach)
+    cells: dict[tuple[str, ...] | int, tuple[str, ...]] = {}
+    for key in sorted(found, key=lambda key: key if isinstance(key, int) else -len(found[key])):
+        reaches = [reach for reach in found[key] if not math.isnan(reach)]
+        half, most = quantile_of(reaches, 0.5), quantile_of(reaches, NINE_TENTHS)
+        part = percent(most / facts.state.total.value)
+        without = f"{len(found[key]) - len(reaches):,}"
+        cells[key] = f"{len(found[key]):,}", number(half), number(most), part, without
+    return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +294,7 @@ def _summary(facts: Facts) -> Iterator[str]:
 
 def _accuracy(facts: Facts) -> dict[str, Any]:
     """Return how accurate answers are: what is promised of errors, and what was found of them."""
-    contract, total = facts.state.contract, facts.state.total.value
-    groups = group_questions(facts, by_number=False)
+    contract, groups = facts.state.contract, group_cells(facts, by_number=False)
     different, sets = counted(len(facts.questions), "different question"), counted(len(groups), "set")
     return {
         "agreed": contract_words(contract.options),
@@ -327,32 +312,17 @@ def _accuracy(facts: Facts) -> dict[str, Any]:
         "group_header": _GROUP_HEADER,
         "refuses": contract.options.bar_limit is not None,
         "by_number": [
-            ("everybody" if key == 0 else counted(key, "attribute"), *_group_cells(group, total))
-            for key, group in group_questions(facts, by_number=True).items()
+            ("everybody" if key == 0 else counted(key, "attribute"), *cells)
+            for key, cells in group_cells(facts, by_number=True).items()
             if isinstance(key, int)
         ],
         "asked": f"{different} about {sets} of attributes",
         "by_scope": [
-            (_scope_text(scope), *_group_cells(group, total))
-            for scope, group in list(groups.items())[:_MOST_ASKED]
+            (isolated(", ".join(map(isolated, scope))) if scope else "everybody", *cells)
+            for scope, cells in list(groups.items())[:_MOST_ASKED]
+            if isinstance(scope, tuple)
         ],
     }
-
-
-def _group_cells(group: QuestionGroup, total: float) -> tuple[str, ...]:
-    return (
-        f"{group.questions:,}",
-        number(group.median),
-        number(group.most),
-        percent(group.most / total),
-        f"{group.questions - group.promised:,}",
-    )
-
-
-def _scope_text(scope: tuple[str, ...] | int) -> str:
-    if isinstance(scope, int) or not scope:
-        return "everybody"
-    return isolated(", ".join(map(isolated, scope)))
 
 
 def _quoting(facts: Facts) -> dict[str, Any]:
