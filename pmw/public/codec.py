@@ -211,14 +211,6 @@ def form_of(value: Any, *, without: Sequence[str] = ()) -> Any:
     raise FormError(f"expected a value of a type that has a form, got a {kind.__name__}")
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _entries(values: Sequence[Any]) -> list[Any]:
-    return [form_of(value) for value in values]
-
-
 def _array_form(array: NDArray[Any]) -> dict[str, Any]:
     dtype = "<f8" if array.dtype.kind == "f" else "<i8"
     raw = np.ascontiguousarray(array, dtype=dtype).tobytes()
@@ -227,14 +219,9 @@ def _array_form(array: NDArray[Any]) -> dict[str, Any]:
 
 
 _WRITTEN: dict[type, Callable[[Any], Any]] = {
-    type(None): _same,
-    bool: _same,
-    int: _same,
-    float: _same,
-    str: _same,
+    **dict.fromkeys((type(None), bool, int, float, str), lambda value: value),
     Fraction: str,
-    tuple: _entries,
-    list: _entries,
+    **dict.fromkeys((tuple, list), lambda values: [form_of(value) for value in values]),
     dict: lambda values: {name: form_of(value) for name, value in values.items()},
     np.ndarray: _array_form,
     QuestionKind: kind_text,
@@ -297,17 +284,15 @@ class _Reader:
             raise FormError(f"{kind.__name__} has a key that is not known")
         for field in wanted[len(tag) :]:
             try:
-                values[field] = self._bounded((kind, field), hints[field], form[field])
+                most, own = _MOST.get((kind, field)), form[field]
+                if most is not None and type(own) is int:
+                    _require(0 <= own <= most or most == math.inf, "out of range")
+                values[field] = (
+                    own if most is not None and type(own) is int else self.value(hints[field], own)
+                )
             except FormError as error:
                 raise FormError(f"{kind.__name__}.{field}: {error}") from None
         return kind(**values)
-
-    def _bounded(self, field: tuple[type, str], kind: Any, form: Any) -> Any:
-        """Return the value of a field, which may have a bound of its own."""
-        if field not in _MOST or type(form) is not int:
-            return self.value(kind, form)
-        _require(0 <= form <= _MOST[field] or _MOST[field] == math.inf, "out of range")
-        return form
 
     def choice(self, kind: Any, form: Any) -> Any:
         """Return the member of an enum."""
@@ -365,17 +350,13 @@ class _Reader:
 @functools.cache
 def _reading(kind: Any) -> tuple[Callable[[_Reader, Any, Any], Any], Any]:
     """Return what reads an annotation, and what the annotation stands for."""
-    meant = _expanded(_STANDS_FOR.get(kind, kind))
+    meant = _STANDS_FOR.get(kind, kind)
+    alias = getattr(typing.get_origin(meant), "__value__", None)  # newer numpy declares ``NDArray`` as one
+    meant = meant if alias is None else alias[typing.get_args(meant)]
     origin = typing.get_origin(meant) or meant
     if isinstance(origin, type) and issubclass(origin, enum.Enum):
         return _Reader.choice, meant
     return _READ.get(origin, _Reader.fields), meant
-
-
-def _expanded(kind: Any) -> Any:
-    """Return what a generic alias stands for; newer numpy declares ``NDArray`` as one."""
-    meant = getattr(typing.get_origin(kind), "__value__", None)
-    return kind if meant is None else meant[typing.get_args(kind)]
 
 
 @functools.cache
