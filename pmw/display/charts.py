@@ -227,7 +227,6 @@ def _columns(picture: Picture, bars: Bars) -> Markup:
 
 
 def _named(columns: int) -> Iterator[tuple[int, str]]:
-    """Yield the columns that have a text below them, and where it begins."""
     if columns <= 8:
         yield from ((place, "middle") for place in range(columns))
         return
@@ -311,7 +310,6 @@ def _names_beside(ends: Sequence[tuple[float, Line]], right: float, foot: float)
 
 
 def _legend(picture: Picture, bars: Bars) -> Iterator[str]:
-    """Yield samples of the bars and of what was measured, with their names."""
     if not bars.range:
         return
     y = _top(picture, bars) - 18
@@ -326,7 +324,6 @@ def _legend(picture: Picture, bars: Bars) -> Iterator[str]:
 
 
 def _grid(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
-    """Yield a line at each height, with its text before it."""
     for y, text in marks:
         yield _rule("grid", (_LEFT, y), (right, y))
         yield _text(_LEFT - 6, y + 4, text, "end")

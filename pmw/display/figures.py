@@ -132,7 +132,6 @@ def draw_bars(axes: Any, picture: Picture, bars: Bars) -> None:
 
 
 def _name_columns(axes: Any, bars: Bars) -> None:
-    """Tell where columns begin, at five of them or so."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
@@ -197,7 +196,6 @@ def draw_series(axes: Any, panel: Panel, *, width: float) -> None:
 
 
 def _number_text(value: float, _: int | None) -> str:
-    """Return the number of a tick, with its thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 

@@ -73,7 +73,6 @@ class Progress:
         return f"{done} {self._verb}"
 
     def _left(self, seconds: float) -> str:
-        """Return how long the rest takes at the pace so far, in words."""
         if self._total is None or not self._count:
             return ""
         left = round(seconds / self._count * max(0, self._total - self._count))

@@ -128,12 +128,7 @@ _SPREAD_EVENTS = 3  # the mean, the mean of squares and the number of records
 
 
 class Aggregates:
-    """The aggregates of a statement in one state; what they have in common is computed once.
-
-    Args:
-        state: the state after the statement's counting questions.
-        statement: whose conditions and groups are meant.
-    """
+    """The aggregates of a statement in one state; what they have in common is computed once."""
 
     def __init__(self, state: PublicState, statement: Statement) -> None:
         self._state = state
@@ -208,7 +203,6 @@ class Aggregates:
         return all(self._sums.is_decided(one.condition, group) for one in forms)
 
     def _parts(self, node: AggregateNode, group: Group) -> list[GroupWeights]:
-        """Return the weights of the sums that an aggregate is made of."""
         if isinstance(node, Linear):
             return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
@@ -248,7 +242,6 @@ class Aggregates:
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:
-    """Return the numbers that an aggregate is of."""
     return [node.one, node.two] if isinstance(node, Correlation) else [node.values]
 
 
@@ -277,7 +270,6 @@ def quantile(sums: Sums, node: Quantile, group: Group, events: int) -> Estimate:
 def _bounded_quantile(
     sums: Sums, node: Quantile, records: GroupWeights, bounds: SumBounds | None
 ) -> Estimate:
-    """Return the model's quantile in its interval."""
     values, part = node.values.placed(sums.domain, records.scope), node.part
     value = _quantile_of_model(node, (values.low, values.high), records.middle * sums.marginal(records.scope))
     if value is None:
@@ -310,12 +302,7 @@ def _quantile_of_model(node: Quantile, ends: tuple[_Array, _Array], mass: _Array
 
 
 def _first_end(low: _Array, records: GroupWeights, bounds: SumBounds, claim: tuple[float, float]) -> float:
-    """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more.
-
-    Args:
-        low: of the records of each cell, NaN where none counts.
-        records: the weights of those that count.
-    """
+    """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more."""
     ends = np.unique(low[~np.isnan(low)])
     if len(ends) > _MOST_THRESHOLDS:
         return float(ends[0])

@@ -121,8 +121,6 @@ def with_sums(
 
 
 class _Answered:
-    """The answers to one aggregate, which are replaced in place."""
-
     def __init__(self, state: PublicState, leaf: int, answers: dict[Asked, Answer]) -> None:
         self.state, self._leaf, self._answers = state, leaf, answers
 
@@ -207,7 +205,6 @@ def in_whole_numbers(statement: Statement, answers: Mapping[Asked, Answer]) -> M
 
 
 def _whole_counts(counts: list[float], total: float | None) -> list[float]:
-    """Return ``whole_numbers`` of counts; one alone is the whole number next to it."""
     if len(counts) == 1 and total is None:
         return [float(round(counts[0]))]
     return [*map(float, whole_numbers(np.array(counts), total))]
@@ -217,10 +214,6 @@ def whole_numbers(counts: _Array, total: float | None = None) -> _Array:
     """Return whole numbers next to counts that add up to a total, or near to it: float64, shape (n,).
 
     Those with the greatest fractions are rounded up: the largest-remainder method (Hamilton).
-
-    Args:
-        counts: float64, shape (n,).
-        total: a whole number; None for that next to their sum.
     """
     near = np.rint(counts)
     counts = np.where(np.abs(counts - near) <= 1e-9 * np.maximum(1.0, np.abs(counts)), near, counts)

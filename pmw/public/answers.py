@@ -80,12 +80,7 @@ class Answers(Result, Sequence[Answer]):
 
     @classmethod
     def of_columns(cls, state: PublicState, columns: Mapping[str, NDArray[Any]]) -> Answers:
-        """Return answers of a session, with what they have in common.
-
-        Args:
-            state: that answers.
-            columns: what differs, by name.
-        """
+        """Return answers of a session, with what they have in common."""
         return cls.of_contract(state.contract, state.total.value, columns)
 
     @classmethod

@@ -134,12 +134,7 @@ class Bars:
         return self._scopes[key]
 
     def held(self, known: _Known, scope: tuple[str, ...], shares: Shares) -> Candidates:
-        """Return what something known bounds over a scope that it contains; see ``evidence_of``.
-
-        Args:
-            known: measurements and certificates; those that the shares rule out are left out.
-            shares: how surely each noise holds.
-        """
+        """Return what something known bounds over a scope that it contains; see ``evidence_of``."""
         key = known, scope, shares
         found = self._held.get(key)
         if found is None:
@@ -163,12 +158,7 @@ class Bars:
     def _pieces(
         self, low: Bounded, high: Bounded, asked: tuple[str, ...] | None = None
     ) -> tuple[_Pieces, _Pieces]:
-        """Return what is known below one sum and above another on whole cells; one object where it is one.
-
-        Args:
-            low: what is counted at least.
-            high: what is counted at most; it may be the same.
-        """
+        """Return what is known below one sum and above another on whole cells; one object where it is one."""
         below, above = self._pieces_of(low, asked or low.scope)
         return below, above if low is high else self._pieces_of(high, asked or high.scope)[1]
 
@@ -332,12 +322,7 @@ class Bars:
         return functools.reduce(np.minimum, [least.half_width + most.half_width for _, least, most in ways])
 
     def of_sum(self, scope: tuple[str, ...], low: Array, high: Array) -> tuple[float, float]:
-        """Return what a sum lies between whose weights do.
-
-        Args:
-            scope: attribute names in declared order.
-            low: float64, one axis per attribute of declared cells: the least weights.
-        """
+        """Return what a sum lies between whose weights do."""
         if high.max() <= 0 and low.min() < 0:  # the parts of a sum are those of its negative
             most, least = self.of_sum(scope, -high, -high if low is high else -low)
             return -least, -most
@@ -388,13 +373,7 @@ class Bars:
         return low is not high and bool(high.value - low.value > low.half_width + high.half_width)
 
     def of_family(self, scope: tuple[str, ...], example: Array) -> SumBounds | None:
-        """Return what bounds all sums over a scope by one event, or None where nothing released holds it.
-
-        Args:
-            scope: attribute names in declared order.
-            example: float64, weights of such a sum: of several bounds the one with the smallest half-width is
-                taken.
-        """
+        """Return what bounds all sums over a scope by one event, or None where nothing released holds it."""
         if not scope:
             total, error = np.array(self.state.total.estimate), self._total_error
             return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
@@ -410,12 +389,7 @@ class Bars:
     # --- ends -----------------------------------------------------------------------------------------------
 
     def _bar(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Bar:
-        """Return the intervals between a low end of one sum and a high end of another; they may be the same.
-
-        Args:
-            low: what is counted at least.
-            high: what is counted at most.
-        """
+        """Return the intervals between a low end of one sum and a high end of another, or of the same."""
         ways = self._main(*self._pieces(low, high, asked))
         if len(ways) == 1 or not isinstance(low, Ranges):
             return self._of_way(low, high, ways[0])
@@ -433,7 +407,6 @@ class Bars:
         return Bar(*found)
 
     def _of_way(self, low: Bounded, high: Bounded, way: _Way, *, beside: bool = False) -> Bar:
-        """Return the intervals that one way to share what may fail gives; see ``_bar`` and ``_by_parts``."""
         rests, least, most = way
         width = least.half_width + most.half_width
         ends = _Ends(least.value - least.half_width, most.value + most.half_width)
@@ -462,12 +435,7 @@ class Bars:
         return found
 
     def _bound(self, pieces: _Pieces, shares: Shares) -> Bound:
-        """Return the evidence with the smallest half-width; it does not depend on noise.
-
-        Args:
-            pieces: sums, and what is known of a scope that contains theirs, on the same cells.
-            shares: how surely each noise holds, and of what kind the evidence may be.
-        """
+        """Return the evidence with the smallest half-width; it does not depend on noise."""
         found = NOTHING
         for number, (sums, known) in enumerate(pieces):
             one = sums.bound(functools.partial(self.held, known, shares=shares), self.everybody)
@@ -495,12 +463,7 @@ class Bars:
     # --- parts ----------------------------------------------------------------------------------------------
 
     def _by_parts(self, low: Bounded, high: Bounded, rests: Rests, *, beside: bool = False) -> _Ends:
-        """Return the ends that the parts of sums give: a low one of the one, a high one of the other.
-
-        Args:
-            low: what is counted at least.
-            high: what is counted at most.
-        """
+        """Return the ends that the parts of sums give: a low one of the one, a high one of the other."""
         if self.state.contract.options.bar_limit is not None:
             return _UNKNOWN  # what is refused must not depend on noise
         sums = (low,) if low is high else (low, high)
@@ -537,7 +500,6 @@ class Bars:
         return self._wider[scope]
 
     def _inside(self, sums: Bounded, split: Split, shares: Shares) -> _Ends:
-        """Return the ends that the parts of a sum give."""
         lows, ends = self._of_blocks(split, shares)
         for scope in self._scopes_inside(sums.scope):
             part = sums.onto(scope)

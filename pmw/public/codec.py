@@ -253,12 +253,7 @@ def read(
 
 
 class _Reader:
-    """Reads one form; it knows the domain of the questions in it, and how much room is left for them.
-
-    Args:
-        domain: of the questions; a domain in the form takes its place.
-        cells: that the questions may have weights for.
-    """
+    """Reads one form; it knows the domain of the questions in it, and how much room is left for them."""
 
     def __init__(self, domain: Domain | None, cells: float) -> None:
         self._domain, self._cells = domain, cells
@@ -361,13 +356,11 @@ def _reading(kind: Any) -> tuple[Callable[[_Reader, Any, Any], Any], Any]:
 
 @functools.cache
 def _members(kind: Any) -> tuple[list[Any], bool]:
-    """Return the types of a union, and whether it may be null."""
     kinds = typing.get_args(kind)
     return [one for one in kinds if one is not type(None)], type(None) in kinds
 
 
 def _weights(domain: Domain, form: Mapping[str, Any]) -> int:
-    """Return how many weights a question's canonical form stands for."""
     inner = (form[name] for name in ("least", "most") if name in form)
     return sum(domain.scope_size(scope) for scope, _ in form["factors"]) + sum(
         _weights(domain, one) for one in inner
@@ -406,7 +399,6 @@ _NAMED = {"LinearQuery": LinearQuery, "SummedRows": SummedRows}
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the annotations of the fields that a dataclass is made of."""
     hints = typing.get_type_hints(kind, localns=_NAMED)
     return {one.name: hints[one.name] for one in fields(kind) if _has_form(one)}
 
@@ -430,8 +422,6 @@ def _is_text(form: Any) -> bool:
 
 
 def _plain(holds: Callable[[Any], bool], what: str) -> Callable[[_Reader, Any, Any], Any]:
-    """Return what reads a value that is its own form."""
-
     def reads(reader: _Reader, kind: Any, form: Any) -> Any:
         _require(holds(form), f"no {what}")
         return form

@@ -65,7 +65,6 @@ class Contract:
             )
 
     def _check_drafts(self) -> None:
-        """Refuse drafts of the schema whose charges do not add up with this session's."""
         person, options = self.domain.person, self.options
         wanted = options.person_column, options.records_per_person
         if any((one.person_column, one.records_per_person) != wanted for one in options.drafts):

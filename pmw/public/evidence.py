@@ -242,11 +242,7 @@ def _least(widths: Sequence[float]) -> tuple[int, float]:
 
 
 def evidence_of(state: PublicState, known: Known, scope: tuple[str, ...], shares: Shares) -> Evidence:
-    """Return what something that was released says of a scope that it contains.
-
-    Args:
-        shares: how surely each noise holds that an interval rests on.
-    """
+    """Return what something that was released says of a scope that it contains."""
     if isinstance(known, Certificate):
         axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
         total_error, cells = total_error_bound(state, shares.everybody), known.units.size
@@ -342,7 +338,6 @@ def moved_cells(table: Estimate, total: Total) -> Estimate:
 def _fine_and_coarse(
     state: PublicState, known: Sequence[Known]
 ) -> tuple[tuple[Known, ...], tuple[Known, ...]]:
-    """Return what is known on declared cells, and what on bins of them."""
     fine = tuple(one for one in known if _is_fine(state, one))
     return fine, tuple(one for one in known if not _is_fine(state, one))
 

@@ -94,11 +94,7 @@ _EXHAUSTED, _UNVERIFIED = (np.uint8(SOURCES.index(one)) for one in (Source.EXHAU
 
 
 class ModelAnswers:
-    """Answers questions from one state's model, within what was released and what tests promise.
-
-    Args:
-        state: the state after the tests that the questions asked for.
-    """
+    """Answers questions from one state's model, within what was released and what tests promise."""
 
     def __init__(self, state: PublicState) -> None:
         self.state = state
@@ -125,22 +121,12 @@ class ModelAnswers:
         return self._with_typical(query, self._within(query, count, (low, high), source), basis)
 
     def certified(self, query: LinearQuery, units: int, plan: QueryTestPlan, threshold: int) -> Answer:
-        """Return the model's answer to a question whose own test was negative.
-
-        Args:
-            units: the model's answer in the test, in units of 2^-20 records.
-            threshold: T of the test, in units.
-        """
+        """Return the answer to a question whose own test was negative, by units of 2^-20 records."""
         width = certified_half_width(plan, threshold, self.bars.confidences.alone)
         return self._with_typical(query, self._tested(query, units, width, Source.SYNTHETIC), Basis.TESTED)
 
     def measured(self, query: LinearQuery, units: int, noise: NoiseDistribution) -> Answer:
-        """Return the answer to a question that was measured: the number, within a quantile of its noise.
-
-        Args:
-            units: the noisy number, in units of 2^-20 records.
-            noise: on it, in units.
-        """
+        """Return the answer to a question that was measured, in units, within a quantile of its noise."""
         width = half_width(noise, self.bars.confidences.alone)
         answer = self._tested(query, units, width, Source.MEASURED)
         return replace(answer, version=self.state.version + 1)
@@ -213,7 +199,6 @@ class ModelAnswers:
         )
 
     def _with_typical(self, query: LinearQuery, answer: Answer, basis: Basis) -> Answer:
-        """Return an answer with its kind, and with the typical error of that kind where one was released."""
         kind = kind_of(query, basis)
         if kind is None or answer.interval is None:  # an accuracy contract may have refused it
             return answer
@@ -317,11 +302,7 @@ class FreeAnswers:
         units: NDArray[np.int64],
         plan: QueryTestPlan,
     ) -> Answers:
-        """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``.
-
-        Args:
-            units: int64, shape (n,), the model's answers in the tests, in units of 2^-20 records.
-        """
+        """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``."""
         of = self.of(state)
         width = certified_half_width(plan, plan.threshold, of.bars.confidences.alone)
         own = list[tuple[Places, Array]]()
@@ -360,7 +341,6 @@ def _of_groups(bounds: _Found, queries: Sequence[LinearQuery]) -> Iterator[tuple
 def _joined(
     of: ModelAnswers, size: int, found: Sequence[tuple[Places, Array]], one: Callable[[int], Answer]
 ) -> Answers:
-    """Return answers in the order of their questions."""
     alone, parts = np.ones(size, dtype=np.bool_), list[tuple[Places, Answers]]()
     if found:
         places = np.concatenate([own for own, _ in found])
@@ -412,7 +392,6 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
 
 
 def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[np.float64]]]:
-    """Yield the places of questions that are bounded together, and their widths; see ``known_widths``."""
     if isinstance(questions, Boxes):
         for places, boxes in questions.parts():
             widths = bars.widths_of_boxes(boxes) if boxes.scope else None

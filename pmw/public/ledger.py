@@ -163,13 +163,7 @@ def ledger_of(
     entries: Sequence[LedgerEntry],
     kind: SparseVectorKind | None = None,
 ) -> Ledger:
-    """Return charges as a ledger, whether or not they fit under the cap.
-
-    Args:
-        budget_filter: the filter that they were charged to; what it has spent is not looked at.
-        entries: the charges, in order.
-        kind: the sparse vector of the tests; None where there is none.
-    """
+    """Return charges as a ledger, whether or not they fit under the cap."""
     cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening measures comes before any test
     lines = []
     for number, entry in enumerate(entries, start=1):
@@ -201,7 +195,6 @@ _MEASURED = (Event.MARGINAL, Event.MEASUREMENT)  # at a positive, where that is 
 
 
 def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Composition) -> str:
-    """Return what the price of an event rests on, besides the filter that adds the prices up."""
     if entry.event == Event.ABANDONED:
         return "what was reserved, whole"
     if entry.event == Event.SELECTION:

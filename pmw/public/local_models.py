@@ -205,7 +205,6 @@ class LocalModels:
         return ()
 
     def _mutual_information(self, pair: Sequence[str]) -> float:
-        """Return the mutual information of two attributes in the model's records, in nats."""
         table = self._table(tuple(pair))
         joint = self._coarse.marginal(tuple(pair)) if table is None else table
         joint = joint / joint.sum()
@@ -230,7 +229,6 @@ class LocalModels:
             yield table
 
     def _along_chain(self, scope: _Scope, weights: Mapping[str, _Table]) -> float | None:
-        """Return the expected sum of products of weights, in records; None where there is no chain."""
         windows = self._windows(scope)
         if not windows:
             return None
@@ -243,7 +241,6 @@ class LocalModels:
         return float(passed)
 
     def _joined(self, scope: _Scope) -> _Table | None:
-        """Return the whole table of a chain, on bins; None where there is no chain."""
         windows = self._windows(scope)
         if not windows:
             return None
@@ -267,13 +264,11 @@ def local_models(state: PublicState) -> LocalModels:
 
 
 def _parted(windows: Sequence[_Scope], shared: Mapping[frozenset[str], float]) -> float:
-    """Return the mutual information of the pairs that no window holds together."""
     held = {frozenset(pair) for names in windows for pair in itertools.combinations(names, 2)}
     return sum(information for pair, information in shared.items() if pair not in held)
 
 
 def _summed(target: Target, scope: _Scope) -> Target:
-    """Return what cells that were measured say of some of their attributes."""
     axes = tuple(axis for axis, name in enumerate(target.scope) if name not in scope)
     if not axes:
         return target

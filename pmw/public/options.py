@@ -336,7 +336,6 @@ class Options:
         return next((name for name, is_chosen in found if is_chosen), "")
 
     def _check_reserve(self) -> None:
-        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from."""
         if not 0 <= self.reserved < 1:
             raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
         if self.reserved and self.without_reserve:
@@ -374,7 +373,6 @@ class Options:
         return self.tests_marginals and not self.simultaneous and self.bar_limit is None
 
     def _check_test(self) -> None:
-        """Refuse choices that the test of this session has no use for."""
         if self.opening is Opening.TRIPLES:
             self._check_triples()
         self._check_drafts()
@@ -388,10 +386,6 @@ class Options:
             self._check_questions()
 
     def _check_drafts(self) -> None:
-        """Refuse drafts that protect others than this session does: their charges do not add up with its own.
-
-        Which persons a schema declares is compared where the contract is made.
-        """
         if not all(isinstance(one, DraftCharge) for one in self.drafts):
             raise BudgetError("expected charges of drafts, as read_charges gives them")
         if any(one.neighboring_relation is not self.neighboring_relation for one in self.drafts):
@@ -505,7 +499,6 @@ _LEFT_TO_PLANNING = ("sparse_vector", "sides", "composition")  # may be None
 
 
 def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum | None:
-    """Return a choice among kinds, which may be given as the command line's word."""
     if issubclass(type(value), kind) or (value is None and name in _LEFT_TO_PLANNING):
         return cast("enum.Enum | None", value)
     words = {one.value.replace("_", "-"): one for one in kind}

@@ -115,7 +115,6 @@ def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[
 
 
 def _start(attribute: OrderedAttribute, place: int) -> str:
-    """Return the number at which a cell begins; of the end of the last one, where it ends."""
     begin = attribute.boundaries[place]
     if isinstance(attribute, DateAttribute | DatetimeAttribute):
         return attribute.literal(begin).strip("'")

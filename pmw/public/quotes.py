@@ -178,7 +178,6 @@ class Quote:
         return f"Measuring {what} would cost {self.share:.2%} of the budget: {bar}{room}."
 
     def _words(self) -> tuple[str, str, str]:
-        """Return what is measured, what of it has a bar, and in which unit, in words."""
         by, size = ", ".join(self.scope), counted(cell_count(self.cells), "cell")
         groups = f" by {by} ({size})" if by else ""
         if self.summed is not None:
@@ -434,11 +433,7 @@ def _half_width(state: PublicState, query: LinearQuery, noise: NoiseDistribution
 def bars_after(
     state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution, *, paid: bool = True
 ) -> Bars:
-    """Return what bounds questions once a marginal was measured, as scales tell: it holds no number.
-
-    Args:
-        noise: on its cells.
-    """
+    """Return what bounds questions once a marginal was measured, as scales tell: it holds no number."""
     numbers = np.zeros(state.grid(scope).scope_shape(scope), dtype=np.int64)
     later = measured_as(scope, numbers, noise, strategy_of(state, scope), requested=True)
     later = founded(state, later)
@@ -448,12 +443,7 @@ def bars_after(
 def widest_noise(
     ledger: PrivacyFilter, fits: Callable[[NoiseDistribution], bool]
 ) -> NoiseDistribution | None:
-    """Return the widest noise that fits, a whole number of units in scale; None where none does.
-
-    Args:
-        ledger: the filter, which tells what noise is drawn.
-        fits: tells whether bars are narrow enough under a noise; narrower noise fits too.
-    """
+    """Return the widest noise that fits, a whole number of units in scale; None where none does."""
 
     def noise(scale: int) -> NoiseDistribution:
         pure = ledger.composition is Composition.PURE
@@ -470,11 +460,7 @@ def widest_noise(
 def cell_question(
     state: PublicState, scope: tuple[str, ...], cells: Sequence[int], grid: Domain
 ) -> LinearQuery:
-    """Return the question about one cell that is measured: a declared one, or a bin of them.
-
-    Args:
-        scope: attribute names in declared order.
-    """
+    """Return the question about one cell that is measured: a declared one, or a bin of them."""
     chosen: dict[str, Any] = {}
     for name, cell in zip(scope, cells, strict=True):
         bin_ = None

@@ -228,7 +228,6 @@ def _value_name(drawn: Drawn) -> str:
 
 
 def _name_axes(part: Any, grid: Any, drawn: Drawn, found: Arrangement) -> None:
-    """Say what is along the axes, and which colour is what."""
     value, axis = _value_name(drawn), shortened(found.axis, _LONGEST)
     across, up = (axis, value) if found.connected else (value, axis)
     style = {"fontsize": 9, "color": INK, "parse_math": False}
@@ -244,7 +243,6 @@ def _name_axes(part: Any, grid: Any, drawn: Drawn, found: Arrangement) -> None:
 
 
 def _foot(drawn: Drawn, found: Arrangement, panels: Sequence[Panel]) -> list[str]:
-    """Return what is not seen in the picture, a line each: what is left out, and the notes of the answers."""
     told = []
     shown, which = len(panels[0].labels), f"values of {found.axis}" if found.axis else "rows"
     if shown < len(found.places):

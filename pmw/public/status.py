@@ -198,11 +198,7 @@ def _records(status: Status) -> str:
 
 
 def _standing(status: Status, questions: str, domain_cells: int | None = None) -> list[tuple[str, str]]:
-    """Return what a status says of the budget, the questions and the model, in words.
-
-    Args:
-        domain_cells: those of a table of all attributes: a model of so many is not told; None where unknown.
-    """
+    """Return what a status says of the budget, the questions and the model, in words."""
     tests = [("positives", f"{status.positives_used} of {status.positives_limit}")]
     rows = [
         ("budget spent", f"{status.budget_share:.1%}"),

@@ -204,12 +204,7 @@ class MeasuredSum(NamedTuple):
 
 
 class Sums:
-    """The sums of a statement in one state; what they have in common is computed once.
-
-    Args:
-        state: the state after the statement's counting questions.
-        statement: whose conditions and groups are meant.
-    """
+    """The sums of a statement in one state; what they have in common is computed once."""
 
     def __init__(self, state: PublicState, statement: Statement) -> None:
         self._state = state
@@ -232,7 +227,6 @@ class Sums:
         return found
 
     def _where(self, condition: CellCondition | None) -> CellCondition:
-        """Return which records are meant where a further condition holds."""
         if condition not in self._meant:
             whole = self._whole or CellCondition.of(self._statement.where)
             self._meant[condition] = whole if condition is None else whole.both(condition, self.domain)
@@ -309,7 +303,6 @@ class Sums:
         return self._shared(events).of_family(weights.scope, weights.high)
 
     def _shared(self, events: int) -> Bars:
-        """Return what bounds sums of which so many have to hold together."""
         if events not in self._bounds:
             self._bounds[events] = Bars(self._state, events, groups=self._statement.choices)
         return self._bounds[events]
@@ -459,9 +452,6 @@ class Sums:
         With it comes what one of the values weighs: a factor, and a constant.
 
         It depends on scales of noise and on how far values may lie apart in the cells of the model's records.
-
-        Args:
-            group: over whose records.
         """
         whole = self.weights(total(values), group)
         joint = None if whole.summed is None else self._values.squared(whole.summed)
@@ -504,13 +494,7 @@ class Sums:
     def is_sure(
         self, counted: GroupWeights, bounds: SumBounds | None, events: int, *, least: int = 1
     ) -> bool:
-        """Tell whether released numbers say that there are so many records to take a number of.
-
-        Args:
-            counted: the weights of these records, 0 or more.
-            bounds: on sums over the same attributes; None where nothing holds them, and so nothing is said.
-            least: how many records the number needs.
-        """
+        """Tell whether released numbers say that there are so many records to take a number of."""
         return bounds is not None and self.ends(counted, events)[0] > least - 1
 
     def ratio_ends(

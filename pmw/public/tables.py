@@ -225,11 +225,7 @@ def key_text(key: Key) -> str:
 
 
 def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, str, str]:
-    """Return a number and the ends of its interval, with digits that the interval does not hide.
-
-    Args:
-        none: what stands where there is none.
-    """
+    """Return a number and the ends of its interval, with digits that the interval does not hide."""
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
         return none, none, none

@@ -103,7 +103,6 @@ class Tabulation:
             yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def _charged(self, answers: Sequence[Answer]) -> float:
-        """Return what answers charged; what a statement asks twice was paid once."""
         asked = zip(self._asked, answers, strict=True)
         return sum(
             {query.to_json(): one.spent.charged for (*_, query), one in asked if one.spent.charged}.values()
@@ -132,7 +131,6 @@ class Tabulation:
     def _alone(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause, place: str | None
     ) -> AnswerTable:
-        """Return the table of one statement."""
         statement = self._statement
         found: Mapping[Asked, Answer] = {
             (id(leaf), group.places): answer
@@ -186,7 +184,6 @@ class Tabulation:
 
 
 def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float) -> AnswerTable:
-    """Return tables below each other, in the order of a statement of several."""
     first, rows = tables[0], [row for table in tables for row in table.rows]
     for one in reversed(statement.order):
         place = int(one.node.number) if isinstance(one.node, Constant) else 0
@@ -224,7 +221,6 @@ def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float
 
 
 def _sort_key(value: Key) -> tuple[int, float | str]:
-    """Return what sorts a value: numbers before texts."""
     return (1, value) if isinstance(value, str) else (0, -math.inf if value is None else float(value))
 
 
@@ -298,8 +294,6 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
 
 
 class _Rows:
-    """Answers expressions, group by group."""
-
     def __init__(
         self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer], place: str | None
     ) -> None:
@@ -601,7 +595,6 @@ def _answered(found: Estimate, answer: Answer) -> Estimate:
 
 
 def _outcomes_of(test: Compared, one: Any, two: Any) -> tuple[bool, bool]:
-    """Return whether a comparison may hold, and whether it may not."""
     texts = [isinstance(side, str) for side in (one, two)]
     if test.function in (operator.eq, operator.ne):
         sure = one == two and (any(texts) or one[0] == one[1])

@@ -63,11 +63,7 @@ class JointSums:
     one: float
 
     def half_width(self, weights: tuple[float, float, float], confidence: float) -> float:
-        """Return how far a combination may be off by noise.
-
-        Args:
-            confidence: that the noise holds.
-        """
+        """Return how far a combination may be off by noise."""
         return self._width_of_one(confidence) * math.hypot(
             weights[0] * self.scale, weights[1] * self.one, weights[2] * self.scale**2
         )
@@ -93,11 +89,7 @@ class JointSums:
         return self.count - self.count_half_width(confidence) > least - 1
 
     def sum_half_width(self, line: _Ends, of_one: float, confidence: float) -> float:
-        """Return how far a sum, less so much for each of the values, may be off by noise and by rounding.
-
-        Args:
-            confidence: that the noise holds.
-        """
+        """Return how far a sum, less so much for each of the values, may be off by noise and by rounding."""
         factor, constant = line
         weights = factor, factor * self.middle + constant - of_one, 0.0
         return self.half_width(weights, confidence) + abs(factor) * self.rounded
@@ -126,9 +118,6 @@ class JointSums:
         """Return what the mean lies between.
 
         They hold if there are values. Where the number of them may be 0 any mean may be.
-
-        Args:
-            confidence: that the noise holds.
         """
         if not self.is_sure(1, confidence):
             return hard
@@ -177,12 +166,7 @@ class JointSums:
     def _square_ends(
         self, centres: NDArray[np.float64], ceiling: float, confidence: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the means of squared differences from some points lie between: float64 each.
-
-        Args:
-            centres: float64, the points.
-            confidence: that the noise holds, at each point by itself.
-        """
+        """Return what the means of squared differences from some points lie between: float64 each."""
         away = centres - self.middle
         # Of each value: its square was rounded down, and it may be beside the middle of its place.
         reach = (2 * (self.scale + np.abs(away)) + self.reach) * self.reach
@@ -334,9 +318,6 @@ class ValueSums:
         Of the newest sums by groups, those of each group add up to what was measured, as far as its cells
         allow; where none were measured, those of each cell have the mean that opening tells.
 
-        Args:
-            records: rows over the declared cells.
-
         Returns:
             Of each attribute whose values are summed, float64, shape (rows,), in (0, 1).
         """
@@ -411,11 +392,7 @@ class ValueSums:
         return ends[0], ends[1]
 
     def measured(self, over: SummedOver, confidence: float) -> Sequence[MeasuredPart]:
-        """Return what was measured of a sum: of the least noise, alone and with the number of its values.
-
-        Args:
-            confidence: that its noise holds.
-        """
+        """Return what was measured of a sum: of the least noise, alone and with the number of its values."""
         name = over.summed.line.attribute
         found = [
             part

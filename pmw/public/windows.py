@@ -134,11 +134,7 @@ def order_columns(
 
 
 def uncertain_places(rows: Rows, groups: Sequence[Group], order: _Order, shown: range) -> tuple[str, ...]:
-    """Return notes on the places of a sorted table that the bars of its answers do not decide.
-
-    Args:
-        shown: the places of the rows that are shown, from 0.
-    """
+    """Return notes on the places of a sorted table that the bars of its answers do not decide."""
     columns = order_columns(rows, groups, order)
     barred = np.all([np.isfinite(ends).all(axis=1) for ends in columns], axis=0)
     listed = np.flatnonzero(barred)
@@ -219,9 +215,6 @@ class Windows:
 
     Rows that are chosen by their answers are no fixed ones: the intervals of all that they are chosen from
     hold together then, and so whichever they are.
-
-    Args:
-        aggregates: bounds sums over several rows together.
     """
 
     def __init__(
@@ -241,11 +234,7 @@ class Windows:
         self._owners: dict[int, _Places] = {}
 
     def estimate(self, node: Window | Share, group: Group, events: int) -> Estimate:
-        """Return what a window, or a share of one, comes to in a row.
-
-        Args:
-            node: the window, or the share.
-        """
+        """Return what a window, or a share of one, comes to in a row."""
         return (
             self._share(node, group, events) if isinstance(node, Share) else self._window(node, group, events)
         )
@@ -300,7 +289,6 @@ class Windows:
         return Estimate(value, ends, conditional=found.conditional)
 
     def _partition(self, node: Window, group: Group, events: int) -> tuple[_Partition, int]:
-        """Return the rows of a row's partition, and the place of the row among them."""
         key = id(node), events
         if key not in self._parted:
             parts: dict[tuple[Any, ...], list[Group]] = {}
@@ -314,7 +302,6 @@ class Windows:
         return self._parted[key][group.number]
 
     def _placed(self, node: Window, groups: list[Group], events: int) -> _Partition:
-        """Return rows in order with their positions."""
         values = [tuple(self._rows.plain(by.node, one) for by in node.order) for one in groups]
         changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
@@ -456,7 +443,6 @@ def _claims(node: Window) -> int:
 
 
 def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
-    """Return the rows of a row's frame."""
     at, true = partition.at, partition.true
     rows = np.arange(len(at))
     ahead, maybe = true.last < true.first[place], true.first <= true.last[place]
@@ -474,5 +460,4 @@ def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
 
 
 def _with(value: float, low: float, high: float) -> tuple[float, float]:
-    """Return an interval that holds a number, too."""
     return min(value, low), max(value, high)

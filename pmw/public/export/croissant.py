@@ -115,7 +115,6 @@ def _field(place: int, attribute: Attribute) -> dict[str, Any]:
 
 
 def _words(attribute: Attribute) -> str:
-    """Return a declaration in words: the kind, and the values."""
     if isinstance(attribute, CategoricalAttribute):
         shown = [attribute.label(code) for code in range(min(attribute.base_size, _LISTED))]
         values = ", ".join(shown) + (", …" if attribute.base_size > _LISTED else "")

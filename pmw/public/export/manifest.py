@@ -85,9 +85,6 @@ def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
     the residual that counts; what its attributes say alone is looked at alone. Of a scope that was measured
     several times, the quietest measurement counts.
 
-    Args:
-        records: the rows, over the declared cells.
-
     Privacy: post-processing of released numbers; free.
     """
     quietest: dict[tuple[str, ...], OneWayMeasurement] = {}
@@ -119,14 +116,12 @@ def reproduction_sentence(form: dict[str, Any]) -> str:
 
 
 def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
-    """Tell whether a marginal was measured on declared cells; else on bins."""
     return state.domain.scope_size(one.scope) == one.values.size
 
 
 def _shortfall(
     state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
 ) -> Shortfall | None:
-    """Return what rows miss of a marginal, or None."""
     target = target_of(one, state.total.value)
     own = tuple(columns[state.domain.index(name)] for name in one.scope)
     shape = target.values.shape
@@ -177,11 +172,7 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
 def table_manifest(
     state: PublicState, file_format: str, plan: RowPlan, rows: int, marginals: Reproduction
 ) -> dict[str, Any]:
-    """Return what goes beside a synthetic table.
-
-    Args:
-        marginals: what the rows reproduce of the measured marginals; of none where they satisfy a condition.
-    """
+    """Return what goes beside a synthetic table."""
     method = "independent draws" if plan.independent else "systematic rounding"
     drawn: dict[str, Any] = {"rows": rows, "method": method, "row_seed": plan.seed}
     if plan.where is not None:
@@ -297,7 +288,6 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
 def _of_kind(
     state: PublicState, kind: type[Measured], form: Callable[[Measured], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the measurements of a kind, each with its place among all."""
     entries = enumerate(state.measurements)
     return [{"position": position, **form(one)} for position, one in entries if type(one) is kind]
 

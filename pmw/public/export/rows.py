@@ -122,7 +122,6 @@ class ConditionedModel:
         return CodedRecords(self.coarsening.fine, whole)
 
     def _satisfied(self, columns: Sequence[NDArray[np.integer]]) -> NDArray[np.bool_]:
-        """Tell which rows the factors leave that the model does not take in."""
         found = np.ones(len(columns[0]), dtype=np.bool_)
         for factor in self.chosen:
             cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
@@ -288,7 +287,6 @@ def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
 
 
 def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
-    """Return the fields of a column's values; empty values are empty."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "i":  # few different ones: each once
         places, distinct = column.factorize()
         texts: list[str] = np.array([str(value) for value in distinct.tolist()], object)[places].tolist()
@@ -298,11 +296,7 @@ def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
 
 
 class _Fields(dict[str, str]):
-    """Fields of CSV by their texts: quoted where they must be.
-
-    Args:
-        is_alone: a line has no other field, so that it is quoted where it is empty.
-    """
+    """Fields of CSV by their texts: quoted where they must be."""
 
     def __init__(self, *, is_alone: bool) -> None:
         self._others = 0 if is_alone else 1
@@ -353,11 +347,7 @@ def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path, manifest: str
 
 
 def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path, manifest: str = "") -> None:
-    """Write a table of which each column has one type; empty values become NULL.
-
-    Args:
-        manifest: as ``write_parquet`` has it.
-    """
+    """Write a table of which each column has one type; empty values become NULL."""
     path.open("wb").close()  # an operating system's reason is told by its error
     import duckdb  # late: only needed where Parquet is written
 

@@ -100,11 +100,7 @@ def export(
 
 
 def require_target(path: Path, *, format: str | None, force: bool) -> tuple[ExportFormat, Path]:
-    """Return the format of an export and the manifest's file, before anything is written.
-
-    Args:
-        format: csv, parquet or measurements; None goes by the file's name.
-    """
+    """Return the format of an export and the manifest's file, before anything is written."""
     chosen = ExportFormat.chosen(format, path)
     require_file(path, force=force)
     beside = path.with_name(path.name + ".manifest.json")

@@ -70,13 +70,7 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a report is made of.
-
-    Args:
-        state: what may be published of the session.
-        ledger: every charge.
-        questions: the distinct questions, in the order of their first answers.
-    """
+    """What a report is made of."""
 
     state: PublicState
     status: Status
@@ -231,7 +225,6 @@ def write_report(facts: Facts, path: Path, *, force: bool = False) -> None:
 
 
 def _head(facts: Facts) -> dict[str, Any]:
-    """Return what stands in the head of a report: the table, and where its session stands, in numbers."""
     state, status = facts.state, facts.status
     terms = budget_words(status.epsilon_cap, status.delta)
     about = "" if state.total.deviation == 0 else "about "
@@ -257,7 +250,6 @@ def _head(facts: Facts) -> dict[str, Any]:
 
 
 def _promise(facts: Facts) -> dict[str, Any]:
-    """Return what is promised, and about whom."""
     contract = facts.state.contract
     return {
         "summary": list(_summary(facts)),
@@ -269,7 +261,6 @@ def _promise(facts: Facts) -> dict[str, Any]:
 
 
 def _summary(facts: Facts) -> Iterator[str]:
-    """Yield the report in a few sentences."""
     contract, tables = facts.state.contract, quotable_tables(facts.state)
     confidence = confidence_text(contract.options.confidence)
     yield promise(contract)[-1]
@@ -293,7 +284,6 @@ def _summary(facts: Facts) -> Iterator[str]:
 
 
 def _accuracy(facts: Facts) -> dict[str, Any]:
-    """Return how accurate answers are: what is promised of errors, and what was found of them."""
     contract, groups = facts.state.contract, group_cells(facts, by_number=False)
     different, sets = counted(len(facts.questions), "different question"), counted(len(groups), "set")
     return {
@@ -326,7 +316,6 @@ def _accuracy(facts: Facts) -> dict[str, Any]:
 
 
 def _quoting(facts: Facts) -> dict[str, Any]:
-    """Return which tables of counts may be quoted, with which error."""
     state, tables = facts.state, quotable_tables(facts.state)
     levels = list(dict.fromkeys((state.contract.options.confidence, SURER)))
     kept, (singles, width) = state.contract.records_kept, single_half_width(state)
@@ -368,7 +357,6 @@ def _range(widths: tuple[float, float]) -> str:
 
 
 def _drawn(facts: Facts) -> dict[str, Any]:
-    """Return the panels of the pictures."""
     state = facts.state
     return {
         "attributes": len(state.domain),
@@ -380,7 +368,6 @@ def _drawn(facts: Facts) -> dict[str, Any]:
 
 
 def _spent(facts: Facts) -> dict[str, Any]:
-    """Return every charge, first by what it was for."""
     shares: defaultdict[str, list[float]] = defaultdict(list)
     for line in facts.ledger.lines:
         shares[line.event].append(line.share)
@@ -554,7 +541,6 @@ def _some(scopes: Sequence[Scope]) -> str:
 
 
 def _lacks(state: PublicState, pairs: HeldPairs, widths: dict[Scope, float]) -> Iterator[str]:
-    """Yield what a model that is trained on the rows does not learn of the table, a sentence each."""
     if missing := pairs.missing:
         yield (
             f"It does not learn how attributes of {counted(len(missing), 'pair')} go together, which were "
