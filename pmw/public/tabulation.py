@@ -142,23 +142,16 @@ class Tabulation:
         moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        groups = reader.kept(pause)
-        if statement.one_each is not None:  # the first one of the groups where keys are equal
-            first: dict[tuple[Key, ...], Group] = {}
-            for group in groups:
-                first.setdefault(tuple(reader.plain(key, group) for key in statement.one_each), group)
-            groups = list(first.values())
-        groups = reader.ordered(groups, statement.order)
+        groups = reader.ordered(reader.kept(pause), statement.order)
         end = len(groups) if statement.limit is None else statement.offset + statement.limit
-        places = range(len(groups))[statement.offset : end]
-        rows = list(reader.rows(keys, shown, groups[statement.offset : end]))
+        chosen, listed = slice(statement.offset, end), groups[statement.offset : end]
+        rows = list(reader.rows(keys, shown, listed))
         if statement.limit is not None and any(one.node.events() for one in statement.order):
-            moved += uncertain_places(reader, groups, statement.order, places)
-        reasons = reader.reasons(shown, groups[statement.offset : end])
+            moved += uncertain_places(reader, groups, statement.order, range(len(groups))[chosen])
+        reasons = reader.reasons(shown, listed)
         queries = [*self.left_out, *(query for _, _, query in self._asked)]
-        version, spent, words = state.version, spent_in(state), statement.where.describe()
-        if statement.counts_alone and answers:  # they say it all
-            version, spent = max(answer.version for answer in answers), answers[-1].spent
+        version, spent = _stand(state, answers if statement.counts_alone else ())
+        words = statement.where.describe()
         return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
@@ -176,8 +169,8 @@ class Tabulation:
             state.contract.seeded,
             state.contract.records_kept,
             whole=frozenset(column.title for column in shown if column.node.is_whole),
-            totals=_totals([column.node for column in keys], groups[statement.offset : end]),
-            ordered=_ordered(keys, groups[statement.offset : end]),
+            totals=_totals([column.node for column in keys], listed),
+            ordered=_ordered(keys, listed),
             units={column.title: unit for column in shown if (unit := _unit(column.node))},
             about="" if words == "everybody" else words,
         )
@@ -238,6 +231,13 @@ def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[Linea
                 f"of {name} these rows are known by {bin_.max() + 1:,} bins of {bin_.size:,} values: those "
                 "that share bins are told apart by how all records are spread inside them, not by their own"
             )
+
+
+def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
+    """Return the newest model's version and what was spent: as the answers say, where they say it all."""
+    if answers:
+        return max(answer.version for answer in answers), answers[-1].spent
+    return state.version, spent_in(state)
 
 
 def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:
@@ -340,7 +340,13 @@ class _Rows:
                 groups.append(group)
         self._groups = groups
         self._windows = Windows(self, groups, self._aggregates, self._statement)
-        return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+        groups = groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+        if self._statement.one_each is None:
+            return groups
+        first: dict[tuple[Key, ...], Group] = {}  # the first one of the groups where keys are equal
+        for group in groups:
+            first.setdefault(tuple(self.plain(key, group) for key in self._statement.one_each), group)
+        return list(first.values())
 
     def rows(
         self, keys: Sequence[OutputColumn], shown: Sequence[OutputColumn], groups: Sequence[Group]
