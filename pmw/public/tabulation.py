@@ -13,7 +13,7 @@ import numpy as np
 
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
-from pmw.public.answer import Answer, Source
+from pmw.public.answer import Answer, Source, Spent
 from pmw.public.bars import Bars
 from pmw.public.evidence import NOT_HELD, ScopeKnowledge, holding_of, is_held
 from pmw.public.free_answers import chosen_answer, spent_in
@@ -145,25 +145,19 @@ class Tabulation:
         groups = reader.ordered(reader.kept(pause), statement.order)
         end = len(groups) if statement.limit is None else statement.offset + statement.limit
         chosen, listed = slice(statement.offset, end), groups[statement.offset : end]
-        rows = list(reader.rows(keys, shown, listed))
+        rows = tuple(reader.rows(keys, shown, listed))
         if statement.limit is not None and any(one.node.events() for one in statement.order):
             moved += uncertain_places(reader, groups, statement.order, range(len(groups))[chosen])
-        reasons = reader.reasons(shown, listed)
         queries = [*self.left_out, *(query for _, _, query in self._asked)]
+        moved += (*_bin_notes(state, statement, queries), *reader.reasons(shown, listed))
         version, spent = _stand(state, answers if statement.counts_alone else ())
         words = statement.where.describe()
         return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
-            tuple(rows),
+            rows,
             state.contract.options.confidence,
-            (
-                *statement.notes,
-                *statement.clip_notes,
-                *moved,
-                *_bin_notes(state, statement, queries),
-                *reasons,
-            ),
+            (*statement.notes, *statement.clip_notes, *moved),
             version,
             replace(spent, charged=self._charged(answers)),
             state.contract.seeded,
