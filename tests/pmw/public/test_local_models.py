@@ -176,7 +176,7 @@ def test_arrays_and_single_questions_are_one_number() -> None:
     boxes = Boxes.of_queries(asked * 2)
     bounds = answers.of_boxes(boxes)
     assert bounds is not None
-    assert bounds.counts.tolist() == [answers._count(query) for query in asked * 2]
+    assert bounds[0].tolist() == [answers._count(query) for query in asked * 2]
 
 
 def test_a_chain_is_the_same_table_by_parts_and_whole() -> None:
