@@ -7,17 +7,16 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmw.disk import require_file, write_whole
 from pmw.display.charts import Bars, Lines, Picture
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
-from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,37 +35,22 @@ _SUFFIXES = (".png", ".pdf", ".svg")
 _LETTERS = re.compile(r"Glyph (\d+) .*missing from font|does not support (.+) natively")
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Numbers along an axis, with their intervals.
-
-    Args:
-        name: of the series; empty where there is one.
-        values: of each place; None where there is no number.
-        ends: of each place the ends of its interval; None where there is none.
-    """
+class Series(NamedTuple):
+    """Numbers along an axis, with their intervals; None where there is none. One alone has no name."""
 
     name: str
-    values: tuple[float | None, ...]
-    ends: tuple[tuple[float, float] | None, ...]
+    values: Sequence[float | None]
+    ends: Sequence[tuple[float, float] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Series over the same places.
-
-    Args:
-        title: what is above it; empty for nothing.
-        connected: so many of the first are joined by a line in a band; 0 for bars.
-        series: at least one, at most as many as there are colours.
-        from_zero: its numbers are counts, so that a line stands above zero.
-    """
+class Panel(NamedTuple):
+    """Series over the same places: so many of the first joined by a line in a band, or bars where none is."""
 
     title: str
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     connected: int
-    series: tuple[Series, ...]
-    from_zero: bool = False
+    series: Sequence[Series]  # at most as many as there are colours
+    from_zero: bool = False  # numbers are counts, so that a line stands above zero
 
 
 class MissingLettersWarning(UserWarning):

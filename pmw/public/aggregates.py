@@ -3,7 +3,6 @@
 Everything here is post-processing of released numbers: no record is touched, and nothing is spent. Values
 come from the model; intervals from what is known of the aggregate's scope (``pmw.public.bars``).
 
-* A sum is one linear form.
 * A mean, or a ratio of sums, is the set of r for which numerator - r denominator may be 0 (Fieller 1954):
   one event for both. Where the denominator may be 0, the interval holds if it is not.
 * A quantile inverts a test at each threshold of the cumulative counts: the true value's own threshold is one
@@ -11,7 +10,6 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
 * A mean is not known, but some point of a grid that nothing released has moved is within half a step of it.
   The mean of squares about that point is one linear form of the true table, so one event bounds it; so do the
   few other points that the mean's own interval leaves. A variance and a standard deviation follow.
-* A correlation has no interval.
 * Of n kept records in a group there are at most n persons, and at least n/K. What was measured of persons by
   the cells of a scope says more, where one of these cells is the group, or holds it. Which measurement is
   taken is decided by the scale of its noise, not by what was drawn.

@@ -275,9 +275,11 @@ class Options:
             object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
         if self.reserve is not None:
             object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
-        self._check_wholes()
-        self._check_reals()
-        self._check_reserve()
+        self._check_numbers()
+        if not 0 <= self.reserved < 1:
+            raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
+        if self.reserved and self.without_reserve:
+            raise BudgetError(f"a reserve does not go with {self.without_reserve}; leave one of them out")
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
         if self.confidence > GREATEST_CONFIDENCE:
@@ -285,19 +287,26 @@ class Options:
         column = self.person_column
         if column is not None and not issubclass(type(column), str):
             raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
-        self._check_sides()
-        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
-            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
-        self._check_accuracy()
+        self._check_choices()
         self._check_test()
 
-    def _check_sides(self) -> None:
+    def _check_choices(self) -> None:
         if self.sides is Sides.ONE_SIDED:
             raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
         if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
             raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
 
-    def _check_wholes(self) -> None:
+        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
+            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
+        accuracy = self.accuracy
+        if accuracy is not None and not 0 < accuracy < 1:
+            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
+        if (accuracy is None) != (self.records is None):
+            raise BudgetError(
+                "an accuracy is a part of a stated number of records; give accuracy and records together"
+            )
+
+    def _check_numbers(self) -> None:
         for name, low, high in (
             ("records_per_person", 1, 10**6),
             ("update_limit", 1, 10**6),
@@ -308,6 +317,12 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and low <= value <= high):
                 raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
+        for name in ("threshold", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise BudgetError(f"expected a positive {name}, got {value!r}")
+        if self.threshold is not None and self.threshold > 10**12:
+            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
 
     @property
     def reserved(self) -> Fraction:
@@ -334,29 +349,6 @@ class Options:
             ("update_limit", self.update_limit is not None),
         )
         return next((name for name, is_chosen in found if is_chosen), "")
-
-    def _check_reserve(self) -> None:
-        if not 0 <= self.reserved < 1:
-            raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
-        if self.reserved and self.without_reserve:
-            raise BudgetError(f"a reserve does not go with {self.without_reserve}; leave one of them out")
-
-    def _check_accuracy(self) -> None:
-        accuracy = self.accuracy
-        if accuracy is not None and not 0 < accuracy < 1:
-            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
-        if (accuracy is None) != (self.records is None):
-            raise BudgetError(
-                "an accuracy is a part of a stated number of records; give accuracy and records together"
-            )
-
-    def _check_reals(self) -> None:
-        for name in ("threshold", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BudgetError(f"expected a positive {name}, got {value!r}")
-        if self.threshold is not None and self.threshold > 10**12:
-            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
 
     @property
     def tests_marginals(self) -> bool:

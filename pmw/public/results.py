@@ -72,17 +72,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrangement:
-    """Where each row of a column is drawn.
+    """Where each row of a column is drawn: by its place, its colour and its panel.
 
-    Args:
-        axis: name of the key along the axis; empty where there is none.
-        color: name of the key that colours tell apart; empty where none do.
-        panel: names of the keys that panels tell apart, in words; empty where there is one panel.
-        places: values along the axis, in its order.
-        connected: so many of the first are joined by a line; 0 for bars.
-        colors: values of colours; an empty one where there is one colour.
-        panels: values of panels; an empty one where there is one panel.
-        rows: the row of a place, a colour and a panel.
+    A key stands along the axis, colours tell one apart, and panels the others. Of the places so many of the
+    first are joined by a line, or none for bars. What is not told has an empty name, and one empty value.
     """
 
     axis: str
@@ -158,7 +151,11 @@ def drawn_figure(drawn: Drawn) -> Figure:
     foot = _foot(drawn, found, panels)
     across = min(_ACROSS, len(panels))
     down = -(-len(panels) // across)
-    heights = (_HEADER, down * _height(panels[0], across) + _FOOT, max(0.05, _LINE * len(foot)))
+    height, colors = _CHART if across == 1 else _SMALL_CHART, len(found.colors)
+    if not found.connected:
+        bar = _BAR if colors == 1 else 0.1 + _COLORED_BAR * colors
+        height = 0.3 + len(panels[0].labels) * bar
+    heights = (_HEADER, down * height + _FOOT, max(0.05, _LINE * len(foot)))
     figure = new_figure(_WIDTH if across == 1 else _WIDE, sum(heights))
     parts: Any = figure.subfigures(3, 1, height_ratios=heights)
     _draw_header(parts[0], drawn, found)
@@ -174,41 +171,23 @@ def drawn_figure(drawn: Drawn) -> Figure:
 
 def _panels(drawn: Drawn, found: Arrangement) -> list[Panel]:
     places = found.places if found.connected else found.places[:_MOST_BARS]
-    labels = tuple(shortened(place, _LONGEST_LABEL) for place in places)
-    return [
-        Panel(
-            shortened(panel, _LONGEST),
-            labels,
-            found.connected,
-            tuple(
-                _series(drawn, found, [(place, color, panel) for place in places]) for color in found.colors
-            ),
-            from_zero=drawn.unit in ("records", "persons"),
-        )
-        for panel in found.panels[:_MOST_PANELS]
-    ]
-
-
-def _series(drawn: Drawn, found: Arrangement, keys: Sequence[tuple[str, str, str]]) -> Series:
-    rows = [found.rows.get(key) for key in keys]
-    return Series(
-        shortened(keys[0][1], _LONGEST),
-        tuple(None if row is None else drawn.values[row] for row in rows),
-        tuple(None if row is None else _ends(drawn, row) for row in rows),
-    )
+    labels, panels = [shortened(place, _LONGEST_LABEL) for place in places], list[Panel]()
+    for panel in found.panels[:_MOST_PANELS]:
+        series = []
+        for color in found.colors:
+            rows = [found.rows.get((place, color, panel)) for place in places]
+            values = [None if row is None else drawn.values[row] for row in rows]
+            ends = [None if row is None else _ends(drawn, row) for row in rows]
+            series.append(Series(shortened(color, _LONGEST), values, ends))
+        from_zero = drawn.unit in ("records", "persons")
+        panels.append(Panel(shortened(panel, _LONGEST), labels, found.connected, series, from_zero))
+    return panels
 
 
 def _ends(drawn: Drawn, row: int) -> Interval | None:
     """Return the ends of an interval that can be drawn; None where there is none, or one without an end."""
     ends = drawn.intervals[row]
     return ends if ends is not None and all(map(math.isfinite, ends)) else None
-
-
-def _height(panel: Panel, across: int) -> float:
-    if panel.connected:
-        return _CHART if across == 1 else _SMALL_CHART
-    colors = len(panel.series)
-    return 0.3 + len(panel.labels) * (_BAR if colors == 1 else 0.1 + _COLORED_BAR * colors)
 
 
 def _draw_header(header: Any, drawn: Drawn, found: Arrangement) -> None:

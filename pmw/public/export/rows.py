@@ -253,25 +253,6 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     return DrawnRows(records, generator, ValueSums(state).leans(records))
 
 
-def synthetic_frame(state: PublicState, plan: RowPlan) -> pd.DataFrame:
-    """Return synthetic rows as a table (``draw_rows``).
-
-    Privacy: post-processing of released numbers; free.
-    """
-    return draw_rows(state, plan).frame()
-
-
-def csv_parts(state: PublicState, plan: RowPlan) -> Iterator[bytes]:
-    """Return the CSV file of synthetic rows in parts of some rows each.
-
-    The rows are drawn here; their values and texts are made part by part. Together the parts hold the rows of
-    ``synthetic_frame`` under the same plan.
-
-    Privacy: post-processing of released numbers; free.
-    """
-    return draw_rows(state, plan).csv_parts()
-
-
 def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
     """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it."""
     for attribute in domain:

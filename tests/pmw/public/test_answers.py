@@ -14,6 +14,7 @@ import pmw
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.answers import Answers
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, all_marginals, parse_line
+from tests.worlds import ends
 
 SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=11)
 
@@ -26,8 +27,7 @@ def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]
 
 def outwards(answer: pmw.Answer) -> tuple[float, float]:
     """Return the ends of an answer as whole numbers."""
-    assert answer.interval is not None
-    return math.floor(answer.interval[0]), math.ceil(answer.interval[1])
+    return math.floor(ends(answer)[0]), math.ceil(ends(answer)[1])
 
 
 def test_groups_have_a_row_for_every_declared_value(session: pmw.Session) -> None:
