@@ -1361,7 +1361,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     # --- bars and aggregates
     ("tail-of-rounds-not-shared", "pmw/public/half_widths",
      "rounds = tier.update_limit if tier.sparse.redraw else 1", "rounds = 1",
-     "pmw/public/test_marginal_intervals"),
+     "pmw/public/test_half_widths"),
     ("simultaneous-bars-of-one", "pmw/public/half_widths", "split_confidence(options.confidence, events)",
      "options.confidence", "pmw/public/test_marginal_intervals pmw/public/test_bars"),
     ("rests-share-nothing", "pmw/public/half_widths",

@@ -23,7 +23,7 @@ from pmw.public.bars import Bars
 from pmw.public.bounded import Question
 from pmw.public.evidence import evidence_of, is_held
 from pmw.public.free_answers import ModelAnswers
-from pmw.public.half_widths import Confidences, Rests, Shares, negative_margin, total_error_bound
+from pmw.public.half_widths import Confidences, Rests, Shares, total_error_bound
 from pmw.public.options import ModelKind, TestKind
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
@@ -105,15 +105,6 @@ def test_a_question_is_held_by_the_opening_by_a_measured_marginal_or_by_a_certif
     assert ModelAnswers(held).answer(PAIR).source is Source.SYNTHETIC
     wider = certified(state, ("age", "sex", "grade"), 50 * UNITS)
     assert is_held(wider, PAIR)
-
-
-def test_the_rounds_of_a_session_share_what_their_threshold_noise_may_hide() -> None:
-    plan = marginal_plan(opening())
-    test = plan.sparse.test
-    for redraw, confidence in ((True, 0.98), (False, 0.9)):
-        tier = replace(plan, sparse=Sparse(test, 5, redraw=redraw))
-        assert negative_margin(tier, 0.9) == pytest.approx(test.negative_margin(confidence), rel=1e-9)
-    assert test.negative_margin(0.98) > 1.2 * test.negative_margin(0.9)
 
 
 def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
@@ -285,15 +276,6 @@ def test_ends_of_one_event_need_no_further_share() -> None:
         for one in (inner, outer)
     ]
     assert by_all_attributes(state, CUT, Rests.MEASURED) == pytest.approx((-widths[0], widths[1]))
-
-
-def test_intervals_for_all_questions_at_once_share_no_further() -> None:
-    state = certified(opening(simultaneous=True), ("sex", "grade"), 50 * UNITS)
-    (certificate,) = state.certificates.values()
-    confidences = Confidences.in_state(state)
-    found = {certificate_bound(state, certificate, confidences.shares(rests)) for rests in Rests}
-    found.add(certificate_bound(state, certificate, confidences.of_parts(Rests.MIXED, 12)))
-    assert len(found) == 1
 
 
 def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:

@@ -251,13 +251,6 @@ def test_letters_that_no_page_may_hold_are_replaced() -> None:
     assert len(isolated("x" * 10_000)) == 202
 
 
-def test_numbers_are_short() -> None:
-    assert [number(value) for value in (1234.5, 9.87, 0, math.nan)] == ["1,234", "9.9", "0", "none"]
-    assert [percent(value) for value in (1, 0.494, 0.0123, 0.00301, 0, 1e-12)] == [
-        "100%", "49.4%", "1.2%", "0.30%", "0.0%", "0.000000%",
-    ]  # fmt: skip
-
-
 CHOICES: list[tuple[str, dict[str, Any], float]] = [
     ("delta 0", {}, 0),
     ("replace one", {"neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE}, 1e-9),
