@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.display.charts import Bar
-from pmw.display.notebooks import drawn_table
+from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
 from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks

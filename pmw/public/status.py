@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.display.charts import meter
 from pmw.display.elements import table
-from pmw.display.notebooks import meter
 from pmw.display.texts import budget_words, counted
 from pmw.model import RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING

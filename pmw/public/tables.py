@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pmw.display.charts import Bar
-from pmw.display.notebooks import drawn_table
+from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.public.answer import SEEDED_WARNING, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
