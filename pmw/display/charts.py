@@ -179,7 +179,7 @@ def _rows(picture: Picture, bars: Bars) -> Markup:
     right = picture.width - (_TEXTS if any(bar.text for bar in bars.bars) else _RIGHT)
     foot = top + _ROW * len(bars.bars)
     low, high = bars.reach
-    ticks = _ticks(high) if bars.unit else [low, high if high > low else low + 1]
+    ticks = _ticks(0.0, high) if bars.unit else [low, high if high > low else low + 1]
     scale = (right - left) / (ticks[-1] - ticks[0])
 
     def place(value: float) -> float:
@@ -212,7 +212,7 @@ def _rows(picture: Picture, bars: Bars) -> Markup:
 
 
 def _columns(picture: Picture, bars: Bars) -> Markup:
-    top, ticks = _top(picture, bars), _ticks(bars.reach[1])
+    top, ticks = _top(picture, bars), _ticks(0.0, bars.reach[1])
     foot, right = top + _HEIGHT, picture.width - _RIGHT
     scale, step = _HEIGHT / ticks[-1], (right - _LEFT) / len(bars.bars)
     parts = [*_legend(picture, bars), *_grid([(foot - scale * tick, f"{tick:g}%") for tick in ticks], right)]
@@ -224,16 +224,11 @@ def _columns(picture: Picture, bars: Bars) -> Markup:
             parts.append(_rule("range", (x, low), (x, high)))
         if bar.measured is not None:
             parts.append(_dot("range", x, foot - scale * bar.measured, 2 if step < 8 else 3))
-    for column, anchor in _named(len(bars.bars)):
+    count = len(bars.bars)
+    named = [(0, "start"), (count // 2, "middle"), (count - 1, "end")]
+    for column, anchor in named if count > 8 else [(place, "middle") for place in range(count)]:
         parts.append(_text(_LEFT + step * (column + 0.45), foot + 18, bars.bars[column].label, anchor))
     return _svg(picture, foot + 34, parts)
-
-
-def _named(columns: int) -> Iterator[tuple[int, str]]:
-    if columns <= 8:
-        yield from ((place, "middle") for place in range(columns))
-        return
-    yield from ((0, "start"), (columns // 2, "middle"), (columns - 1, "end"))
 
 
 def line_chart(picture: Picture, lines: Lines) -> Markup:
@@ -242,7 +237,7 @@ def line_chart(picture: Picture, lines: Lines) -> Markup:
     top = _top(picture) + (14 if lines.cap else 0)  # for the name of the cap
     foot, right = top + _HEIGHT, picture.width - (_RIGHT if is_narrow else _NAMES)
     low, high = lines.reach
-    ticks = _ticks_between(low, high)
+    ticks = _ticks(low, high)
     last = max(1.0, *(line.points[-1][0] for line in lines.lines), len(lines.places) - 1.0)
     across, scale = (right - _LEFT) / last, _HEIGHT / (ticks[-1] - ticks[0])
 
@@ -339,12 +334,7 @@ def _tick_text(tick: float, unit: str) -> str:
     return f"{tick / 1e6:g}M{unit}" if abs(tick) >= 1e6 else f"{tick / 1e3:g}k{unit}"
 
 
-def _ticks(most: float) -> list[float]:
-    """Return four to six round numbers from 0 to beyond the largest that is drawn."""
-    return _ticks_between(0.0, most)
-
-
-def _ticks_between(low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float) -> list[float]:
     """Return four to seven round numbers, from below the least that is drawn to beyond the largest."""
     most = high - low
     if not most > 0:

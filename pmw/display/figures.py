@@ -95,12 +95,18 @@ def tidy(axes: Any) -> None:
 
 
 def draw_bars(axes: Any, picture: Picture, bars: Bars) -> None:
-    """Draw a panel of bars, or of columns from 0 on, each as wide as 1."""
+    """Draw a panel of bars, or of columns from 0 on, each as wide as 1, some with where they begin."""
+    from matplotlib.ticker import MaxNLocator
+
     lengths, names = [bar.value for bar in bars.bars], [bar.label.translate(_ISOLATES) for bar in bars.bars]
     places = [place + (0.5 if bars.starts else 0.0) for place in range(len(lengths))]
     if bars.starts:
         axes.bar(places, lengths, width=1, color=_FILL, label="model")
-        _name_columns(axes, bars)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        axes.xaxis.set_major_formatter(
+            lambda place, _: bars.starts[int(place)] if 0 <= place < len(bars.starts) else ""
+        )
+        axes.set_xlabel(bars.note, fontsize=8)
         axes.set_ylabel(picture.scale, fontsize=8)
     else:
         axes.barh(places, lengths, height=0.7, color=_FILL, label="model")
@@ -113,16 +119,6 @@ def draw_bars(axes: Any, picture: Picture, bars: Bars) -> None:
     axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
     axes.tick_params(labelsize=8)
     tidy(axes)
-
-
-def _name_columns(axes: Any, bars: Bars) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    axes.xaxis.set_major_formatter(
-        lambda place, _: bars.starts[int(place)] if 0 <= place < len(bars.starts) else ""
-    )
-    axes.set_xlabel(bars.note, fontsize=8)
 
 
 def _draw_measured(axes: Any, places: list[float], bars: Bars) -> None:

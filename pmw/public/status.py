@@ -1,7 +1,8 @@
-"""Status: where a session stands, for custodians and analysts alike."""
+"""Status: where a session stands, for custodians and analysts alike, and which pairs it measured."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -12,19 +13,72 @@ from numpy.typing import NDArray
 from pmw.display.charts import meter
 from pmw.display.elements import table
 from pmw.display.texts import budget_words, counted
-from pmw.model import RowsMeasurement
+from pmw.model import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.options import drafted
-from pmw.public.pairs import held_pairs
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPairs:
+    """The pairs of attributes of a session, and which of them are held.
+
+    A pair is held where a table of counts with both attributes was measured: at opening, by a test or on
+    request, alone or with more attributes. Exports are fitted to all such tables. An attribute of a single
+    cell is in no pair, for it says nothing of others.
+
+    Args:
+        names: the attributes of two cells or more, in declared order.
+        held: the pairs that are held, each in declared order.
+    """
+
+    names: tuple[str, ...]
+    held: frozenset[tuple[str, str]]
+
+    @property
+    def number(self) -> int:
+        """How many pairs there are."""
+        return math.comb(len(self.names), 2)
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The pairs that are not held, in declared order."""
+        return tuple(pair for pair in itertools.combinations(self.names, 2) if pair not in self.held)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        missing = [list(pair) for pair in self.missing]
+        return {"number": self.number, "held": len(self.held), "not_held": missing}
+
+
+def held_pairs(state: PublicState) -> HeldPairs:
+    """Return which pairs of attributes a state holds, whatever numbers came out."""
+    names = {one.name: one.size for one in state.domain if one.size > 1}
+    scopes = {one.scope for one in state.measurements if isinstance(one, MarginalMeasurement)}
+    pairs = (itertools.combinations(filter(names.__contains__, scope), 2) for scope in scopes)
+    return HeldPairs(tuple(names), frozenset(itertools.chain.from_iterable(pairs)))
+
+
+def pairs_sentence(form: dict[str, Any]) -> str:
+    """Return how many pairs are held, of a manifest's form; the empty text where there is no pair."""
+    number, held = form["number"], form["held"]
+    if not number:
+        return ""
+    pairs, together = f"{counted(number, 'pair')} of attributes", "two attributes go together"
+    if not held:
+        return f"None of the {pairs} is held: do not rely on an export for how {together}."
+    told = f"{held:,} of {pairs} {'is' if held == 1 else 'are'} held"
+    if held == number:
+        return f"{told}: an export has how {together}."
+    return f"{told}: do not rely on an export for how {together} in the others."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +107,7 @@ class Status:
         positives_used: positives of the sparse vector so far, of marginals where those are tested.
         total: released number of records.
         model_cells: numbers that the model holds: the cells of the domain, or of its tree of marginals.
-        pairs: how many pairs of attributes there are; see ``pmw.public.pairs``.
+        pairs: how many pairs of attributes there are; see ``pmw.public.status``.
         pairs_held: how many of them were measured, so that exports have how the two go together.
         seeded: the noise can be repeated by anybody: no privacy.
         closed: no more is spent; answers come from the model.

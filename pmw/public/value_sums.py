@@ -456,8 +456,13 @@ class ValueSums:
         Whether a record counts has to follow from its cell in the measured scope, but for records without a
         value.
         """
-        if measured.summed.rows:
-            return self._rows_inside(measured, over)
+        if measured.summed.rows:  # the one question that counts these records
+            places = self._rows.get(id(measured))
+            if places is None:
+                places = {row.to_json(): place for place, row in enumerate(measured.summed.rows)}
+                self._rows[id(measured)] = places
+            place = places.get(over.question(self.domain).to_json())
+            return None if place is None else np.arange(len(places)) == place
         name, scope = over.summed.line.attribute, measured.summed.scope
         held = over.held
         if name not in scope:  # of the cells that hold values
@@ -472,15 +477,6 @@ class ValueSums:
         inside = least.reshape([self.domain[one].size for one in common])
         inside = on_scope(self.domain, common, inside, scope)
         return np.broadcast_to(inside, measured.sums.shape)
-
-    def _rows_inside(self, measured: SumMeasurement, over: SummedOver) -> NDArray[np.bool_] | None:
-        """Return the one question that counts these records; None where none does."""
-        places = self._rows.get(id(measured))
-        if places is None:
-            places = {row.to_json(): place for place, row in enumerate(measured.summed.rows)}
-            self._rows[id(measured)] = places
-        place = places.get(over.question(self.domain).to_json())
-        return None if place is None else np.arange(len(places)) == place
 
 
 def cell_middles(domain: Domain, attribute: str) -> _Array:

@@ -17,9 +17,9 @@ from pmw.privacy.budget import Budget, Number
 from pmw.public.contract import agreed
 from pmw.public.export import RowPlan, draw_rows, drawn_table
 from pmw.public.options import Options
-from pmw.public.pairs import held_pairs
 from pmw.public.report import Facts, write_report
 from pmw.public.state import PublicState
+from pmw.public.status import held_pairs
 from pmw.session.expected import expected_questions, joined_questions
 from pmw.session.opening import open_session
 from queries.cells import nearest

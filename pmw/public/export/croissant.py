@@ -13,7 +13,7 @@ from typing import Any
 
 from pmw.public.export.manifest import reproduction_sentence
 from pmw.public.export.rows import column_type
-from pmw.public.pairs import pairs_sentence
+from pmw.public.status import pairs_sentence
 from queries.categories import CategoricalAttribute
 from queries.cells import number_text
 from queries.domain import Attribute, OrderedAttribute

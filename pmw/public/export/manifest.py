@@ -30,9 +30,9 @@ from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.export.rows import RowPlan
-from pmw.public.pairs import held_pairs
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
+from pmw.public.status import held_pairs
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.places import as_index

@@ -115,18 +115,15 @@ class ConditionedModel:
             tries = min(math.ceil(left / self.part) + _SPARE, _BATCH) if self.chosen else left
             rows = self.model.sample(tries, generator, independent=independent)
             columns = self.coarsening.drawn(rows, generator, independent=independent).columns
-            places = np.flatnonzero(self._satisfied(columns))[:left]
+            found = np.ones(len(columns[0]), dtype=np.bool_)
+            for factor in self.chosen:
+                cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
+                found &= factor.weights[cells] > 0
+            places = np.flatnonzero(found)[:left]
             kept.append([column[places] for column in columns])
             left -= len(places)
         whole = tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))
         return CodedRecords(self.coarsening.fine, whole)
-
-    def _satisfied(self, columns: Sequence[NDArray[np.integer]]) -> NDArray[np.bool_]:
-        found = np.ones(len(columns[0]), dtype=np.bool_)
-        for factor in self.chosen:
-            cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
-            found &= factor.weights[cells] > 0
-        return found
 
 
 def _within(coarsening: Coarsening, factor: Factor) -> Coarsening:

@@ -32,7 +32,6 @@ from pmw.public.contract import Contract, contract_words, guarantee, largest_bel
 from pmw.public.export.manifest import program_version
 from pmw.public.half_widths import Confidences, total_noise_bound
 from pmw.public.ledger import Ledger, ledger_cells
-from pmw.public.pairs import HeldPairs, held_pairs, pairs_sentence
 from pmw.public.pictures import (
     MOST_MARGINALS,
     NINE_TENTHS,
@@ -44,7 +43,7 @@ from pmw.public.pictures import (
 )
 from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState, singly
-from pmw.public.status import History, Status
+from pmw.public.status import HeldPairs, History, Status, held_pairs, pairs_sentence
 from queries.cells import cell_count
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
