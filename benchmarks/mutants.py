@@ -1616,7 +1616,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/display/test_progress"),
     ("progress-ends-answers", "pmw/display/progress", "with suppress(OSError, ValueError):",
      "with suppress(ZeroDivisionError):", "pmw/display/test_progress"),
-    ("progress-of-other-threads", "pmw/display/progress", " and _is_main()", "", "pmw/display/test_progress"),
+    ("progress-of-other-threads", "pmw/display/progress", " and is_main", "", "pmw/display/test_progress"),
     ("progress-switched-off-shows", "pmw/display/progress", "self.is_watched = wanted and ",
      "self.is_watched = ", "pmw/display/test_progress"),
 

@@ -24,7 +24,6 @@ from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
 from pmw.display.texts import at_most_percent, budget_words, counted, isolated, number, percent
 from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
-from pmw.privacy.budget import NeighboringRelation
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.bars import Bars
 from pmw.public.charges import Event
@@ -200,8 +199,19 @@ def report_page(facts: Facts) -> str:
 
     Privacy: post-processing of released numbers; free.
     """
-    parts = (_head(facts), _promise(facts), _accuracy(facts), _quoting(facts), _drawn(facts), _spent(facts))
-    values = {name: value for part in parts for name, value in part.items()}
+    contract = facts.state.contract
+    values = {
+        **_head(facts),
+        "summary": list(_summary(facts)),
+        "promise": promise(contract),
+        "about_whom": about_whom(contract),
+        "limits": limits(contract),
+        "guarantee": guarantee(contract),
+        **_accuracy(facts),
+        **_quoting(facts),
+        **_drawn(facts),
+        **_spent(facts),
+    }
     return render("pmw.public.report", "report.html", values)
 
 
@@ -245,17 +255,6 @@ def _head(facts: Facts) -> dict[str, Any]:
             ("of the budget spent", percent(status.budget_share)),
             ("the session is", "closed" if status.closed else "open"),
         ],
-    }
-
-
-def _promise(facts: Facts) -> dict[str, Any]:
-    contract = facts.state.contract
-    return {
-        "summary": list(_summary(facts)),
-        "promise": promise(contract),
-        "about_whom": about_whom(contract),
-        "limits": limits(contract),
-        "guarantee": guarantee(contract),
     }
 
 
@@ -396,30 +395,24 @@ def promise(contract: Contract) -> list[str]:
             "repeat it and take it away. Such a session is for tests: do not publish its numbers."
         ]
     changed, guessed = "any one person's data are replaced by others", "which of two possible sets of data"
-    if _is_adding(contract):
+    if not contract.options.replaces:
         changed, guessed = "any one person is taken out of the table, or one is added", "whether"
+    raised = math.exp(min(float(contract.whole.epsilon), 700.0))
+    factor = (
+        f"{math.ceil(100 * raised - 1e-9) / 100:.2f}"  # rounded up in its third digit or in whole numbers
+    )
+    if raised >= 100:
+        factor = f"{math.ceil(raised):,}" if raised < 1e9 else f"{raised:.1e}"
     delta, best = float(contract.whole.delta), at_most_percent(best_guess(contract))
     beyond = f", but for a probability of {delta:g}" if delta else ""
     return [
-        f"Nothing that this session releases becomes more than {_factor(contract)} times as likely, or as "
+        f"Nothing that this session releases becomes more than {factor} times as likely, or as "
         f"unlikely, if {changed}{beyond}. That holds for all answers, tables and files of the "
         "session taken together, whatever else a reader knows.",
         f"Take somebody who has to guess, from everything released, {guessed} a certain person "
-        f"{'is' if _is_adding(contract) else 'has'} in the table. Without the session the guess would be "
-        f"right 50% of the time. With it, it is right at most {best} of the time.",
+        f"{'has' if contract.options.replaces else 'is'} in the table. Without the session the guess would "
+        f"be right 50% of the time. With it, it is right at most {best} of the time.",
     ]
-
-
-def _factor(contract: Contract) -> str:
-    """Return e^epsilon, rounded up in its third digit or in whole numbers."""
-    factor = math.exp(min(float(contract.whole.epsilon), 700.0))
-    if factor < 100:
-        return f"{math.ceil(100 * factor - 1e-9) / 100:.2f}"
-    return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor:.1e}"
-
-
-def _is_adding(contract: Contract) -> bool:
-    return contract.options.neighboring_relation is NeighboringRelation.ADD_REMOVE
 
 
 def best_guess(contract: Contract) -> float:

@@ -385,21 +385,6 @@ def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -
         assert set(shared.of_parts(rests, 8)[1:]) | set(shared.shares(rests)[1:]) == {shared.everybody}
 
 
-def test_simultaneous_certificates_and_totals_are_wider() -> None:
-    one, every = opening(seed=3), opening(seed=3, simultaneous=True)
-    scope = ("sex", "grade")
-    bounds = [
-        certificate_bound(state, certified(state, scope, 50 * UNITS).certificates[scope])
-        for state in (one, every)
-    ]
-    assert bounds[1] > bounds[0]
-    widths = []
-    for state in (one, every):
-        answer = ModelAnswers(state).answer(LinearQuery.everything(DOMAIN))
-        widths.append(bar_of(answer)[1] - bar_of(answer)[0])
-    assert widths[1] > widths[0]
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("composition", [pmw.Composition.PURE, pmw.Composition.ZCDP])
 def test_the_total_keeps_to_its_width_where_opening_measured_nothing_else(
