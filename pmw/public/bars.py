@@ -274,9 +274,9 @@ class Bars:
         is_narrow = ~is_cut & (widths <= 2 * self._clear)
         found = np.empty((3, len(boxes)))
         for bars, are_meant in ((self, is_narrow), (self._kept, ~is_narrow)):
-            places, some = np.flatnonzero(are_meant), boxes.take(np.flatnonzero(are_meant))
+            places = np.flatnonzero(are_meant)
             if places.size:
-                own = bars._alike(some)
+                own = bars._alike(boxes.take(places))
                 if own is None:
                     return None
                 found[:, places] = own

@@ -279,7 +279,7 @@ def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
     """Return the price of a marginal under some noise, and the bar of one of its cells after it."""
     first = cell_question(state, scope, (0,) * len(scope), state.grid(scope))
-    return _quote(state, scope, noise, _half_width(state, first, noise))
+    return _quote(state, scope, noise, _half_width(state, scope, first, noise))
 
 
 def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quote:
@@ -300,15 +300,15 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
     _require_few_cells(state, plan, scope)
     binned = state.grid(scope) is not state.domain and not state.coarsening.is_aligned(query)
-    if binned or math.isinf(_half_width(state, query, plan.noise)):
+    if binned or math.isinf(_half_width(state, scope, query, plan.noise)):
         raise _refused(
             f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
             f"{', '.join(scope)} is measured on"
         )
-    noise = widest_noise(state.ledger, lambda noise: _half_width(state, query, noise) <= within)
+    noise = widest_noise(state.ledger, lambda noise: _half_width(state, scope, query, noise) <= within)
     if noise is None:
         raise _refused(f"no measurement has a bar of {within:g} records; ask for a wider one")
-    return _quote(state, scope, noise, _half_width(state, query, noise))
+    return _quote(state, scope, noise, _half_width(state, scope, query, noise))
 
 
 def affordable_price(state: PublicState) -> Fraction:
@@ -424,9 +424,11 @@ def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) 
     return None if interval is None else (interval[1] - interval[0]) / 2
 
 
-def _half_width(state: PublicState, query: LinearQuery, noise: NoiseDistribution) -> float:
-    """Return the half-width of a question's bar once its marginal was measured; infinite for none."""
-    width = bars_after(state, query.scope, noise).half_width(query)
+def _half_width(
+    state: PublicState, scope: tuple[str, ...], query: LinearQuery, noise: NoiseDistribution
+) -> float:
+    """Return the half-width of a question's bar once a marginal was measured; infinite for none."""
+    width = bars_after(state, scope, noise).half_width(query)
     return math.inf if width is None else width
 
 
