@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pmw.public.answer import Source as Source
     from pmw.public.answer import Spent as Spent
     from pmw.public.answers import Answers
-    from pmw.public.expected import ExpectedQuestions as ExpectedQuestions
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger as Ledger
     from pmw.public.ledger import LedgerLine as LedgerLine
+    from pmw.public.options import ExpectedQuestions as ExpectedQuestions
     from pmw.public.options import ModelKind as ModelKind
     from pmw.public.options import Opening as Opening
     from pmw.public.options import Options
@@ -128,10 +128,9 @@ _HOMES = {
     "pmw.privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
     "pmw.public.answer": ("Answer", "Source", "Spent"),
     "pmw.public.answers": ("Answers",),
-    "pmw.public.expected": ("ExpectedQuestions",),
     "pmw.public.export": ("RowPlan",),
     "pmw.public.ledger": ("Ledger", "LedgerLine"),
-    "pmw.public.options": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
+    "pmw.public.options": ("ExpectedQuestions", "ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
     "pmw.public.prior": ("Prior",),
     "pmw.public.quotes": ("Quote",),
     "pmw.public.status": ("Status",),

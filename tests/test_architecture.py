@@ -337,7 +337,7 @@ def test_draws_on_private_values_come_from_one_room() -> None:
         "os.urandom": {"pmw.privacy.random_bits"},
         "default_rng": {"pmw.public.export.rows", "pmw.cli.demo"},
         "np.random": {
-            "pmw.public.export.conditions", "pmw.public.export.rows", "pmw.cli.demo", "pmw.model.bins",
+            "pmw.public.export.rows", "pmw.cli.demo", "pmw.model.bins",
             "pmw.model.dense",
             "pmw.model.distribution", "pmw.model.graphical", "pmw.model.row_fitting", "queries.records",
             "queries.values",

@@ -18,9 +18,10 @@ import pmw
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
+from pmw.public.sums import Estimate
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
-Value = TypeVar("Value")
+_One = TypeVar("_One")
 REGIONS = ("north", "east", "south", "west")
 
 
@@ -66,16 +67,21 @@ def opened(
     return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=chosen)
 
 
+def known(one: _One | None) -> _One:
+    """Return what a test needs, which is there."""
+    assert one is not None
+    return one
+
+
+def ends(answer: pmw.Answer | Estimate) -> tuple[float, float]:
+    """Return the ends of an answer's interval, which is there."""
+    return known(answer.interval)
+
+
 def repeat_noise(patch: pytest.MonkeyPatch, seed: int) -> None:
     """Make the noise of sessions in files the same in every run; a session itself refuses to."""
     numbers = itertools.count()
     patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(seed, next(numbers)))
-
-
-def known(value: Value | None) -> Value:
-    """Return a value that is there."""
-    assert value is not None
-    return value
 
 
 def marginal_plan(state: PublicState) -> MarginalTestPlan:

@@ -168,7 +168,7 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
 
 def _model_text(about: dict[str, Any], output: Path) -> str:
     from pmw.display.texts import counted
-    from pmw.public.pairs import pairs_sentence
+    from pmw.public.status import pairs_sentence
 
     measured, pairs = counted(about["measurements"], "measurement"), pairs_sentence(about["pairs"])
     wrote = f"Wrote the model, with {measured}, to {output}; pmw ask answers from it."

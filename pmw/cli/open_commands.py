@@ -28,8 +28,7 @@ from pmw.display.texts import counted
 
 if TYPE_CHECKING:
     from pmw.planning.session_plan import SessionPlan
-    from pmw.public.drafts import DraftCharge
-    from pmw.public.options import Options
+    from pmw.public.options import DraftCharge, Options
     from pmw.public.prior import Prior
     from pmw.public.state import PublicState
     from queries.domain import Domain

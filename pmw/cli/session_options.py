@@ -15,8 +15,7 @@ from pmw.cli.table_options import person_options
 from pmw.cli.usage import budget_part, together, typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.public.expected import ExpectedQuestions
-    from pmw.public.options import Options
+    from pmw.public.options import ExpectedQuestions, Options
     from queries.domain import Domain
 
 

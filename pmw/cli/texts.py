@@ -109,8 +109,8 @@ def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:
     Args:
         path: of its file; None where nothing can be measured.
     """
-    from pmw.public.pairs import held_pairs, pairs_sentence
     from pmw.public.quotes import measuring, quote_marginal
+    from pmw.public.status import held_pairs, pairs_sentence
 
     pairs = held_pairs(state)
     if pairs.number:

@@ -17,8 +17,8 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, threshold_entry
+from pmw.public.evidence import own_numbers
 from pmw.public.free_answers import FreeAnswers
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState

@@ -32,10 +32,9 @@ from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, concatenated, placed
 from pmw.public.charges import LedgerEntry, positive_entry, price_of_positives, reservation, threshold_entry
-from pmw.public.evidence import NOT_HELD, holding_of, is_held
+from pmw.public.evidence import NOT_HELD, holding_of, is_held, own_numbers
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.local_models import local_models
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TierPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState, coarse_model, paid_for
 from pmw.sparse_vector import NoisyThreshold, SparseState

@@ -352,7 +352,7 @@ def _asked(
         below = _weights(sums, node, group)[1]
         if below is None:
             below = sums.weights(next(iter(_sum_of(node).values), EVERYBODY), group)
-        scope = tuple(name for place, name in enumerate(below.scope) if below.varies(place))
+        scope = tuple(name for name in below.scope if name in below.varying)
         estimated = holding_of(state, scope) in NOT_HELD
         records = sums.model(below) if estimated else sums.ends(below, 1)[0]
         value = aggregates.estimate(node, group).value if aggregates.may_hold(node, group) else None

@@ -54,9 +54,8 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.contract import Contract
-from pmw.public.expected import ExpectedQuestions
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
-from pmw.public.options import Opening, Options
+from pmw.public.options import ExpectedQuestions, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState, requested

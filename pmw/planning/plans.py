@@ -37,9 +37,9 @@ from pmw.public.charges import marginal_charge
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Options
-from pmw.public.pairs import held_pairs
 from pmw.public.plans import OpeningPlan, marginal_tier, question_tier
 from pmw.public.state import planned_bins
+from pmw.public.status import held_pairs
 from queries.domain import Domain
 from queries.frozen import dataclass
 

@@ -45,9 +45,8 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract
-from pmw.public.expected import ExpectedQuestions
 from pmw.public.half_widths import Confidences, negative_margin
-from pmw.public.options import Opening, Options
+from pmw.public.options import ExpectedQuestions, Opening, Options
 from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.categories import CategoricalAttribute

@@ -163,7 +163,7 @@ class Found:
 
     def __init__(self) -> None:
         self.local: object = None  # pmw.public.local_models
-        self.own: object = None  # pmw.public.own_numbers
+        self.own: object = None  # pmw.public.evidence
 
 
 @dataclass(frozen=True, slots=True)

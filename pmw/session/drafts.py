@@ -26,7 +26,7 @@ from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, fresh_seed
 from pmw.privacy.tail_bounds import least_reach, sum_half_width
-from pmw.public.drafts import DraftCharge
+from pmw.public.options import DraftCharge
 from pmw.session.store.draft_file import record_charge
 from queries.domain import Domain
 from queries.factors import UNITS

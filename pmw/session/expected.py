@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
 
-from pmw.public.expected import ExpectedQuestions
+from pmw.public.options import ExpectedQuestions
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery

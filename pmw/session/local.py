@@ -177,14 +177,14 @@ class LocalAsking(Asking):
 
     def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
         """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
-        from pmw.public.export import csv_parts
+        from pmw.public.export import draw_rows
 
-        return csv_parts(self._published(refine=False), plan)
+        return draw_rows(self._published(refine=False), plan).csv_parts()
 
     def _drawn(self, plan: RowPlan, *, refine: bool) -> pd.DataFrame:
-        from pmw.public.export import synthetic_frame
+        from pmw.public.export import draw_rows
 
-        return synthetic_frame(self._published(refine), plan)
+        return draw_rows(self._published(refine), plan).frame()
 
     def _written(
         self, target: Path, form: ExportFormat, plan: RowPlan | None, *, force: bool, refine: bool

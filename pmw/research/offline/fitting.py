@@ -64,7 +64,7 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.contract import Contract, agreed
-from pmw.public.export import RowPlan, export, synthetic_frame
+from pmw.public.export import RowPlan, draw_rows, export
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.options import Options, UpdateRule
@@ -401,7 +401,7 @@ class OfflineRelease:
             rows: number of rows; None for the released total, rounded.
             seed: repeats a drawing; None draws again.
         """
-        return synthetic_frame(self.state, RowPlan(rows, independent, seed))
+        return draw_rows(self.state, RowPlan(rows, independent, seed)).frame()
 
     def export(
         self,

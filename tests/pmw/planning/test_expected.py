@@ -27,7 +27,7 @@ from pmw.privacy.budget import Budget
 from pmw.privacy.filter import open_filter
 from pmw.public.charges import marginal_charge
 from pmw.public.contract import Contract
-from pmw.public.expected import ExpectedQuestions
+from pmw.public.options import ExpectedQuestions
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, marginal_tier
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.worlds import known

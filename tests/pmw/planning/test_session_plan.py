@@ -19,7 +19,7 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
-from pmw.public.pairs import held_pairs
+from pmw.public.status import held_pairs
 from queries import (
     UNITS,
     CategoricalAttribute,

@@ -45,10 +45,8 @@ from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import CellNumbers, LedgerEntry, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
 from pmw.public.contract import Contract
-from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.expected import ExpectedQuestions
-from pmw.public.options import Opening, Options, TestKind, UpdateRule
+from pmw.public.options import DraftCharge, ExpectedQuestions, Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.quotes import Quote

@@ -122,7 +122,7 @@ def test_ranges_are_paid_for_as_single_questions_are() -> None:
         assert found is not None
         for place in range(3):
             low, high, _ = bars.of_query(other.query(place))
-            ends = np.asarray(found.low)[place], np.asarray(found.high)[place]
+            ends = found[0, place], found[1, place]
             assert ends == pytest.approx((low, high), rel=1e-9)
 
 

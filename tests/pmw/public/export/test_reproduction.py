@@ -18,7 +18,7 @@ from pmw.loop.fit import correct
 from pmw.model import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.export import RowPlan, draw_rows, reproduction_sentence
-from pmw.public.export.reproduction import reproduction
+from pmw.public.export.manifest import reproduction
 from pmw.public.state import PublicState
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 from tests.worlds import World, opened
