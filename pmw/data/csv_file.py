@@ -207,7 +207,6 @@ def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[lis
 
 
 def _fault(raw: bytes, line: str | None, row: list[str] | None, dialect: CsvDialect, width: int) -> str:
-    """Return why a line is malformed, and what may help."""
     if row is not None:
         ends = ", a delimiter at its end" if len(row) > width and not row[-1] else ""
         return f"{counted(len(row), 'field')}{ends}, where the first line has {width}"

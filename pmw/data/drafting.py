@@ -316,11 +316,7 @@ def _roundest(low: Fraction, point: Fraction, high: Fraction, whole: bool) -> fl
 
 
 def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribute | None:
-    """Return whole periods from the first of these times to the last, narrow ones where they are few.
-
-    Args:
-        seconds: the times.
-    """
+    """Return whole periods from the first of these times to the last, narrow ones where they are few."""
     low, high = min(seconds), max(seconds)
     first, last = low // DAY, high // DAY
     if not 1 <= first <= last <= _LAST_DAY:  # a zone may move a time out of the calendar
@@ -417,7 +413,6 @@ def _drafted_from(public: PublicTable | None) -> str:
 
 
 def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
-    """Return the section of one attribute."""
     if filled is not None:
         text = stored_schema(Domain((filled,)))
         return "".join(map(_shown, text[text.index("[[attributes]]") :].splitlines(keepends=True)))
@@ -436,7 +431,6 @@ def _looked_section(name: str, looked: ColumnKind) -> str:
 
 
 def _begun(name: str) -> str:
-    """Return how the section of an attribute begins."""
     head, _, _ = stored_schema(Domain((CategoricalAttribute(name, ("a",)),))).partition("kind =")
     return head[head.index("[[attributes]]") :]
 

@@ -113,11 +113,7 @@ class SqlTable(abc.ABC):
 
     @abc.abstractmethod
     def connect(self) -> Any:
-        """Return a connection that can write nothing, sees one snapshot, and reads values as on any machine.
-
-        Raises:
-            DataError: there is no database.
-        """
+        """Return a connection that writes nothing, sees one snapshot, and reads values as on any machine."""
 
     @abc.abstractmethod
     def kinds_by(self, connection: Any) -> dict[str, str]:
@@ -337,8 +333,6 @@ class EngineSource(CountSource):
     Args:
         cells: an expression per attribute, of a record's cell, -1 where its value drops the record; behind
             these one per grid, of the place of its value.
-        binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
-            declared cells.
 
     Privacy: stands for true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """

@@ -71,12 +71,7 @@ class TablePart:
 
 
 class PeopleIntake:
-    """Bounds the records of persons.
-
-    Args:
-        bound: how their records are bounded.
-        limit: how much memory the records may take.
-    """
+    """Bounds the records of persons."""
 
     def __init__(self, domain: Domain, bound: Bound, limit: MemoryLimit) -> None:
         self._domain, self._bound, self._limit = domain, bound, limit
@@ -123,12 +118,7 @@ class PeopleIntake:
         self._add(*keep_bounded(found, self._bound.records), found.keys.shape[1])
 
     def _add(self, kept: CodedRecords, persons: Numbers, known: int) -> None:
-        """Take in what is kept of some persons whose other records were all taken in with these.
-
-        Args:
-            kept: the records.
-            persons: as ``PeopleRecords`` has them.
-        """
+        """Take in what is kept of some persons whose other records were all taken in with these."""
         block = pack(self._domain, kept.columns)
         if self._numbers_persons:
             own = persons == OWN
@@ -197,13 +187,7 @@ class _Buckets:
 
 
 class Intake:
-    """Takes in a table part by part.
-
-    Args:
-        key: 32 bytes, secret, that choose which records of a person are kept; None where the domain declares
-            no persons.
-        limit: how much memory the records may take; None for the usual.
-    """
+    """Takes in a table part by part."""
 
     def __init__(self, domain: Domain, key: bytes | None, limit: MemoryLimit | None = None) -> None:
         self._domain, self._stored, limit = domain, domain.stored, limit or MemoryLimit()
@@ -238,7 +222,6 @@ def kept_codes(
     These are as many arrays as ``domain.stored`` has attributes, shape (kept records,) each.
 
     Args:
-        columns: the declared columns of some records.
         roster: takes in whose the kept records are; None where no persons are declared.
     """
     ids = ids_of(columns, domain)
@@ -274,12 +257,8 @@ class MemorySource(CountSource):
     """A table of cell numbers.
 
     Args:
-        records: the cells of each kept record.
-        bound: how they were bounded; None where no persons are declared.
         identity: what tells the table from others, where persons are declared: the kept records alone do not
             tell whose they are, nor which were left out. None where the records tell it.
-        binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
-            declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
@@ -312,11 +291,6 @@ class MemorySource(CountSource):
         A line of a CSV file that cannot be read is a record whose every value is undeclared: it counts in the
         ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is. Where
         persons are declared it has none, and is dropped.
-
-        Args:
-            key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
-                declared.
-            limit: how much memory the records may take, besides the parts; None for the usual.
         """
 
         def taken_in() -> MemorySource:

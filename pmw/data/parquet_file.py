@@ -76,7 +76,6 @@ class _Stored:
 
     @property
     def is_decimal(self) -> bool:
-        """It holds decimals, of however many digits."""
         return "DECIMAL" in self.meaning.upper()
 
 

@@ -123,11 +123,7 @@ def require_limit(limit: object) -> None:
 
 
 class ScratchFile:
-    """A file without a name, which arrays are appended to.
-
-    Args:
-        folder: where it is made; None for TMPDIR, or else the system's temporary folder.
-    """
+    """A file without a name, which arrays are appended to."""
 
     __slots__ = ("__weakref__", "_descriptor", "_folder", "_size")
 
@@ -201,11 +197,7 @@ class StoredArray:
 
 
 class SortedRows:
-    """Rows of words that come part by part (secret); the last word weighs most, as ``lexsort`` has it.
-
-    Args:
-        limit: how much memory they may take.
-    """
+    """Rows of words that come part by part (secret); the last word weighs most, as ``lexsort`` has it."""
 
     def __init__(self, words: int, limit: MemoryLimit) -> None:
         self._words, self._most, self._folder = words, limit.sorted_rows(words), limit.folder
@@ -259,11 +251,7 @@ class SortedRows:
 
 
 class _Run:
-    """Rows in order, read block by block.
-
-    Args:
-        words: of each row, one from each array.
-    """
+    """Rows in order, read block by block."""
 
     def __init__(self, words: Sequence[StoredArray]) -> None:
         self._stored = words
@@ -283,7 +271,6 @@ class _Run:
 
     @property
     def goes_on(self) -> bool:
-        """There is more than the loaded block."""
         return self._next < len(self._stored[0])
 
     @property

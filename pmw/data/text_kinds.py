@@ -130,9 +130,6 @@ class _Tally:
     """Counts what the texts of a column are, and how often each stands there.
 
     Texts are kept as hashes, 16 bytes each with its number.
-
-    Args:
-        decimal: the character before the fraction of a number.
     """
 
     def __init__(self, name: str, decimal: str) -> None:
@@ -157,7 +154,6 @@ class _Tally:
             self._merge()
 
     def _merge(self) -> None:
-        """Add up the numbers of equal texts."""
         hashes, places = np.unique(np.concatenate(self._hashes), return_inverse=True)
         times = np.zeros(hashes.size, np.int64)
         np.add.at(times, places, np.concatenate(self._times))
@@ -170,7 +166,6 @@ class _Tally:
         return is_text or NUMBER.fullmatch(self._name) is not None
 
     def kind(self) -> ColumnKind:
-        """Return what the texts are."""
         if _are_most(self._rows - self._given, self._rows):
             return ColumnKind(TextKind.EMPTY)
         return self._dates() or ColumnKind(self._others())

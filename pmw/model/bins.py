@@ -256,7 +256,6 @@ class Coarsening:
         """Return records of bins with a cell drawn for each of them, inside its bin.
 
         Args:
-            records: over the coarse domain.
             independent: independent draws; else every cell gets its share of its bin's records, rounded up
                 or down.
         """
@@ -272,10 +271,6 @@ class Coarsening:
 
     def expand(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return coarse counts spread over the fine cells of their bins, by shares.
-
-        Args:
-            scope: attribute names in declared order.
-            values: float64, records per coarse cell, one axis per attribute.
 
         Returns:
             float64, records per fine cell, one axis per attribute.
@@ -306,11 +301,7 @@ class Coarsening:
 
 
 def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total: float) -> Target:
-    """Return what a model of bins should give where bins, or declared cells, were measured.
-
-    Args:
-        total: records that the model sums to; positive.
-    """
+    """Return what a model of bins should give where bins, or declared cells, were measured."""
     target = target_of(measurement, total)
     if target.values.shape == coarsening.coarse.scope_shape(target.scope):
         return target
@@ -354,10 +345,6 @@ class CoarsenedDistribution:
     """A distribution over the fine domain: a model of the bins, and the shares inside them.
 
     The cell of a record inside its bin is independent of the record's other attributes.
-
-    Args:
-        coarsening: the bins and the shares.
-        model: a distribution over the coarse domain.
     """
 
     coarsening: Coarsening
@@ -413,11 +400,7 @@ class CoarsenedDistribution:
         return self.model.expectation(self.coarsening.weights(query))
 
     def expectation(self, factors: Sequence[WeightedFactor]) -> float:
-        """Return the expected sum over records of the product of the factors' weights, in records.
-
-        Args:
-            factors: pairs of a scope and float64 weights over its fine cells; the scopes are disjoint.
-        """
+        """Return the expected sum over records of the product of the factors' weights, in records."""
         coarse = [(scope, self.coarsening.averaged(scope, weights)) for scope, weights in factors]
         return self.model.expectation(coarse)
 
@@ -558,7 +541,6 @@ def assumed_domain(
     tables of the stream benchmark this leads to about the numbers of positives that their own bins would.
 
     Args:
-        total: records, as released or as stated.
         deviations: per attribute, the standard deviation of one cell's count, in records; an attribute
             without one is kept as it is.
     """
@@ -653,7 +635,6 @@ def cut_runs(counts: NDArray[np.float64], deviation: float, bins: int) -> NDArra
 
     Args:
         counts: float64, shape (cells,), records per cell, none negative.
-        deviation: standard deviation of one cell's count, in records.
     """
     share, heavy = _heavy_cells(counts, deviation, bins)
     # The pieces that are cut apart whatever their mass: heavy cells, and the cells between two of them.

@@ -100,7 +100,6 @@ def spread(
     Along the last axes it is repeated where it changes along them, which makes the inner loops long.
 
     Args:
-        scope: attribute names in declared order.
         table: float64, one axis per attribute of the scope.
         shape: cells per axis of the array, or of the box.
     """
@@ -139,7 +138,6 @@ class DenseDistribution:
     the array take turns.
 
     Args:
-        total: records that the cells sum to.
         combined: how many of the terms were combined at once; the later ones were multiplied in, in order.
         cells: its array, where it is there already; owned.
     """
@@ -314,12 +312,7 @@ class DenseDistribution:
 
 
 class DenseWorkspace:
-    """A dense array under update: changed in place, normalised lazily, frozen at the end.
-
-    Args:
-        total: records that the cells sum to when frozen.
-        combined: how many terms of the model were combined at once.
-    """
+    """A dense array under update: changed in place, normalised lazily, frozen at the end."""
 
     def __init__(self, domain: Domain, total: float, cells: DenseCells, combined: int) -> None:
         self.domain = domain

@@ -35,7 +35,6 @@ class MarginalTerm:
     """A factor exp(duals[cell]) of the model, for the cells of a scope.
 
     Args:
-        scope: attribute names in declared order.
         duals: float64, one axis per attribute.
     """
 

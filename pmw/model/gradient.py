@@ -94,9 +94,6 @@ class Contraction:
         union: positions of both where their product is written; empty where matrices are multiplied.
         operands: both tables as matrices, in the order of their product.
         swapped: the second table comes first in it, so that fewer results are turned.
-        lengths: of the axes of the matrix product.
-        axes: where each axis of the result stands in it.
-        cost: estimated nanoseconds.
     """
 
     result: Positions
@@ -113,9 +110,6 @@ class Contraction:
         """Return the array that will hold the contraction, and add what computes it to a program.
 
         The arrays and their views are made here, once; a run of the program allocates nothing.
-
-        Args:
-            left: float64, C-contiguous, the array that will hold the first table.
         """
         if self.swapped:
             left, right = right, left
@@ -161,11 +155,7 @@ def bind_sums(
 def plan_contraction(
     shape: tuple[int, ...], left: Positions, right: Positions, result: Positions
 ) -> Contraction:
-    """Return the plan of a contraction.
-
-    Args:
-        shape: cells per attribute of the domain.
-    """
+    """Return the plan of a contraction."""
     first, second = _met(left, right, result), _met(right, left, result)
     rows = [position for position in first if position not in second]
     columns = [position for position in second if position not in first]
@@ -252,7 +242,6 @@ class GradientPlan:
     """How the marginals of potentials are found, whatever their values.
 
     Args:
-        shape: cells per attribute of the domain.
         leaves: the scopes that lie in no other; their tables are contracted.
         inside: per leaf, the numbers of the potentials in it and their scopes; the first is its own.
         starts: where each leaf's table starts in one array of all.

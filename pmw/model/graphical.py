@@ -208,12 +208,7 @@ def _eliminated(
     scope: Positions,
     kept: KeptTables,
 ) -> NDArray[np.float64]:
-    """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous.
-
-    Args:
-        shape: cells per attribute of the domain.
-        tables: each with its key among those that are kept; every position of the scope is in one of them.
-    """
+    """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous."""
     held = dict(enumerate(tables))
     order = contraction_order(shape, tuple([positions for _, (positions, _) in tables]), scope)
     for number, (left, right, result) in enumerate(order, len(tables)):
@@ -309,7 +304,6 @@ class GraphicalDistribution:
     It answers alike for ever; what it has computed, it keeps.
 
     Args:
-        total: records that the cells sum to.
         shape: the tree of the terms' scopes.
     """
 
@@ -361,7 +355,6 @@ class GraphicalDistribution:
         It depends on the scopes of the terms and their order alone, and is found without making that model.
 
         Args:
-            scope: attribute names in declared order.
             max_cells: most cells of all clique tables together, such as DEFAULT_MAX_CELLS.
         """
         return fits_tree(self._shape.tree, self._shape.scopes, positions_in(self.domain, scope), max_cells)
@@ -537,11 +530,7 @@ def _readings(
 def draw_rows(
     beliefs: Beliefs, count: int, generator: np.random.Generator, *, independent: bool
 ) -> list[NDArray[np.int64]]:
-    """Return the cell of each row per attribute, in no order.
-
-    Returns:
-        One int64 array per position, shape (count,).
-    """
+    """Return the cell of each row per attribute, in no order."""
     shape = beliefs.tree.shape
     columns: dict[int, NDArray[np.int64]] = {}
     order = np.arange(count)  # by the newest attribute, then the one before it, ...

@@ -101,7 +101,6 @@ def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[
 
     Args:
         base: float64, one axis per attribute, records: the model's marginal.
-        scope: names of its attributes, in declared order.
         aims: what was measured of some or all of them, on the cells of ``base``, each once.
     """
     start = [np.zeros(np.shape(aim.values) if isinstance(aim, Target) else ()) for aim in aims]

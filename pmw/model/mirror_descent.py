@@ -141,7 +141,6 @@ class DescentRule:
     """When a descent ends.
 
     Args:
-        steps: at most so many evaluations of the model.
         tolerance: stop when a step lowers the loss by less than this per measured number.
         enough: stop when the loss is below this, per free number and times two: closer would be fitted to
             noise.
@@ -242,7 +241,6 @@ def descend(
     Args:
         model: its terms belong to the first aims, in order; further aims start with a dual of zero.
         aims: at least as many as the model has terms.
-        told: called after each step with 1, for whoever waits.
     """
     if len(model.terms) > len(aims):
         raise BudgetError(f"expected at most {len(aims)} terms, got {len(model.terms)}")
@@ -279,8 +277,6 @@ def lowered(
     Args:
         evaluate: what models say of the aims; there is at least one number.
         start: duals of each aim, shaped like it.
-        step_size: see ``descend``.
-        told: called after each step with 1.
     """
     numbers, free = sum(one.size for one in start), sum(map(free_numbers, aims))
     unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none

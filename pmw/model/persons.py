@@ -17,7 +17,6 @@ class PersonsMeasurement:
     Args:
         scope: attribute names in declared order; none for one number of all persons.
         units: int64, one axis per attribute of the scope, noisy, in units of 2^-20 persons.
-        noise: distribution of each number's noise, in units.
     """
 
     scope: tuple[str, ...]

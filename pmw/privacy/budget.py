@@ -288,10 +288,6 @@ def gaussian_mu_squared(l2_squared: Fraction, sigma: Fraction) -> Fraction | Non
 
     It is that of continuous noise, l2^2/sigma^2, times (1 + 1/(2 sigma))^2.
 
-    Args:
-        l2_squared: squared L2 sensitivity, in squared units of the noise.
-        sigma: parameter of the discrete Gaussian, in the same units; integer-valued statistics only.
-
     Source: docs/proofs/gaussian-filter.md, Section 3; Dong, Roth and Su (2022), Corollary 3.3, for several
         coordinates.
     """

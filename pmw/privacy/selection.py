@@ -124,7 +124,6 @@ def first_passes(
     """Return for each gap the number of the draw, from 1, in which noise is first at least the gap.
 
     Args:
-        noise: its distribution.
         gaps: int64, shape (n,), in units of the noise.
         most: draws that are told apart, at most 2^40; a later one is ``most`` + 1.
 

@@ -105,8 +105,6 @@ def composed_epsilon(
 
     Args:
         price: epsilon0 of one round.
-        rounds: c, at least 1.
-        delta: of the whole, at least 0.
         theorem: the bound; None for the smallest that any of them gives.
     """
     _check_rounds(rounds)
@@ -138,8 +136,6 @@ def composed_delta(price: Fraction, rounds: int, epsilon: Fraction) -> Fraction:
 
     Args:
         price: epsilon0.
-        rounds: c, at least 1.
-        epsilon: of the whole, at least 0.
 
     Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5.
     """
@@ -175,7 +171,6 @@ def require_printed(budget: Budget, rounds: int, *, halved: bool = False) -> Non
     Beyond 20,000 rounds the last is not tried: it would hold up to an epsilon a tenth larger.
 
     Args:
-        rounds: c, at least 1.
         halved: the price is made for half of delta, and delta is what must hold: as in NumericSparse.
 
     Source: Dwork and Roth (2014), Corollary 3.21, stated for epsilon < 1, on which Theorems 3.25 and 3.27

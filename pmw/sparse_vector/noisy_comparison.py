@@ -192,10 +192,8 @@ class NoisyComparison(abc.ABC):
         has no effect once the first passed.
 
         Args:
-            noisy: the round's threshold noise.
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public.
-            bits: source of the noise.
         """
         require_bits(bits)
         if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
@@ -230,17 +228,14 @@ class ThresholdTest(NoisyComparison):
 
     @property
     def query_noise(self) -> Distribution:
-        """The distribution of nu."""
         return _DISTRIBUTIONS[self.noise.value](self.query_scale)
 
     @property
     def threshold_charge(self) -> Charge:
-        """What one threshold draw costs."""
         return pure_charge(self.threshold_price)
 
     @property
     def positive_charge(self) -> Charge:
-        """What one positive costs."""
         return pure_charge(self.positive_price)
 
     @property
@@ -316,12 +311,10 @@ class Sech2Test(NoisyComparison):
 
     @property
     def query_noise(self) -> SechSquared:
-        """The distribution of nu."""
         return SechSquared(self.query_scale)
 
     @property
     def threshold_price(self) -> Fraction:
-        """Epsilon of one threshold draw: Delta/b1; two thresholds pay it once, for only one is shifted."""
         if self.noise is ThresholdNoise.GAUSSIAN:
             raise BudgetError("expected pure threshold noise, got Gaussian noise, which has a rho only")
         return self.sensitivity / self.threshold_scale
