@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.calibration import AxisOrder, Beliefs, CalibrationPlan, by_size, calibrate, plan_calibration
-from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term, WeightedFactor
 from pmw.model.factors import (
     KeptTables,
     Positions,
@@ -298,7 +298,7 @@ class _Memo:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-class GraphicalDistribution:
+class GraphicalDistribution(SyntheticDistribution):
     """Expected records per cell of a domain of any size. Made by ``uniform`` and ``of_terms``.
 
     It answers alike for ever; what it has computed, it keeps.
@@ -359,22 +359,12 @@ class GraphicalDistribution:
         """
         return fits_tree(self._shape.tree, self._shape.scopes, positions_in(self.domain, scope), max_cells)
 
-    @property
-    def log_partition(self) -> float:
-        """Natural logarithm of the sum of exp(dual * weights) over all cells of the domain."""
-        return self._beliefs().log_partition
-
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return expected records per cell over a scope in declared order: float64, read-only."""
         key = tuple(scope)
         with self._memo.lock:
             return self._memo.marginals.get(key, partial(self._read, key))
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
-
-        They equal those of ``marginal`` up to the rounding of sums.
-        """
         beliefs = self._beliefs()
         places = [positions_in(self.domain, scope) for scope in scopes]
         found: list[NDArray[np.float64] | None] = [None] * len(places)
@@ -392,7 +382,6 @@ class GraphicalDistribution:
         return PotentialMarginals(self.domain, self._shape.scopes, self._shape.axes, self._shape.plan.tree)
 
     def answer(self, query: LinearQuery) -> float:
-        """Return the expected answer, in records."""
         places = positions_in(self.domain, query.scope)
         inside = self._shape.tree.covering(places) is not None
         if inside or self.domain.scope_size(query.scope) <= _LARGEST_JOINT:
@@ -401,11 +390,6 @@ class GraphicalDistribution:
         return self.expectation(factors) * (query.constant / UNITS)
 
     def expectation(self, factors: Sequence[WeightedFactor]) -> float:
-        """Return the expected sum, over records, of the product of the factors' weights, in records.
-
-        Args:
-            factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
-        """
         self.domain.scope([name for scope, _ in factors for name in scope])
         axes = self._shape.axes
         weights: list[ScopedTable] = []
@@ -414,14 +398,6 @@ class GraphicalDistribution:
             weights.append((axes.scope(places), axes.inward(np.asarray(values, dtype=np.float64), places)))
         with self._memo.lock:
             return expect(self._beliefs(), weights, self._memo.tables) * self.total
-
-    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the natural logarithm of the probability of full cells: float64, shape (n,).
-
-        Args:
-            cells: int64, shape (n, attributes), the cell of each attribute in declared order.
-        """
-        return exponents_at(self.domain, self.terms, cells) - self.log_partition
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records.

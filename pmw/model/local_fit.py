@@ -15,8 +15,6 @@ Source: Csiszar (1975), I-divergence geometry of probability distributions, for 
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +24,7 @@ from pmw.model.distribution import MarginalTerm, QueryTerm
 from pmw.model.factors import plan_projections
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import Target
-from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, Flat, lowered
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, Evaluator, Flat, lowered
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
@@ -51,31 +49,21 @@ class LocalFit:
     steps: int
 
 
-class _Cells:
-    """What a table says of aims, as a function of their duals.
+class _Cells(Evaluator):
+    """What a table says of aims.
 
     Args:
         base: float64, one axis per attribute, records: the table of no duals.
     """
 
     def __init__(self, base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> None:
+        super().__init__(aims)
         self._base = np.log(np.maximum(base, _LEAST))
         self._total = float(base.sum())
-        self._shapes = [np.shape(aim.values) if isinstance(aim, Target) else () for aim in aims]
-        ends = itertools.accumulate((math.prod(shape) for shape in self._shapes), initial=0)
-        self._parts = list(itertools.starmap(slice, itertools.pairwise(ends)))
         axes = [tuple([scope.index(name) for name in _names(aim)]) for aim in aims]
         self._spread = [[size if axis in own else 1 for axis, size in enumerate(base.shape)] for own in axes]
         self._weights = [None if isinstance(aim, Target) else aim.query.weights() / UNITS for aim in aims]
         self._sums = plan_projections(base.shape, tuple(range(base.ndim)), tuple(axes))
-
-    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        """Return tables, one per aim and shaped like it, in one array."""
-        return np.concatenate([table.reshape(-1) for table in tables])
-
-    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
-        """Return the parts of one array, one per aim and shaped like it."""
-        return [flat[part].reshape(shape) for part, shape in zip(self._parts, self._shapes, strict=True)]
 
     def table(self, duals: Flat) -> NDArray[np.float64]:
         """Return the table of these duals: float64, records."""
@@ -89,7 +77,6 @@ class _Cells:
         return cells
 
     def values(self, duals: Flat) -> Flat:
-        """Return what the table of these duals says: float64, records."""
         sums = zip(self._sums.run(self.table(duals)), self._weights, strict=True)
         return self.flat(
             [one if weights is None else np.array(np.vdot(one, weights)) for one, weights in sums]

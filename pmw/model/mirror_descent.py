@@ -25,10 +25,11 @@ Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descen
 
 from __future__ import annotations
 
+import abc
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,54 +52,71 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 Flat: TypeAlias = NDArray[np.float64]  # one number per measured one, in the evaluator's order
 
 
-class _Evaluator:
-    """What models say of aims, as a function of their duals.
+class Evaluator(abc.ABC):
+    """What models say of aims, as a function of their duals; all numbers are in one array.
+
+    Args:
+        aims: one or more.
+    """
+
+    def __init__(self, aims: Sequence[Aim]) -> None:
+        self._aims = aims
+        self._declared = [np.shape(_values(aim)) for aim in aims]
+        ends = itertools.accumulate(map(math.prod, self._declared), initial=0)
+        self._parts = [slice(*pair) for pair in itertools.pairwise(ends)]
+
+    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
+        """Return tables, one per aim and shaped like it, in one array."""
+        return np.concatenate([table.reshape(-1) for table in tables])
+
+    def tables(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
+        """Return the parts of one array, one per aim and shaped like it."""
+        return [part.reshape(shape) for shape, part in zip(self._declared, self._split(flat), strict=True)]
+
+    def _split(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
+        return [flat[part] for part in self._parts]
+
+    @abc.abstractmethod
+    def values(self, duals: Flat) -> Flat:
+        """Return what the model of these duals says: float64, records."""
+
+
+class _OfModels(Evaluator):
+    """What models of one form say.
 
     Where a model is on a junction tree and every aim is a whole scope, it is the gradient, in arrays that are
     there already; else, and where that leaves float64, the models are made.
 
     Args:
         model: the form of the models, over its domain and total.
-        aims: one or more; models have a term for each.
+        aims: models have a term for each.
     """
 
     def __init__(self, model: SyntheticDistribution, aims: Sequence[Aim]) -> None:
+        super().__init__(aims)
         self._like = model
-        self._aims = aims
-        shapes = self._declared = [np.shape(_values(aim)) for aim in aims]
-        sizes = [math.prod(shape) for shape in shapes]
-        ends = list(itertools.accumulate(sizes))
-        self._parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        self._order = np.arange(sum(sizes))  # of the numbers, by their places in declared order
+        self._order = np.arange(self._parts[-1].stop)  # of the numbers, by their places in declared order
         self._potentials: PotentialMarginals | None = None
         targets = [aim for aim in aims if isinstance(aim, Target)]
         if not isinstance(model, GraphicalDistribution) or len(targets) < len(aims):
             return
         terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
         self._potentials = model.with_terms(terms).potential_marginals()
-        places = [part.reshape(shape) for shape, part in zip(shapes, self._split(self._order), strict=True)]
-        turned = [self._potentials.inward(aim.scope, part) for aim, part in zip(targets, places, strict=True)]
+        places = zip(targets, super().tables(self._order), strict=True)
+        turned = [self._potentials.inward(aim.scope, part) for aim, part in places]
         self._scopes = [self._potentials.number(aim.scope) for aim in targets]
         self._shapes = [part.shape for part in turned]
         self._order = np.concatenate([part.reshape(-1) for part in turned])
 
     def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        """Return tables, one per aim and shaped like it, in one array."""
-        return np.take(np.concatenate([table.reshape(-1) for table in tables]), as_index(self._order))
+        return np.take(super().flat(tables), as_index(self._order))
 
-    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
-        """Return the parts of one array, one per aim and shaped like it."""
+    def tables(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
         declared = np.empty_like(flat)
         declared[self._order] = flat
-        parts = self._split(declared)
-        return [part.reshape(shape) for shape, part in zip(self._declared, parts, strict=True)]
-
-    def _split(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
-        """Return views of one array, one per aim."""
-        return [flat[part] for part in self._parts]
+        return super().tables(declared)
 
     def values(self, duals: Flat) -> Flat:
-        """Return what the model of these duals says: float64, records."""
         found = None if self._potentials is None else self._on_tree(self._potentials, duals)
         if found is not None:
             return found
@@ -178,19 +196,6 @@ class _Point:
     loss: float
 
 
-class Evaluator(Protocol):
-    """What models say of aims, as a function of their duals; see ``_Evaluator``."""
-
-    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        """Return tables, one per aim and shaped like it, in one array."""
-
-    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
-        """Return the parts of one array, one per aim and shaped like it."""
-
-    def values(self, duals: Flat) -> Flat:
-        """Return what the model of these duals says: float64, records."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loss:
     """The loss as a function of the duals.
@@ -249,7 +254,7 @@ def descend(
         return Descent(model, step_size, 0.0, 0)
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
-    evaluate = _Evaluator(model, aims)
+    evaluate = _OfModels(model, aims)
     lowest = lowered(evaluate, aims, start, step_size=step_size, rule=rule, told=told)
     return Descent(evaluate.model(lowest.duals), lowest.step_size, 2 * lowest.loss / numbers, lowest.steps)
 

@@ -36,7 +36,6 @@ def test_large_duals_that_cancel_across_cliques_leave_what_they_leave() -> None:
     ]
     model = GraphicalDistribution.of_terms(domain, 9.0, terms)
     assert model.marginal(("a0", "a1")) == pytest.approx(np.ones((3, 3)), abs=1e-8)
-    assert model.log_partition == pytest.approx(math.log(9 * (2 + math.e)), abs=1e-8)
 
 
 def test_forbidden_cells_hold_nothing() -> None:
@@ -65,7 +64,6 @@ def test_a_domain_of_astronomical_size_is_answered_exactly_where_attributes_are_
     assert model.answer(query) == pytest.approx(1e6 * share**40)
     half = LinearQuery(domain, (Factor((), np.array(UNITS // 2)), *query.factors))
     assert model.answer(half) == model.answer(query) / 2
-    assert model.log_partition == pytest.approx(40 * math.log(1275))
 
 
 def test_a_scope_inside_a_clique_keeps_the_tree_and_so_the_sums_of_the_others() -> None:
