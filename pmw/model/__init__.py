@@ -41,6 +41,7 @@ from pmw.model.measurement import (
     MarginalMeasurement,
     Measurement,
     OneWayMeasurement,
+    PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -59,7 +60,6 @@ from pmw.model.mirror_descent import (
     descend,
     free_numbers,
 )
-from pmw.model.persons import PersonsMeasurement
 from pmw.model.prices import AxisPrice, SharedPrices, asked_prices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares
 from pmw.model.strategy import AxisRows, Strategy, along, widest_of_rows

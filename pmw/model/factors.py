@@ -158,10 +158,10 @@ def plan_product(shape: tuple[int, ...], axes: Positions, scopes: tuple[Position
         first, second = unions.taken(left), unions.taken(right)
         # The last step writes over all axes, whether or not the two tables reach them.
         union = _union(first, second) if len(unions) else axes
-        steps.append((left, right, _broadcast(shape, first, union), _broadcast(shape, second, union)))
+        steps.append((left, right, spread_shape(shape, first, union), spread_shape(shape, second, union)))
         unions.add(len(scopes) + len(steps) - 1, union)
     left_over = len(scopes) + len(steps) - 1
-    last = _broadcast(shape, unions.taken(left_over), axes) if scopes else None
+    last = spread_shape(shape, unions.taken(left_over), axes) if scopes else None
     return ProductPlan(tuple(shape[axis] for axis in axes), tuple(steps), last)
 
 
@@ -420,6 +420,6 @@ def _union(first: Positions, second: Positions) -> Positions:
     return tuple(sorted({*first, *second}))
 
 
-def _broadcast(shape: Sequence[int], scope: Positions, axes: Positions) -> tuple[int, ...]:
+def spread_shape(shape: Sequence[int], scope: Positions, axes: Positions) -> tuple[int, ...]:
     """Return the shape in which a table over a scope broadcasts over more axes."""
     return tuple(shape[axis] if axis in scope else 1 for axis in axes)

@@ -30,7 +30,7 @@ import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import field
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,7 @@ from pmw.model.factors import (
 from pmw.model.factors import (
     positions as positions_in,
 )
-from pmw.model.gradient import PotentialMarginals
+from pmw.model.gradient import Gradient, plan_gradient
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -61,6 +61,7 @@ from queries.linear import LinearQuery
 from queries.records import CodedRecords
 
 ScopedTable = tuple[Positions, NDArray[np.float64]]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 32 before version 2
 
@@ -377,9 +378,18 @@ class GraphicalDistribution(SyntheticDistribution):
             for scope, table in zip(scopes, found, strict=True)
         ]
 
-    def potential_marginals(self) -> PotentialMarginals:
-        """Return what finds the marginals of the terms' scopes for other duals than its own."""
-        return PotentialMarginals(self.domain, self._shape.scopes, self._shape.axes, self._shape.plan.tree)
+    def gradient(self) -> Gradient:
+        """Return what finds the marginals of the terms' distinct scopes for other duals than its own."""
+        axes = self._shape.axes
+        return Gradient(plan_gradient(self._shape.plan.tree, tuple(map(axes.scope, self._shape.scopes))))
+
+    def number(self, scope: Sequence[str]) -> int:
+        """Return the place of a scope among the terms' distinct ones."""
+        return self._shape.scopes.index(positions_in(self.domain, scope))
+
+    def inward(self, scope: Sequence[str], table: NDArray[_Scalar]) -> NDArray[_Scalar]:
+        """Return a table over a scope, given in declared order, in the order of the gradient's axes."""
+        return self._shape.axes.inward(table, positions_in(self.domain, scope))
 
     def answer(self, query: LinearQuery) -> float:
         places = positions_in(self.domain, query.scope)

@@ -97,6 +97,27 @@ class MarginalMeasurement(Estimated):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PersonsMeasurement:
+    """Numbers of persons with a kept record in each cell, under fresh noise; one may be in several cells.
+
+    Args:
+        scope: attribute names in declared order; none for one number of all persons.
+        units: int64, one axis per attribute of the scope, noisy, in units of 2^-20 persons.
+    """
+
+    scope: tuple[str, ...]
+    units: NDArray[np.int64]
+    noise: NoiseDistribution
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        if units.ndim != len(self.scope):
+            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HierarchicalMeasurement(Estimated):
     """All nodes of a hierarchical histogram over one attribute, each under fresh noise.
 
@@ -158,7 +179,11 @@ class ResidualMeasurement(MarginalMeasurement):
     foundation: tuple[Block | ResidualMeasurement, ...] | None = None
 
     def __post_init__(self) -> None:
-        MarginalMeasurement.__post_init__(self)
+        units = np.array(self.units, dtype=np.int64)
+        if units.ndim != len(self.scope):
+            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
         if tuple(axis.size for axis in self.strategy.axes) != self.units.shape:
             raise ScopeError(f"expected the numbers of {list(self.scope)}, got {self.units.shape}")
 

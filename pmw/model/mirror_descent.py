@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
-from pmw.model.gradient import PotentialMarginals
+from pmw.model.gradient import Gradient
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
 from pmw.model.strategy import along
@@ -96,15 +96,16 @@ class _OfModels(Evaluator):
         super().__init__(aims)
         self._like = model
         self._order = np.arange(self._parts[-1].stop)  # of the numbers, by their places in declared order
-        self._potentials: PotentialMarginals | None = None
+        self._gradient: Gradient | None = None
         targets = [aim for aim in aims if isinstance(aim, Target)]
         if not isinstance(model, GraphicalDistribution) or len(targets) < len(aims):
             return
         terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
-        self._potentials = model.with_terms(terms).potential_marginals()
+        shaped = model.with_terms(terms)
+        self._gradient = shaped.gradient()
         places = zip(targets, super().tables(self._order), strict=True)
-        turned = [self._potentials.inward(aim.scope, part) for aim, part in places]
-        self._scopes = [self._potentials.number(aim.scope) for aim in targets]
+        turned = [shaped.inward(aim.scope, part) for aim, part in places]
+        self._scopes = [shaped.number(aim.scope) for aim in targets]
         self._shapes = [part.shape for part in turned]
         self._order = np.concatenate([part.reshape(-1) for part in turned])
 
@@ -117,7 +118,7 @@ class _OfModels(Evaluator):
         return super().tables(declared)
 
     def values(self, duals: Flat) -> Flat:
-        found = None if self._potentials is None else self._on_tree(self._potentials, duals)
+        found = None if self._gradient is None else self._on_tree(self._gradient, duals)
         if found is not None:
             return found
         moved = self.model(duals)
@@ -134,13 +135,13 @@ class _OfModels(Evaluator):
         parts = zip(self._aims, self.tables(duals), strict=True)
         return self._like.with_terms([_term(aim, part) for aim, part in parts])
 
-    def _on_tree(self, potentials: PotentialMarginals, duals: Flat) -> Flat | None:
+    def _on_tree(self, gradient: Gradient, duals: Flat) -> Flat | None:
         """Return the values by the gradient, or None where ordinary numbers do not hold them."""
         sums: dict[int, NDArray[np.float64]] = {}
         for number, shape, part in zip(self._scopes, self._shapes, self._split(duals), strict=True):
             table = part.reshape(shape)
             sums[number] = sums[number] + table if number in sums else table
-        found = potentials.marginals([sums[number] for number in range(len(sums))])
+        found = gradient.marginals([sums[number] for number in range(len(sums))])
         if found is None:
             return None
         values = np.concatenate([found[number].reshape(-1) for number in self._scopes])
