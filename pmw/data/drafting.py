@@ -324,7 +324,12 @@ def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribu
     if timed and high // 3600 - low // 3600 < _MOST_PERIODS:
         ends = _time(low - low % 3600), _time(high - high % 3600 + 3599)
         return DatetimeAttribute(name, *ends, width="hour", missing=missing)
-    width = next((one for one in ("day", "month", "quarter") if _are_few(first, last, one)), "year")
+    few = (
+        one
+        for one in ("day", "month", "quarter")
+        if len(list(islice(day_starts(first, last, one), _MOST_PERIODS + 1))) <= _MOST_PERIODS
+    )
+    width = next(few, "year")
     first = next(day_starts(first, last, width))
     _, *following = islice(day_starts(last, min(last + 366, _LAST_DAY), width), 2)
     last = following[0] - 1 if following else _LAST_DAY
@@ -334,10 +339,6 @@ def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribu
     return DateAttribute(
         name, datetime.date.fromordinal(first), datetime.date.fromordinal(last), width=width, missing=missing
     )
-
-
-def _are_few(first: int, last: int, width: str) -> bool:
-    return len(list(islice(day_starts(first, last, width), _MOST_PERIODS + 1))) <= _MOST_PERIODS
 
 
 def _time(second: int) -> datetime.datetime:
@@ -364,7 +365,8 @@ def draft_schema(
     require_columns(table, names)
     filled = {} if public is None else dict(public_attributes(public.file, names))
     parts = [_head(table, public, is_looked_at=looked is not None)]
-    parts.append('name = "records"\n' + _drafted_from(public))
+    marks = "" if public is None else "".join(f"    {json.dumps(mark)},\n" for mark in public.marks)
+    parts.append('name = "records"\n' + ("" if public is None else f"drafted_from = [\n{marks}]\n"))
     for place, name in enumerate(names, start=1):
         why = _left_out(name, None if looked is None or name in filled else looked[name].kind)
         if why is not None:
@@ -403,13 +405,6 @@ def _head(table: Place, public: PublicTable | None, *, is_looked_at: bool) -> st
     elif isinstance(table, TableFile):
         read = (read if is_looked_at else _NAMES_ALONE + may_look) + _COMPARED.format(name=name)
     return read + _HEAD + _DECLARED.format(name=name)
-
-
-def _drafted_from(public: PublicTable | None) -> str:
-    if public is None:
-        return ""
-    marks = "".join(f"    {json.dumps(mark)},\n" for mark in public.marks)
-    return f"drafted_from = [\n{marks}]\n"
 
 
 def _section(name: str, kind: str | None, filled: Attribute | None) -> str:

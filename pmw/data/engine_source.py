@@ -195,43 +195,37 @@ def _expression(attribute: Attribute, kind: str, words: SqlWords) -> str | None:
         return _of_values(attribute, column, kind, words)
     if not isinstance(attribute, IntegerAttribute | NumericAttribute):
         return None
-    if kind in words.whole:
-        return _of_whole(attribute, column, words)
-    return _of_floats(attribute, column, words) if kind in words.floating else None
+    return _of_numbers(attribute, column, kind, words)
 
 
 def _of_values(attribute: CategoricalAttribute, column: str, kind: str, words: SqlWords) -> str | None:
     if kind in words.whole:
-        return _cases(attribute, _whole_values(attribute, column), f"{column} IS NULL")
+        codes = attribute.codes.items()
+        whole = [(f"{column} = {text}", cell) for text, cell in codes if _WHOLE_TEXT.fullmatch(text)]
+        return _cases(attribute, whole, f"{column} IS NULL")
     values = _text_values(attribute, column, words)
     if values is None or not (kind in words.textual or kind.startswith("ENUM(")):
         return None
     return _cases(attribute, values, f"{column} IS NULL OR {words.text_is(column, '')}")
 
 
-def _of_whole(attribute: IntegerAttribute | NumericAttribute, column: str, words: SqlWords) -> str | None:
-    number = f"CAST({column} AS bigint)"
-    cell = (
-        _integer_cell(attribute, number, words)
-        if isinstance(attribute, IntegerAttribute)
-        else _numeric_cell(attribute, f"CAST({column} AS double precision)")
-    )
-    if cell is None:
+def _of_numbers(
+    attribute: IntegerAttribute | NumericAttribute, column: str, kind: str, words: SqlWords
+) -> str | None:
+    number, whole = f"CAST({column} AS double precision)", f"CAST({column} AS bigint)"
+    own, is_float = values_of(attribute), kind in words.floating
+    if not is_float and kind not in words.whole:
         return None
-    return f"CASE WHEN {column} IS NULL THEN {values_of(attribute).empty} ELSE {cell} END"
-
-
-def _of_floats(attribute: IntegerAttribute | NumericAttribute, column: str, words: SqlWords) -> str | None:
-    number = f"CAST({column} AS double precision)"
-    if isinstance(attribute, IntegerAttribute):
-        low, high = (_double(end) for end in (attribute.minimum, attribute.maximum))
-        whole = f"CAST(LEAST(GREATEST({number}, {low}), {high}) AS bigint)"
-        cell: str | None = _integer_cell(attribute, whole, words)
-    else:
+    if isinstance(attribute, NumericAttribute):
         cell = _numeric_cell(attribute, number)
+    else:
+        low, high = (_double(end) for end in (attribute.minimum, attribute.maximum))
+        clipped = f"CAST(LEAST(GREATEST({number}, {low}), {high}) AS bigint)"
+        cell = _integer_cell(attribute, clipped if is_float else whole, words)
     if cell is None:
         return None
-    own = values_of(attribute)
+    if not is_float:
+        return f"CASE WHEN {column} IS NULL THEN {own.empty} ELSE {cell} END"
     return (
         f"CASE WHEN {_is_empty(column, number)} THEN {own.empty} "
         f"WHEN {_is_undeclared(number, attribute.is_whole)} THEN {own.undeclared} ELSE {cell} END"
@@ -296,12 +290,6 @@ def _cases(attribute: CategoricalAttribute, values: Sequence[tuple[str, int]], e
     cases = " ".join(f"WHEN {condition} THEN {cell}" for condition, cell in values)
     own = values_of(attribute)
     return f"CASE WHEN {empty} THEN {own.empty} {cases} ELSE {own.undeclared} END"
-
-
-def _whole_values(attribute: CategoricalAttribute, column: str) -> list[tuple[str, int]]:
-    return [
-        (f"{column} = {text}", cell) for text, cell in attribute.codes.items() if _WHOLE_TEXT.fullmatch(text)
-    ]
 
 
 def _text_values(

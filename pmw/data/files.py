@@ -190,15 +190,11 @@ def _folder_files(folder: Path) -> list[Path]:
                 "files are part of the table; copy the table into Parquet files of its own"
             )
     found = (file for file in folder.rglob("*") if file.suffix.lower() in _PARQUET and file.is_file())
-    shown = [file for file in found if not _is_hidden(file.relative_to(folder))]
+    # Programs keep what is not, or not yet, part of a table in files and folders with such names.
+    shown = [file for file in found if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
     if not shown:
         raise DataError(f"expected a folder of Parquet files, got {folder}: none is in it")
     return [_readable(file) for file in sorted(shown)]
-
-
-def _is_hidden(file: Path) -> bool:
-    """Return whether a file lies where programs keep what is not, or not yet, part of a table."""
-    return any(part.startswith((".", "_")) for part in file.parts)
 
 
 def _is_pattern(path: Path) -> bool:

@@ -17,6 +17,7 @@ import tempfile
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,13 +67,24 @@ class MemoryLimit:
         if self.size is not None and (type(self.size) is not int or self.size < 1):
             shown = self.size if type(self.size) is int else type_name(self.size)
             raise DataError(f"expected a positive whole number of bytes as memory limit, got {shown}")
-        if self.folder is not None:
-            _require_folder_name(self.folder)
+        if self.folder is not None and not issubclass(type(self.folder), str | Path):
+            raise DataError(f"expected the name of a folder, got a {type_name(self.folder)}")
+        if self.folder is not None and not is_path_name(str(self.folder)):
+            raise DataError(
+                "expected the name of a folder, got a text that is too long for one, or holds line breaks or "
+                "other control characters"
+            )
 
     @property
     def in_bytes(self) -> int:
         """The most bytes."""
-        return _machine_bytes() // 2 if self.size is None else self.size
+        if self.size is not None:
+            return self.size
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with suppress(OSError):
+            given = _CONTAINER.read_text().strip()
+            whole = min(whole, int(given)) if given.isdigit() else whole
+        return whole // 2
 
     @property
     def records_with_persons(self) -> int:
@@ -94,26 +106,6 @@ class MemoryLimit:
     def from_dict(cls, form: dict[str, Any]) -> MemoryLimit:
         """Return the limit of a form."""
         return cls(form["size"], None if form["folder"] is None else Path(form["folder"]))
-
-
-def _require_folder_name(folder: object) -> None:
-    if not issubclass(type(folder), str | Path):
-        raise DataError(f"expected the name of a folder, got a {type_name(folder)}")
-    if not is_path_name(str(folder)):
-        raise DataError(
-            "expected the name of a folder, got a text that is too long for one, or holds line breaks or "
-            "other control characters"
-        )
-
-
-def _machine_bytes() -> int:
-    """Return the memory of the machine, or of the container that the process runs in."""
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        given = _CONTAINER.read_text().strip()
-    except OSError:
-        return whole
-    return min(whole, int(given)) if given.isdigit() else whole
 
 
 def require_limit(limit: object) -> None:

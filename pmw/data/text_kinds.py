@@ -31,6 +31,7 @@ from queries.frozen import dataclass
 
 WARNING = "the kinds are read off the table, exact and not private: declare only what is public"
 
+_EMPTY = MARKERS | {""}
 _MOST = 99  # percent; so many of something are nearly all
 _FEW = 200  # texts; where these are nearly all, they are few
 _LEAST = 20  # texts, of which one can say that they differ from each other as ids do
@@ -142,7 +143,7 @@ class _Tally:
     def add(self, texts: Counter[str]) -> None:
         """Count some texts, each with its number."""
         self._rows += texts.total()
-        given = {text: count for text, count in texts.items() if not _means_empty(text)}
+        given = {text: count for text, count in texts.items() if text.strip().casefold() not in _EMPTY}
         self._given += sum(given.values())
         self._named += given.get(self._name, 0)
         for text, count in given.items():
@@ -204,18 +205,17 @@ class _Tally:
         return next((kind for forms, kind in kinds if self._are(*forms)), TextKind.MIXED)
 
 
-def _means_empty(text: str) -> bool:
-    text = text.strip()
-    return not text or text.casefold() in MARKERS
-
-
 def _forms(text: str, decimal: str) -> Iterator[str]:
     """Yield the forms of a text: one, or for a date each format by which it is read, with ``dated``."""
     if read_seconds(text, "UTC") is not None:
         of_day = text[len("2023-03-31") :]
         yield "day" if not of_day else "zoned" if any(one in of_day for one in "Z+-") else "time"
         return
-    number, formats = swapped_decimal(text) if decimal == "," else text, list(_read_by(text))
+    number = swapped_decimal(text) if decimal == "," else text
+    shaped = [
+        one for one in _BY_SHAPE.get(_shape(text), ()) if one != "%Y%m%d" or _EIGHT_DIGITS.fullmatch(text)
+    ]
+    formats = [one for one in shaped if read_seconds(text, "UTC", one) is not None]
     yield from formats
     if _LIKE_A_DATE.fullmatch(text) or (formats and formats != ["%Y%m%d"]):
         yield "dated"
@@ -229,13 +229,6 @@ def _forms(text: str, decimal: str) -> Iterator[str]:
         yield "clock"
     else:
         yield "separated" if _SEPARATED.fullmatch(text) else "text"
-
-
-def _read_by(text: str) -> Iterator[str]:
-    """Yield the formats by which a text is a date."""
-    for format in _BY_SHAPE.get(_shape(text), ()):
-        if format != "%Y%m%d" or _EIGHT_DIGITS.fullmatch(text):
-            yield from () if read_seconds(text, "UTC", format) is None else (format,)
 
 
 def _shape(text: str) -> str:

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,7 @@ class NoisyComparison(abc.ABC):
         query_scale: b, in units of the values.
     """
 
+    rhos_add: ClassVar[bool]  # those of the threshold draw and of each positive, to a sound total
     noise: enum.Enum
     sides: Sides
     sensitivity: int
@@ -161,11 +162,6 @@ class NoisyComparison(abc.ABC):
     @abc.abstractmethod
     def positive_charge(self) -> Charge:
         """What one positive costs."""
-
-    @property
-    @abc.abstractmethod
-    def rhos_add(self) -> bool:
-        """Whether the rhos of the threshold draw and of each positive add up to a sound total."""
 
     @abc.abstractmethod
     def negative_margin(self, confidence: float) -> float:
@@ -224,6 +220,7 @@ class ThresholdTest(NoisyComparison):
         monotone, else 2, for any number of adaptively chosen tests.
     """
 
+    rhos_add = False  # a run is one pure event, and the squares of its parts would undercharge it
     noise: NoiseKind
 
     @property
@@ -237,11 +234,6 @@ class ThresholdTest(NoisyComparison):
     @property
     def positive_charge(self) -> Charge:
         return pure_charge(self.positive_price)
-
-    @property
-    def rhos_add(self) -> bool:
-        """False: a run is one pure event, and the squares of its parts would undercharge it."""
-        return False
 
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units.
@@ -302,6 +294,7 @@ class Sech2Test(NoisyComparison):
     Source: ``docs/proofs/zcdp-sparse-vector.md``, the complete proof; each of its steps has a test.
     """
 
+    rhos_add = True  # the divergences of the threshold draw and of the positives add at every order
     noise: ThresholdNoise
 
     def __post_init__(self) -> None:
@@ -338,11 +331,6 @@ class Sech2Test(NoisyComparison):
     def positive_charge(self) -> Charge:
         """What one positive costs: s, and rho = s^2/2; no mu is proved."""
         return replace(pure_charge(self.positive_price), mu_squared=None)
-
-    @property
-    def rhos_add(self) -> bool:
-        """True: the divergences of the threshold draw and of the positives add at every order."""
-        return True
 
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units.
