@@ -30,16 +30,8 @@ from queries.records import objects_of
 from queries.values import written_text
 
 LONGEST_KEY = 1000  # characters
-_TEXTS = (
-    "VARCHAR",
-    "ENUM",
-    "TEXT",
-    "CHARACTER",
-    "NAME",
-    "OBJECT",
-    "STR",
-    "LARGE_STRING",
-)  # how types of texts are called
+# How types of texts are called.
+_TEXTS = ("VARCHAR", "ENUM", "TEXT", "CHARACTER", "NAME", "OBJECT", "STR", "LARGE_STRING")
 _NO_KEYS = frozenset(("", MISSING_LABEL, OTHER_LABEL))
 _NO_KEY = -1
 

@@ -323,16 +323,14 @@ class MemorySource(CountSource):
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:
         counted = [np.zeros(self.domain.scope_size(scope), dtype=np.int64) for scope in scopes]
-        looked_up = [(scope, counts) for scope, counts in zip(scopes, counted, strict=True) if scope]
-        if looked_up:
-            tables = [self._summands(scope) for scope, _ in looked_up]
-            blocks = zip(self._records.several_sums(tables), self._records.times_by_block, strict=True)
-            for found, times in blocks:
-                for (_, counts), cells in zip(looked_up, found, strict=True):
-                    add_up(counts, cells, times)
-        for scope, counts in zip(scopes, counted, strict=True):
-            if not scope:
-                counts[0] = len(self._records)
+        tables = [self._summands(scope) for scope in scopes if scope]
+        looked_up = [counts for scope, counts in zip(scopes, counted, strict=True) if scope]
+        sums = self._records.several_sums(tables) if tables else ()
+        for found, times in zip(sums, self._records.times_by_block, strict=False):
+            for counts, cells in zip(looked_up, found, strict=True):
+                add_up(counts, cells, times)
+        for counts in (counts for scope, counts in zip(scopes, counted, strict=True) if not scope):
+            counts[0] = len(self._records)
         return counted
 
     def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:

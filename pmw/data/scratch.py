@@ -196,7 +196,7 @@ class SortedRows:
         self._file = ScratchFile(self._folder)
         self._held: list[_Rows] = []
         self._held_rows = self._rows = 0
-        self._runs: list[_Run] = []
+        self._runs: list[list[StoredArray]] = []
 
     def add(self, rows: _Rows) -> None:
         """Take in rows: uint64, shape (rows,), one array per word."""
@@ -227,13 +227,12 @@ class SortedRows:
         rows = _in_order([np.concatenate(word) for word in zip(*self._held, strict=True)])
         self._held, self._held_rows = [], 0
         self._rows += len(rows[0])
-        self._runs.append(_Run([self._file.append(word) for word in rows]))
+        self._runs.append([self._file.append(word) for word in rows])
 
     def _merged(self) -> Iterator[_Rows]:
         """Yield all rows in order, some at a time."""
-        runs = self._runs
-        for run in runs:
-            run.rewind(max(1, self._most // len(runs)))
+        block = max(1, self._most // max(1, len(self._runs)))
+        runs = [_Run(words, block) for words in self._runs]
         while runs := [run for run in runs if run.fill()]:
             # What is beyond the last row of a block may lie before the next block of that run.
             ends = [run.end for run in runs if run.goes_on]
@@ -245,14 +244,9 @@ class SortedRows:
 class _Run:
     """Rows in order, read block by block."""
 
-    def __init__(self, words: Sequence[StoredArray]) -> None:
-        self._stored = words
-        self.rewind(1)
-
-    def rewind(self, block: int) -> None:
-        """Begin again; read so many rows at a time."""
-        self._block, self._next = block, 0
-        self._loaded: _Rows = [np.empty(0, dtype=np.uint64) for _ in self._stored]
+    def __init__(self, words: Sequence[StoredArray], block: int) -> None:
+        self._stored, self._block, self._next = words, block, 0
+        self._loaded: _Rows = [np.empty(0, dtype=np.uint64) for _ in words]
 
     def fill(self) -> bool:
         """Load a block where none is; return whether there is one."""

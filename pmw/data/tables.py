@@ -40,26 +40,11 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"duckdb:|postgres(ql)?://|spark:", re.IGNORECASE)
 # What an address may say behind ``?``: nothing that is secret, and nothing that changes how values are read.
-_PARAMETERS = frozenset(
-    [
-        "host",
-        "hostaddr",
-        "port",
-        "user",
-        "dbname",
-        "service",
-        "passfile",
-        "sslmode",
-        "sslrootcert",
-        "sslcert",
-        "sslkey",
-        "sslcrl",
-        "channel_binding",
-        "gssencmode",
-        "require_auth",
-        "target_session_attrs",
-    ]
-)
+_PARAMETERS = frozenset((
+    "host", "hostaddr", "port", "user", "dbname", "service", "passfile", "sslmode", "sslrootcert",
+    "sslcert", "sslkey", "sslcrl", "channel_binding", "gssencmode", "require_auth",
+    "target_session_attrs",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
