@@ -357,10 +357,3 @@ def test_errors_name_what_is_wrong_and_show_no_record(
         as_source(DatabaseTable("spark://127.0.0.1:1", "t"), MIXED, None)
     with pytest.raises(DataError, match="stay there"):
         list(place.parts(MIXED))
-
-
-def test_a_table_cannot_be_copied_or_shown(session: Any) -> None:
-    source = as_source(session.createDataFrame(mixed()), MIXED, None)
-    assert "not shown" in repr(source)
-    with pytest.raises(DataError, match="copied or pickled"):
-        source.__reduce__()
