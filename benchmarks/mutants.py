@@ -1339,7 +1339,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("every-measurement-weighs-alike", "pmw/model/mirror_descent",
      "np.broadcast_to(aim.variance, values.shape)",
      "np.ones(values.shape)", "pmw/model/test_local_fit"),
-    ("local-duals-take-the-place-of-others", "pmw/model/local_fit",
+    ("local-duals-take-the-place-of-others", "pmw/model/mirror_descent",
      "MarginalTerm(term.scope, term.duals + added)", "MarginalTerm(term.scope, added)",
      "pmw/model/test_local_fit"),
     ("bounds-of-the-state-before", "pmw/public/free_answers",

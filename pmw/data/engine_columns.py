@@ -135,12 +135,7 @@ def read_columns(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """How a column is read.
-
-    Args:
-        expressions: what the engine is asked for.
-        made: makes the column of what it gives for these.
-    """
+    """How a column is read."""
 
     expressions: tuple[str, ...]
     made: Callable[..., Column]

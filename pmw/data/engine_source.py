@@ -71,12 +71,7 @@ class SqlWords:
 
 
 class SqlTable(abc.ABC):
-    """A table, or a view, of a database.
-
-    Args:
-        place: where the database is, for messages.
-        names: of the table, with that of its schema.
-    """
+    """A table, or a view, of a database."""
 
     words: ClassVar[SqlWords]
 

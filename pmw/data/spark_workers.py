@@ -43,7 +43,6 @@ class Layout:
     """Where the cell of each attribute stands in the words of a record.
 
     Args:
-        shape: cells per attribute.
         places: per attribute: the word, the lowest bit, and the number of bits.
     """
 

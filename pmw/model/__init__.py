@@ -33,7 +33,6 @@ from pmw.model.hierarchical_histogram import (
     mean_range_variance,
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
-from pmw.model.local_fit import local_fit, with_local_fits
 from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     DEFAULT_BINS,
@@ -59,6 +58,8 @@ from pmw.model.mirror_descent import (
     DescentRule,
     descend,
     free_numbers,
+    local_fit,
+    with_local_fits,
 )
 from pmw.model.prices import AxisPrice, SharedPrices, asked_prices, axis_rows, rows_of, shared_prices
 from pmw.model.row_fitting import fit_rows, most_squares

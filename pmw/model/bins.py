@@ -65,7 +65,6 @@ class Coarsening:
     """Which cells of a domain make up each cell of a coarser one, attribute by attribute.
 
     Args:
-        coarse: attributes of the same names in the same order, with one cell per bin.
         bins: per attribute, the bin of each cell: int64, shape (cells,), every bin of the coarse
             attribute at least once; None where the attribute is kept as it is.
         shares: per attribute, the share of each cell in the records of its bin: float64, shape (cells,),

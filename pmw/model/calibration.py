@@ -44,7 +44,6 @@ class CalibrationPlan:
     Args:
         inputs: per clique, the numbers of the potentials that it multiplies.
         products: per clique, how it multiplies its potentials and its children's messages.
-        separators: per clique, the positions that it shares with its parent.
         bounds: where the tables of all cliques but the first start, in one array of all.
     """
 

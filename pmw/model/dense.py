@@ -139,7 +139,6 @@ class DenseDistribution(SyntheticDistribution):
 
     Args:
         combined: how many of the terms were combined at once; the later ones were multiplied in, in order.
-        cells: its array, where it is there already; owned.
     """
 
     __slots__ = ("_cells", "_lock", "_marginals", "combined", "domain", "terms", "total")

@@ -115,7 +115,6 @@ class ProductPlan:
     """In which order tables over parts of some axes are combined into one over all of them.
 
     Args:
-        shape: cells per axis of the result.
         steps: pairs of tables, by number, each with the two shapes in which they broadcast; the result of a
             step takes the next number.
         last: the shape in which the one table that is left broadcasts, None where there was none.

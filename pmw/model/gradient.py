@@ -63,7 +63,6 @@ class _Operand:
     Args:
         kept: those that the result or the other table has; the rest is summed first.
         axes: their order as (stack, rows, columns).
-        shape: three lengths.
         copied: its last axis is one of the stack's, and a matrix product would step over cells.
     """
 
@@ -213,7 +212,6 @@ class _Step:
     Args:
         forward: makes the next table of the two.
         to_left: makes the derivative by the first table, of that by the result and the second table.
-        to_right: the same the other way round.
     """
 
     left: int
@@ -232,7 +230,6 @@ class GradientPlan:
         inside: per leaf, the numbers of the potentials in it and their scopes; the first is its own.
         starts: where each leaf's table starts in one array of all.
         derivatives: per table, the positions on which its derivative depends.
-        readings: per leaf, how its marginal is summed to its potentials' scopes.
     """
 
     shape: tuple[int, ...]

@@ -303,9 +303,6 @@ class GraphicalDistribution(SyntheticDistribution):
     """Expected records per cell of a domain of any size. Made by ``uniform`` and ``of_terms``.
 
     It answers alike for ever; what it has computed, it keeps.
-
-    Args:
-        shape: the tree of the terms' scopes.
     """
 
     __slots__ = ("_memo", "_shape", "domain", "terms", "total")

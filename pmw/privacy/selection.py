@@ -52,7 +52,6 @@ class ExponentialMechanism:
 
     Args:
         sensitivity: how much one person changes any quality at most, in units of the qualities.
-        epsilon: of the choice, exactly.
         monotone: between neighbours no two qualities move in opposite directions.
 
     Privacy: the choice is epsilon-DP, and rho-zCDP with rho = epsilon^2/8, for neighbours that change each

@@ -45,8 +45,6 @@ class Split:
     """The shares of one run.
 
     Args:
-        epsilon1: of the threshold noise, positive.
-        epsilon2: of all tests together, positive.
         epsilon3: of all released values together; 0 where none is released.
     """
 

@@ -89,7 +89,6 @@ class NoisyThreshold:
     """The secret threshold noise of one round; never shown, kept until the round closes.
 
     Args:
-        upper: added to the threshold of value.
         lower: added to the threshold of -value; None unless there are two thresholds.
     """
 
