@@ -339,18 +339,18 @@ class EngineSource(CountSource):
     @classmethod
     def of(cls, table: SqlTable, domain: Domain) -> EngineSource:
         """Return the source of a table as it is now."""
-        return detached(lambda: cls._of(table, domain))
 
-    @classmethod
-    def _of(cls, table: SqlTable, domain: Domain) -> EngineSource:
-        snapshot = Snapshot(table)
-        try:
-            cells = cell_expressions(domain, snapshot.kinds, table.words, str(table))
-            cells += place_expressions(domain, snapshot.kinds)
-        except DataError:
-            snapshot.close()
-            raise
-        return cls(snapshot, cells, domain)
+        def found() -> EngineSource:
+            snapshot = Snapshot(table)
+            try:
+                cells = cell_expressions(domain, snapshot.kinds, table.words, str(table))
+                cells += place_expressions(domain, snapshot.kinds)
+            except DataError:
+                snapshot.close()
+                raise
+            return cls(snapshot, cells, domain)
+
+        return detached(found)
 
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).

@@ -103,7 +103,8 @@ class PeopleIntake:
             identity = self._everyone.digest()
             self._everyone = None  # its file is gone
             for rows in self._buckets.each(self._limit.records_with_persons):
-                self._keep(_people(self._domain, rows))
+                records, everyone = records_of(self._domain, rows[2:]), np.zeros(len(rows[0]), dtype=bool)
+                self._keep(PeopleRecords.of(records, np.stack(rows[:2]), everyone))  # all have an id
         persons = self._persons if self._numbers_persons else None
         return self._kept.finish(persons), self._bound, identity
 
@@ -140,12 +141,6 @@ class PeopleIntake:
         self._add(clipped(alone, found.persons[own]), found.persons[own], 0)
         named = chosen_records(found, self._bound.records) & ~own
         self._buckets.add([word[named] for word in words])
-
-
-def _people(domain: Domain, rows: Sequence[Words]) -> PeopleRecords:
-    """Return the records of rows, which all have an id."""
-    hashes = np.stack([rows[0], rows[1]])
-    return PeopleRecords.of(records_of(domain, rows[2:]), hashes, np.zeros(len(rows[0]), dtype=bool))
 
 
 class _Buckets:

@@ -255,7 +255,17 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
     if place is not None:
         return place.source(domain, key)
     if isinstance(table, CountSource):
-        return _require_same(table, domain, key)
+        if not table.is_bounded(domain.person, key):
+            raise DataError(
+                "expected a table whose people are bounded as the session bounds them, got one that was read "
+                "otherwise; give the pandas table, or name the file"
+            )
+        if table.domain != domain:
+            raise DataError(
+                f"expected a table that was read with the declared domain {domain.name!r}, "
+                "got one of another domain; read it again with this one"
+            )
+        return table
     if is_spark_frame(table):
         return SparkSource.of(table, domain, key, f"the table of type {type_name(table)}")
     return MemorySource.from_parts(table_parts(table, domain), domain, key)
@@ -282,20 +292,6 @@ def column_kind(table: Table, name: str) -> str | None:
     if place is not None:
         return place.kinds().get(name)
     return declared_kind(named_column(table, name).dtype) if _is_frame(table) else None  # type: ignore[arg-type]
-
-
-def _require_same(source: CountSource, domain: Domain, key: bytes | None) -> CountSource:
-    if not source.is_bounded(domain.person, key):
-        raise DataError(
-            "expected a table whose people are bounded as the session bounds them, got one that was read "
-            "otherwise; give the pandas table, or name the file"
-        )
-    if source.domain != domain:
-        raise DataError(
-            f"expected a table that was read with the declared domain {domain.name!r}, "
-            "got one of another domain; read it again with this one"
-        )
-    return source
 
 
 def _is_frame(table: object) -> bool:

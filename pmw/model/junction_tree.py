@@ -12,7 +12,7 @@ Source: Koller and Friedman (2009), Probabilistic Graphical Models, sections 9.4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
@@ -114,7 +114,11 @@ def _built(shape: tuple[int, ...], scopes: tuple[Positions, ...]) -> JunctionTre
     """Return the best tree of a few elimination orders."""
     adjacent = _adjacent(shape, scopes)
     candidates = [_eliminated(shape, adjacent, order) for order in range(_ORDERS)]
-    return _joined(shape, min([found for found in candidates if found is not None], key=_sum_of_cells(shape)))
+
+    def cells(masks: Sequence[int]) -> int:
+        return sum([table_cells(shape, _positions(mask)) for mask in masks])
+
+    return _joined(shape, min([found for found in candidates if found is not None], key=cells))
 
 
 @lru_cache(maxsize=4096)
@@ -203,10 +207,6 @@ def _without(links: list[int], position: int, order: int) -> int:
     for other in _positions(around):
         links[other] = (links[other] | around) & ~(1 << other) & ~(1 << position)
     return changed & ~(1 << position)
-
-
-def _sum_of_cells(shape: tuple[int, ...]) -> Callable[[Sequence[int]], int]:
-    return lambda masks: sum([table_cells(shape, _positions(mask)) for mask in masks])
 
 
 @lru_cache(maxsize=2**14)

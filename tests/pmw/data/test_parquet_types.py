@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from importlib.util import find_spec
 from itertools import cycle, islice
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pmw.data import DatabaseTable, as_source
 from pmw.errors import DataError
 from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+from tests.pmw.data.lines import beside
 
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 WIDTHS = {INT32: 4, INT64: 8, INT96: 12, FLOAT: 4, DOUBLE: 8}
@@ -240,9 +241,7 @@ ATTRIBUTES: list[Attribute] = [
     CategoricalAttribute("x", ("f", 3), missing=True, other=True),
 ]
 # Every attribute over every type that is read, in one file.
-BESIDE = Domain(
-    tuple(replace(one, name=f"{name} {place}") for name in READ for place, one in enumerate(ATTRIBUTES))
-)
+BESIDE = beside(READ, ATTRIBUTES)
 MOST = max(len(column.values) for column in READ.values())
 
 
