@@ -2,7 +2,7 @@
 
 The model's tree holds some of what was measured, and knows of the rest by what it implies. A question is
 about few attributes. So its answer comes from the tree's marginal of these, fitted to every measurement
-inside them (``pmw.model.local_fit``). Of more attributes, or long ones, it comes from a chain of such tables.
+inside them (``local_fit``). Of more attributes, or long ones, it comes from a chain of such tables.
 Each is a function of the model, the measurements and the scope alone: not of what was asked before. All of
 this is post-processing, and free; no bar rests on it.
 """
