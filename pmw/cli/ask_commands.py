@@ -20,7 +20,7 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
-from pmw.cli.usage import budget_part, echo
+from pmw.cli.usage import budget_part, echo, flag, json_option, option
 
 if TYPE_CHECKING:
     from pmw.cli.answering import Result, StreamOptions
@@ -50,7 +50,7 @@ def _at_most(told: str) -> Callable[[Any], Any]:
         "The most of the budget that one question, or what is measured, may charge; above it a terminal is "
         f"asked, and others are refused. {told}  [default: a tenth of what may be spent]"
     )
-    return click.option("--at-most", metavar="P%", callback=budget_part, help=text)
+    return option("--at-most P%", text, callback=budget_part)
 
 
 @contextmanager
@@ -100,52 +100,41 @@ Workloads:
 )
 @click.argument("session", type=click.Path())  # or an address
 @click.argument("where", required=False)
-@click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
-@click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
-@click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
-@click.option(
+@option("--sql TEXT", "Ask a statement: SELECT COUNT(*) FROM ….")
+@flag("--stream", "Read questions from standard input, one JSON object per line.")
+@option("--workload NAME", "Ask a whole workload; answers as JSON Lines.")
+@option(
     "--format",
-    type=click.Choice(["jsonl", "csv", "parquet"]),
-    help="How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
+    "How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
     "file to standard output.",
+    click.Choice(["jsonl", "csv", "parquet"]),
 )
-@click.option(
-    "--fresh",
-    is_flag=True,
-    help="Ask a newer model, or for tests not yet made, what was answered before.",
-)
-@click.option(
-    "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
-)
-@click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
-@click.option(
+@flag("--fresh", "Ask a newer model, or for tests not yet made, what was answered before.")
+@flag("--strict", "Exit with 3 when an answer is exhausted, with 4 when one is unverified.")
+@flag("--strict-cells", "Refuse conditions that cut a cell of the schema.")
+@flag(
     "--population",
-    is_flag=True,
-    help="Also tell an interval for the population that the table is a simple random sample of; conditions "
+    "Also tell an interval for the population that the table is a simple random sample of; conditions "
     "only, free.",
 )
-@click.option(
-    "--within",
-    metavar="N|P%",
-    callback=_width,
-    help="Answer counts within ± N records or P% of all records, or AVG and SUM within ± N of their own unit "
-    "or P% of the answer, and pay the price where there is one. Of AVG and SUM, whether P% is met depends on "
+@option(
+    "--within N|P%",
+    "Answer counts within ± N records or P% of all records, or AVG and SUM within ± N of their own unit or "
+    "P% of the answer, and pay the price where there is one. Of AVG and SUM, whether P% is met depends on "
     "a drawn number, so that a little more may miss.",
+    callback=_width,
 )
 @_at_most("0 takes the free answer.")
-@click.option(
-    "--request-id",
-    metavar="KEY",
-    help="With --within: idempotency key; run again with it, the command pays nothing more.",
+@option(
+    "--request-id KEY", "With --within: idempotency key; run again with it, the command pays nothing more."
 )
-@click.option(
+@flag(
     "--explain",
-    is_flag=True,
-    help="Tell which counts are asked, what is held of them and what they may cost; ask and spend nothing.",
+    "Tell which counts are asked, what is held of them and what they may cost; ask and spend nothing.",
 )
 @token_option
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
+@json_option("Print the answer, or why it is refused, as JSON.")
 def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
@@ -335,48 +324,30 @@ Examples:
 )
 @click.argument("session", type=click.Path())  # or an address
 @click.argument("attributes", metavar="[ATTRIBUTE[,ATTRIBUTE…]|WHERE|SELECT…]", required=False)
-@click.option(
-    "--sum",
-    "summed",
-    metavar="ATTRIBUTE",
-    help="Measure the sums of an attribute's values instead; the schema gives it a resolution.",
+@option(
+    "--sum ATTRIBUTE",
+    "Measure the sums of an attribute's values instead; the schema gives it a resolution.",
+    to="summed",
 )
-@click.option(
-    "--heads",
-    is_flag=True,
-    help="Measure how many persons there are instead, where several records of each are kept.",
+@flag("--heads", "Measure how many persons there are instead, where several records of each are kept.")
+@option("--by ATTRIBUTE[,ATTRIBUTE…]", "With --sum or --heads: by whose values; everybody unless told.")
+@option(
+    "--share P%", "With a question, --sum or --heads: the part of the budget that is paid.  [default: 2%]"
 )
-@click.option(
-    "--by",
-    metavar="ATTRIBUTE[,ATTRIBUTE…]",
-    help="With --sum or --heads: by whose values; everybody unless told.",
+@option(
+    "--within N|P%",
+    "With a question: pay what keeps it within N records, or P% of all records. With --sum: what keeps the "
+    "mean of a group of average size within N, or within P% of the least that the mean of all may be.",
 )
-@click.option(
-    "--share",
-    metavar="P%",
-    help="With a question, --sum or --heads: the part of the budget that is paid.  [default: 2%]",
-)
-@click.option(
-    "--within",
-    metavar="N|P%",
-    help="With a question: pay what keeps it within N records, or P% of all records. With --sum: what keeps "
-    "the mean of a group of average size within N, or within P% of the least that the mean of all may be.",
-)
-@click.option(
-    "--squares",
-    is_flag=True,
-    help="With --sum: measure the sums of squares too, for VARIANCE and STDDEV.",
-)
-@click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
+@flag("--squares", "With --sum: measure the sums of squares too, for VARIANCE and STDDEV.")
+@flag("--dry-run", "Tell the price and the error bar; nothing is spent.")
 @_at_most("A --share that is told is paid.")
-@click.option(
-    "--request-id",
-    metavar="KEY",
-    help="Idempotency key; run again with it, the command pays nothing and prints the same.",
+@option(
+    "--request-id KEY", "Idempotency key; run again with it, the command pays nothing and prints the same."
 )
 @token_option
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
+@json_option("Print the price and the error bar as JSON.")
 def measure(session: str, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
     """Measure how many records have each combination of some attributes' values, now, or questions, or sums.
 

@@ -16,7 +16,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import echo, json_option
 from pmw.display.texts import counted, shown_name, text_table
 
 _MOST_LISTED = 5  # keys of a lookup
@@ -43,7 +43,7 @@ Examples:
 @schema_option
 @person_options
 @dialect_options
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option("Print one line of JSON.")
 def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None:
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 

@@ -19,7 +19,7 @@ from pmw.cli.table_options import (
     public_option,
     table_options,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import PATH, echo, flag, json_option, option
 from pmw.display.texts import shown_name
 
 if TYPE_CHECKING:
@@ -53,75 +53,56 @@ Examples:
 """,
 )
 @table_options
-@click.option(
+@flag(
     "--look",
-    is_flag=True,
-    help="Of a CSV file, read what kinds of texts its columns hold: whole numbers, dates and so on; no value "
-    "is printed.",
+    "Of a CSV file, read what kinds of texts its columns hold: whole numbers, dates and so on; no value is "
+    "printed.",
 )
-@click.option(
+@flag(
     "--interactive",
-    is_flag=True,
-    help="Ask on the terminal for the kind and the domain of each column, and print the schema declared.",
+    "Ask on the terminal for the kind and the domain of each column, and print the schema declared.",
 )
-@click.option(
+@option(
     "--from-public",
-    type=click.Path(path_type=Path),
-    help="A table that you declare to be public; its values fill the domains of the columns that both have.",
+    "A table that you declare to be public; its values fill the domains of the columns that both have.",
+    PATH,
 )
 @public_option
-@click.option(
-    "--bounds",
-    metavar="ATTRIBUTE",
-    help="Tell ends of the numbers of an attribute instead, by noisy counts of records; it costs --epsilon.",
+@option(
+    "--bounds ATTRIBUTE",
+    "Tell ends of the numbers of an attribute instead, by noisy counts of records; it costs --epsilon.",
 )
-@click.option(
-    "--keys",
-    metavar="ATTRIBUTE",
-    help="Tell the texts of a column that enough persons hold instead, by noisy counts; it costs --epsilon "
-    "and --delta.",
+@option(
+    "--keys ATTRIBUTE",
+    "Tell the texts of a column that enough persons hold instead, by noisy counts; it costs --epsilon and "
+    "--delta.",
 )
-@click.option(
-    "--epsilon",
-    metavar="E",
-    help="With --bounds or --keys: what the draft costs, beside the session's budget.",
-)
-@click.option(
-    "--delta", metavar="D", help="With --keys: likewise; the chance that a text of one person is told."
-)
-@click.option(
-    "--draft",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --bounds or --keys: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
+@option("--epsilon E", "With --bounds or --keys: what the draft costs, beside the session's budget.")
+@option("--delta D", "With --keys: likewise; the chance that a text of one person is told.")
+@option(
+    "--draft FILE",
+    "With --bounds or --keys: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
     "beside the table]",
+    click.Path(dir_okay=False, path_type=Path),
 )
-@click.option(
+@option(
     "--neighbors",
-    type=click.Choice(["add-remove", "replace-one"]),
+    "With --bounds or --keys: which tables are neighbours, as for the session.",
+    click.Choice(["add-remove", "replace-one"]),
     default="add-remove",
-    show_default=True,
-    help="With --bounds or --keys: which tables are neighbours, as for the session.",
 )
-@click.option(
+@option(
     "--records-per-person",
-    type=click.IntRange(1),
+    "With --bounds or --keys: the most records of one person, as for the session.",
+    click.IntRange(1),
     default=1,
-    show_default=True,
-    help="With --bounds or --keys: the most records of one person, as for the session.",
 )
-@click.option(
-    "--person-column",
-    metavar="COLUMN",
-    help="With --bounds or --keys: the column of ids, by which no more records, or texts, of each are "
-    "counted.",
+@option(
+    "--person-column COLUMN",
+    "With --bounds or --keys: the column of ids, by which no more records, or texts, of each are counted.",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="With --keys: tell how many persons are enough; nothing is read or charged.",
-)
-@click.option("--json", "as_json", is_flag=True, help="With --bounds or --keys: print JSON.")
+@flag("--dry-run", "With --keys: tell how many persons are enough; nothing is read or charged.")
+@json_option("With --bounds or --keys: print JSON.")
 @dialect_options
 def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """Print a schema for the table in --data, in which every domain is a TODO.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import echo, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_option, option, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.export import ExportFormat, RowPlan
@@ -27,47 +27,36 @@ Examples:
   pmw export study.pmw --output study.model
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option(
+@click.argument("session", type=PATH)
+@option("--output", "The file to write.", PATH, required=True)
+@option(
     "--format",
-    "file_format",
-    type=click.Choice(["csv", "parquet", "measurements", "model"]),
-    help="Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. "
-    "[default: by the file's name: .csv or no ending is csv, .parquet and .pq are parquet, .model is model]",
+    "Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. [default: by the "
+    "file's name: .csv or no ending is csv, .parquet and .pq are parquet, .model is model]",
+    click.Choice(["csv", "parquet", "measurements", "model"]),
+    to="file_format",
 )
-@click.option(
-    "--rows",
-    type=int,
-    metavar="N",
-    help="Number of rows. [default: the session's total, or the model's count of --where]",
+@option("--rows N", "Number of rows. [default: the session's total, or the model's count of --where]", int)
+@option(
+    "--where CONDITION",
+    "Only rows that satisfy a condition, as pmw ask takes it: rows of the model given it.",
 )
-@click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Only rows that satisfy a condition, as pmw ask takes it: rows of the model given it.",
-)
-@click.option(
+@option(
     "--method",
-    type=click.Choice(["systematic", "independent"]),
-    help="Cells rounded up or down to whole records, or independent draws. [default: systematic]",
+    "Cells rounded up or down to whole records, or independent draws. [default: systematic]",
+    click.Choice(["systematic", "independent"]),
 )
-@click.option(
-    "--seed", type=int, metavar="S", help="Repeat a drawing of rows; the model does not depend on it."
+@option("--seed S", "Repeat a drawing of rows; the model does not depend on it.", int)
+@flag(
+    "--refine", "First fit the model to everything released more closely, where noise allows; free, not kept."
 )
-@click.option(
-    "--refine",
-    is_flag=True,
-    help="First fit the model to everything released more closely, where noise allows; free, not kept.",
-)
-@click.option(
+@flag(
     "--croissant",
-    is_flag=True,
-    help="Also write FILE.croissant.json, which tells catalogues and programs what the columns and the "
+    "Also write FILE.croissant.json, which tells catalogues and programs what the columns and the "
     "guarantee are (Croissant 1.1).",
 )
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@flag("--force", "Overwrite existing files.")
+@json_option("Print the manifest as JSON.")
 def command(session: Path, output: Path, file_format: str | None, as_json: bool, **given: Any) -> None:
     """Write a synthetic table drawn from the model of SESSION, and a manifest beside it.
 

@@ -19,7 +19,7 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
-from pmw.cli.usage import budget_part
+from pmw.cli.usage import budget_part, option
 
 if TYPE_CHECKING:
     from pmw.session.asking import Asking
@@ -39,17 +39,15 @@ Examples:
 """,
 )
 @click.argument("session", type=click.Path())  # or an address
-@click.option(
-    "--at-most",
-    metavar="P%",
+@option(
+    "--at-most P%",
+    "The most of the budget that one question may cost without a person.  [default: 0]",
     callback=budget_part,
-    help="The most of the budget that one question may cost without a person.  [default: 0]",
 )
-@click.option(
-    "--total",
-    metavar="P%",
+@option(
+    "--total P%",
+    "The most that all questions of this run may cost without a person.  [default: --at-most]",
     callback=budget_part,
-    help="The most that all questions of this run may cost without a person.  [default: --at-most]",
 )
 @token_option
 @wait_option

@@ -19,7 +19,7 @@ from pmw.cli.table_options import (
     refuse_drafted,
     schema_option,
 )
-from pmw.cli.usage import echo, read_budget, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.offline import OfflineOptions, OfflineRelease
@@ -37,51 +37,39 @@ Examples:
       --rounds 40 --threshold 200 --output synthetic.parquet
 """,
 )
-@click.option(
-    "--workload",
+@option(
+    "--workload NAME|FILE",
+    "The questions: a workload by name, such as marginals:2, or a file of conditions, statements and JSON "
+    "Lines, a question each.",
     required=True,
-    metavar="NAME|FILE",
-    help="The questions: a workload by name, such as marginals:2, or a file of conditions, statements and "
-    "JSON Lines, a question each.",
 )
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@option("--data", "The table: CSV or Parquet.", PATH, required=True)
 @schema_option
-@click.option(
+@option(
     "--output",
+    "The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
+    PATH,
     required=True,
-    type=click.Path(path_type=Path),
-    help="The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
 )
 @release_options
-@click.option(
-    "--records-per-person",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="K",
-    help="The most records of one person (declared, not checked).",
+@option("--records-per-person K", "The most records of one person (declared, not checked).", int, default=1)
+@option(
+    "--rounds C",
+    "The most rounds; each has an equal share of the budget. [default: 4 for each attribute]",
+    int,
 )
-@click.option(
-    "--rounds",
-    type=int,
-    metavar="C",
-    help="The most rounds; each has an equal share of the budget. [default: 4 for each attribute]",
+@option(
+    "--threshold T",
+    "Return the model at the first measured error of at most T records. [default: what the noise alone "
+    "reaches at 95% confidence]",
+    float,
 )
-@click.option(
-    "--threshold",
-    type=float,
-    metavar="T",
-    help="Return the model at the first measured error of at most T records. "
-    "[default: what the noise alone reaches at 95% confidence]",
-)
-@click.option(
-    "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
-)
+@option("--rows N", "Number of rows. [default: the released number of records]", int)
 @dialect_options
 @memory_options
 @public_option
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@flag("--force", "Overwrite existing files.")
+@json_option("Print one line of JSON.")
 def command(workload: str, output: Path, force: bool, as_json: bool, **given: Any) -> None:
     """Fit a model to the table in --data for a workload, write a synthetic table, and print the cost.
 

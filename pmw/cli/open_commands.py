@@ -23,7 +23,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
-from pmw.cli.usage import echo, read_budget, typed, wrong_values
+from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
 from pmw.display.texts import counted
 
 if TYPE_CHECKING:
@@ -35,12 +35,11 @@ if TYPE_CHECKING:
     from queries.domain import Domain
 
 
-draft_option = click.option(
-    "--draft",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The file of the drafts by privacy of the schema, as pmw draft named it: their charges are part of "
-    "the contract.",
+draft_option = option(
+    "--draft FILE",
+    "The file of the drafts by privacy of the schema, as pmw draft named it: their charges "
+    "are part of the contract.",
+    FILE,
 )
 _MOST_BUDGETS = 6  # that one screen has room for
 
@@ -58,7 +57,7 @@ Examples:
   pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=PATH)
 @table_options
 @schema_option
 @session_options
@@ -66,23 +65,21 @@ Examples:
 @memory_options
 @inside_option
 @public_option
-@click.option(
-    "--prior",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="What is public about a table like this one, for the model to begin with: a model file of another "
-    "session, or, with --prior-is-public, a CSV or Parquet file. Pairs that opening measures decide whether "
-    "it is used; that costs nothing.",
+@option(
+    "--prior FILE",
+    "What is public about a table like this one, for the model to begin with: a model file of another "
+    "session, or, with --prior-is-public, a CSV or Parquet file. Pairs that opening measures decide "
+    "whether it is used; that costs nothing.",
+    FILE,
 )
-@click.option(
+@flag(
     "--prior-is-public",
-    is_flag=True,
-    help="Declare that the table in --prior is public: nobody in it is protected. It must not hold the "
-    "records of --data.",
+    "Declare that the table in --prior is public: nobody in it is protected. It must not hold the records "
+    "of --data.",
 )
 @draft_option
-@click.option("--verbose", is_flag=True, help="Tell what was measured, and what tests look for, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
+@flag("--verbose", "Tell what was measured, and what tests look for, too.")
+@json_option("Print the session's status as JSON.")
 def open_(
     session: Path,
     data: Path | str,
@@ -267,12 +264,7 @@ For tested questions only the bound is known beforehand: their errors depend on 
 )
 @schema_option
 @session_options
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one line of JSON: of several epsilons, a list of their plans.",
-)
+@json_option("Print one line of JSON: of several epsilons, a list of their plans.")
 def plan(schema: Path, as_json: bool, **given: Any) -> None:
     """Tell what a session would give over a table with the schema in --schema and N records.
 

@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import Suggesting, budget_part, echo
+from pmw.cli.usage import PATH, Suggesting, budget_part, echo, flag, json_option, option
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
 _VALID = 90  # days of a new token, unless told
-_users_option = click.option(
-    "--users",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The file of users; made by the first add.",
-)
+_users_option = option("--users", "The file of users; made by the first add.", PATH, required=True)
 
 
 @click.command(
@@ -38,40 +33,31 @@ Examples:
   pmw serve study.pmw --users users.json --postgres 5433
 """,
 )
-@click.argument("sessions", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SESSION…")
-@click.option("--users", required=True, type=click.Path(path_type=Path), help="The file of pmw user add.")
-@click.option(
+@click.argument("sessions", nargs=-1, required=True, type=PATH, metavar="SESSION…")
+@option("--users", "The file of pmw user add.", PATH, required=True)
+@option(
     "--host",
+    "The address to listen at. Another machine reaches the default by a proxy with TLS alone.",
     default="127.0.0.1",
-    show_default=True,
-    help="The address to listen at. Another machine reaches the default by a proxy with TLS alone.",
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one."
+@option("--port", "0 takes a free one.", click.IntRange(0, 65535), default=8000)
+@option(
+    "--postgres PORT",
+    "Also speak Postgres' protocol at this port, for psql, drivers and dashboards; 0 takes a free one. The "
+    "password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
+    click.IntRange(0, 65535),
 )
-@click.option(
-    "--postgres",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Also speak Postgres' protocol at this port, for psql, drivers and dashboards; 0 takes a free one. "
-    "The password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
-)
-@click.option(
-    "--behind-tls", is_flag=True, help="A proxy with TLS is before the service, at another address too."
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(0, min_open=True),
+@flag("--behind-tls", "A proxy with TLS is before the service, at another address too.")
+@option(
+    "--rate N",
+    "Requests a second that each user may make; twice as many after a pause.",
+    click.FloatRange(0, min_open=True),
     default=100,
-    show_default=True,
-    metavar="N",
-    help="Requests a second that each user may make; twice as many after a pause.",
 )
-@click.option(
-    "--audit",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
+@option(
+    "--audit FILE",
+    "Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
+    PATH,
 )
 def serve(
     sessions: tuple[Path, ...],
@@ -136,44 +122,38 @@ def user() -> None:
 
 
 def _expires_option(default: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--expires",
-        type=click.DateTime(["%Y-%m-%d"]),
-        metavar="DATE",
-        help=f"The last day of the token, in UTC, such as 2027-12-31.  [default: {default}]",
+    return option(
+        "--expires DATE",
+        f"The last day of the token, in UTC, such as 2027-12-31.  [default: {default}]",
+        click.DateTime(["%Y-%m-%d"]),
     )
 
 
-_beyond_option = click.option(
-    "--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1."
-)
+_beyond_option = flag("--beyond", "Let the shares of analysts add up to more than 1.")
 
 
 @user.command("add", short_help="Add a user and print the token.")
 @click.argument("name")
-@click.option(
-    "--share",
-    metavar="PART",
-    callback=budget_part,
-    help="The part of what each session's opening leaves that may be charged, such as 0.2, 1/5 or 20%. "
+@option(
+    "--share PART",
+    "The part of what each session's opening leaves that may be charged, such as 0.2, 1/5 or 20%. "
     "[required for analysts; custodians have 1 by default, readers have 0]",
-)
-@click.option(
-    "--role",
-    type=click.Choice(["analyst", "custodian", "reader"]),
-    default="analyst",
-    show_default=True,
-    help="A custodian sees everybody's questions; a reader gets free answers only.",
-)
-@click.option(
-    "--at-most",
-    metavar="P%",
     callback=budget_part,
-    help="The most of a session's budget that one question may charge, such as 0.5%; a request may allow "
-    "less, and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
-    "tells]",
 )
-@click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
+@option(
+    "--role",
+    "A custodian sees everybody's questions; a reader gets free answers only.",
+    click.Choice(["analyst", "custodian", "reader"]),
+    default="analyst",
+)
+@option(
+    "--at-most P%",
+    "The most of a session's budget that one question may charge, such as 0.5%; a request may allow less, "
+    "and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
+    "tells]",
+    callback=budget_part,
+)
+@option("--sessions A,B", "The sessions that may be used. [default: all]")
 @_beyond_option
 @_expires_option(f"{_VALID} days from now")
 @_users_option
@@ -237,10 +217,10 @@ Examples:
 """,
 )
 @click.argument("name")
-@click.option("--share", metavar="PART", callback=budget_part, help="See pmw user add.")
-@click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
-@click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
-@click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
+@option("--share PART", "See pmw user add.", callback=budget_part)
+@option("--role", "See pmw user add.", click.Choice(["analyst", "custodian", "reader"]))
+@option("--at-most P%", "See pmw user add.", callback=budget_part)
+@flag("--no-ceiling", "Take the ceiling for one question away.")
 @_expires_option("as it is")
 @_beyond_option
 @_users_option
@@ -281,13 +261,8 @@ def change(
 
 @user.command("list", short_help="List users.")
 @_users_option
-@click.option(
-    "--session",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Tell shares as parts of its whole budget, and none above what is left.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@option("--session FILE", "Tell shares as parts of its whole budget, and none above what is left.", PATH)
+@json_option("Print one line of JSON.")
 def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line

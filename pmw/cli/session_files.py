@@ -12,28 +12,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from pmw.cli.usage import echo, finite, wrong_values
+from pmw.cli.usage import PATH, echo, finite, option, wrong_values
 
 if TYPE_CHECKING:
     from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
 
 _Result = TypeVar("_Result")
-wait_option = click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
+wait_option = option(
+    "--wait SECONDS",
+    "How long to wait for another process that uses the session; 0 does not wait.",
+    click.FloatRange(min=0),
     default=30,
-    show_default=True,
-    metavar="SECONDS",
     callback=finite,
-    help="How long to wait for another process that uses the session; 0 does not wait.",
 )
 
-token_option = click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The token for a SESSION that is the address of a service; - reads standard input.",
+token_option = option(
+    "--token-file FILE",
+    "The token for a SESSION that is the address of a service; - reads standard input.",
+    PATH,
 )
 
 

@@ -6,13 +6,12 @@ The help of these commands has its options under headings.
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.cli.table_options import person_options
-from pmw.cli.usage import budget_part, together, typed, wrong_values
+from pmw.cli.usage import FILE, budget_part, flag, option, together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.expected import ExpectedQuestions
@@ -37,165 +36,133 @@ _SECTIONS = {
 }  # fmt: skip
 _REST = "Options"
 session_options = together(  # the budget and all choices of a session
-    click.option(
-        "--epsilon",
-        metavar="E",
-        help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it. pmw plan compares "
-        "several, such as 0.5,1,2.",
+    option(
+        "--epsilon E",
+        "Privacy budget: epsilon > 0. Required, unless --accuracy chooses it. pmw plan compares several, "
+        "such as 0.5,1,2.",
     ),
-    click.option(
+    option(
         "--preset",
-        type=click.Choice(["textbook"]),
-        help="textbook: the loop of the lecture notes, by NumericSparse: --test query --opening none "
-        "--update step --sparse-vector laplace-rounds --sides two-sided.",
+        "textbook: the loop of the lecture notes, by NumericSparse: --test query --opening none --update "
+        "step --sparse-vector laplace-rounds --sides two-sided.",
+        click.Choice(["textbook"]),
     ),
-    click.option(
-        "--delta",
+    option(
+        "--delta D",
+        "Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, gains much accuracy, and opening then "
+        "measures all pairs of attributes, which an export needs. --delta 0 says that none is meant.",
         default="0",
-        show_default=True,
-        metavar="D",
-        help="Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, gains much accuracy, and opening "
-        "then measures all pairs of attributes, which an export needs. --delta 0 says that none is meant.",
     ),
-    click.option(
+    option(
         "--neighbors",
-        type=click.Choice(["add-remove", "replace-one"]),
+        "What is hidden: whether one person's records are there, or what they say.",
+        click.Choice(["add-remove", "replace-one"]),
         default="add-remove",
-        show_default=True,
-        help="What is hidden: whether one person's records are there, or what they say.",
     ),
     person_options,
-    click.option(
+    option(
         "--test",
-        type=click.Choice(["marginal", "query"]),
+        "What is tested and measured: whole marginals, or single questions as in the textbooks.",
+        click.Choice(["marginal", "query"]),
         default="marginal",
-        show_default=True,
-        help="What is tested and measured: whole marginals, or single questions as in the textbooks.",
     ),
-    click.option(
+    option(
         "--opening",
-        type=click.Choice(["pairs", "triples", "one-way", "none"]),
-        default="pairs",
-        show_default=True,
-        help="Measured before the first question: one-attribute marginals, and all pairs where that leaves "
+        "Measured before the first question: one-attribute marginals, and all pairs where that leaves "
         "smaller errors than testing them; all pairs and all triples; one-attribute marginals alone; or "
         "nothing.",
+        click.Choice(["pairs", "triples", "one-way", "none"]),
+        default="pairs",
     ),
-    click.option(
+    option(
         "--update",
-        type=click.Choice(["refit", "step"]),
+        "After a positive: refit to all measurements, or one textbook step (with --test query).",
+        click.Choice(["refit", "step"]),
         default="refit",
-        show_default=True,
-        help="After a positive: refit to all measurements, or one textbook step (with --test query).",
     ),
-    click.option(
+    option(
         "--model",
-        type=click.Choice(["auto", "dense", "graphical"]),
+        "One array over all cells, or a tree of measured marginals, which holds any domain; auto: dense "
+        "where the domain is small.",
+        click.Choice(["auto", "dense", "graphical"]),
         default="auto",
-        show_default=True,
-        help="One array over all cells, or a tree of measured marginals, which holds any domain; "
-        "auto: dense where the domain is small.",
     ),
-    click.option(
-        "--max-cells",
-        type=int,
-        metavar="N",
-        help="The most cells of a graphical model's tree; a marginal that would exceed them answers "
-        "questions about its own attributes only. [default: 2,097,152]",
+    option(
+        "--max-cells N",
+        "The most cells of a graphical model's tree; a marginal that would exceed them answers questions "
+        "about its own attributes only. [default: 2,097,152]",
+        int,
     ),
-    click.option("--update-limit", type=int, metavar="C", help="Number of positives. [default: planned]"),
-    click.option(
-        "--threshold",
-        type=float,
-        metavar="T",
-        help="With --test query: error that a test looks for, in records. [default: planned]",
+    option("--update-limit C", "Number of positives. [default: planned]", int),
+    option(
+        "--threshold T",
+        "With --test query: error that a test looks for, in records. [default: planned]",
+        float,
     ),
-    click.option(
-        "--learning-rate",
-        type=float,
-        metavar="ETA",
-        help="With --test query: length of the textbook step. [default: planned]",
+    option(
+        "--learning-rate ETA", "With --test query: length of the textbook step. [default: planned]", float
     ),
-    click.option(
-        "--queries",
-        type=int,
+    option(
+        "--queries N",
+        "About how many questions will come; sets thresholds, is no limit. 0 keeps nothing for them.",
+        int,
         default=10_000,
-        show_default=True,
-        metavar="N",
-        help="About how many questions will come; sets thresholds, is no limit. 0 keeps nothing for them.",
     ),
-    click.option(
+    option(
         "--sparse-vector",
-        type=click.Choice(["exponential", "exponential-rounds", "laplace", "laplace-rounds", "sech2"]),
-        help="The tests: their noise, and threshold noise drawn once or again after each positive (rounds). "
+        "The tests: their noise, and threshold noise drawn once or again after each positive (rounds). "
         "[default: exponential-rounds with delta, else exponential]",
+        click.Choice(["exponential", "exponential-rounds", "laplace", "laplace-rounds", "sech2"]),
     ),
-    click.option(
+    option(
         "--sides",
-        type=click.Choice(["two-thresholds", "two-sided"]),
-        help="With --test query: two one-sided tests of a question, or one of the absolute error. "
-        "[default: two-thresholds under add-remove]",
+        "With --test query: two one-sided tests of a question, or one of the absolute error. [default: "
+        "two-thresholds under add-remove]",
+        click.Choice(["two-thresholds", "two-sided"]),
     ),
-    click.option(
-        "--composition",
-        type=click.Choice(["gdp", "zcdp", "pure"]),
-        help="How charges add up. [default: planned]",
+    option("--composition", "How charges add up. [default: planned]", click.Choice(["gdp", "zcdp", "pure"])),
+    option("--confidence P", "Of error bars.", float, default=0.95),
+    option(
+        "--accuracy ALPHA",
+        "An accuracy contract: every count within this fraction of --records, at --confidence, or refused. "
+        "Without --epsilon the smallest one that keeps it is taken.",
+        float,
     ),
-    click.option(
-        "--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of error bars."
+    option("--beta B", "With --accuracy: how often a bar may fail, for --confidence.", float),
+    option(
+        "--records N",
+        "About how many records the table has: a public number, such as a published one, never one counted "
+        "for the purpose.",
+        int,
     ),
-    click.option(
-        "--accuracy",
-        type=float,
-        metavar="ALPHA",
-        help="An accuracy contract: every count within this fraction of --records, at --confidence, or "
-        "refused. Without --epsilon the smallest one that keeps it is taken.",
-    ),
-    click.option(
-        "--beta", type=float, metavar="B", help="With --accuracy: how often a bar may fail, for --confidence."
-    ),
-    click.option(
-        "--records",
-        type=int,
-        metavar="N",
-        help="About how many records the table has: a public number, such as a published one, never one "
-        "counted for the purpose.",
-    ),
-    click.option(
-        "--reserve",
-        metavar="P%",
-        callback=budget_part,
-        help="The part of the budget that is kept for what is asked, such as 30%: a question whose error bar "
-        "is wide is paid for, and a number of its own makes the bar narrow. With --delta, where opening "
+    option(
+        "--reserve P%",
+        "The part of the budget that is kept for what is asked, such as 30%: a question whose error bar is "
+        "wide is paid for, and a number of its own makes the bar narrow. With --delta, where opening "
         "measures all pairs or the whole table. Default: 30% where it measures all pairs, else 0.",
+        callback=budget_part,
     ),
-    click.option(
-        "--expect",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Public questions that will be asked: conditions, statements, or JSON Lines, one "
-        "a line, or each up to a semicolon. Half of what opening spends goes by them; other bars are at most "
-        "1.42 times as wide. A file that was written after a look at the table tells of it, such as its rare "
-        "values.",
+    option(
+        "--expect FILE",
+        "Public questions that will be asked: conditions, statements, or JSON Lines, one a line, or each up "
+        "to a semicolon. Half of what opening spends goes by them; other bars are at most 1.42 times as "
+        "wide. A file that was written after a look at the table tells of it, such as its rare values.",
+        FILE,
     ),
-    click.option(
+    flag(
         "--simultaneous",
-        is_flag=True,
-        help="Error bars that hold for all questions at once, even those chosen after seeing answers; "
-        "several times wider. Fixed at opening.",
+        "Error bars that hold for all questions at once, even those chosen after seeing answers; several "
+        "times wider. Fixed at opening.",
     ),
 )
 release_options = together(  # the budget of a release of its own
-    click.option("--epsilon", required=True, metavar="E", help="Privacy budget: epsilon > 0."),
-    click.option(
-        "--delta", default="0", show_default=True, metavar="D", help="Privacy budget: 0 <= delta < 1."
-    ),
-    click.option(
+    option("--epsilon E", "Privacy budget: epsilon > 0.", required=True),
+    option("--delta D", "Privacy budget: 0 <= delta < 1.", default="0"),
+    option(
         "--neighbors",
-        type=click.Choice(["add-remove", "replace-one"]),
+        "What is hidden: whether one person's records are there, or what they say.",
+        click.Choice(["add-remove", "replace-one"]),
         default="add-remove",
-        show_default=True,
-        help="What is hidden: whether one person's records are there, or what they say.",
     ),
 )
 _TEXTBOOK = {  # as in Options.textbook

@@ -23,7 +23,7 @@ from pmw.cli.session_files import (
     require_address,
     token_option,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import PATH, echo, flag, json_option, option
 
 if TYPE_CHECKING:
     from pmw.public.contract import Contract
@@ -48,15 +48,12 @@ Examples:
 """,
 )
 @click.argument("session", type=click.Path())  # or an address
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
+@option(
+    "--plot FILE", "Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.", PATH
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing picture.")
+@flag("--force", "Overwrite an existing picture.")
 @token_option
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option("Print one line of JSON.")
 def status(session: str, plot: Path | None, force: bool, token_file: Path | None, as_json: bool) -> None:
     """Show the guarantee of SESSION, what was spent and how many questions were answered.
 
@@ -128,8 +125,8 @@ its price rests on), and exact: the
 charge as a fraction. epsilon_cap and delta are of the session and of its drafts, cap of the session alone.
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@click.argument("session", type=PATH)
+@json_option("Print one line of JSON.")
 def ledger(session: Path, as_json: bool) -> None:
     """Show every charge to the budget of SESSION: what it paid for, and its share of the cap.
 
@@ -158,20 +155,18 @@ With --json, one object: holds, unfinished, closed, checks (each with name, hold
 The exit code is 0 where every check holds, and 5 where one fails.
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option(
-    "--anchor",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Compare with, and keep, a file of public bytes that tells how far the session had come.",
+@click.argument("session", type=PATH)
+@option(
+    "--anchor FILE",
+    "Compare with, and keep, a file of public bytes that tells how far the session had come.",
+    PATH,
 )
-@click.option(
-    "--audit",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Check the file of pmw serve --audit too: its chain, and its charges against the ledger.",
+@option(
+    "--audit FILE",
+    "Check the file of pmw serve --audit too: its chain, and its charges against the ledger.",
+    PATH,
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option("Print one line of JSON.")
 def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool) -> None:
     """Check what the file of SESSION holds.
 
@@ -227,15 +222,14 @@ Examples:
   pmw report study.pmw --registry deployment.yaml
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="The HTML file to write.")
-@click.option(
-    "--registry",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write, instead or too, an entry of the OpenDP registry of deployments, as JSON that is YAML too.",
+@click.argument("session", type=PATH)
+@option("--output, -o", "The HTML file to write.", PATH)
+@option(
+    "--registry FILE",
+    "Write, instead or too, an entry of the OpenDP registry of deployments, as JSON that is YAML too.",
+    PATH,
 )
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@flag("--force", "Overwrite existing files.")
 def report(session: Path, output: Path | None, registry: Path | None, force: bool) -> None:
     """Write a report on SESSION as one HTML file that opens offline and prints on A4.
 

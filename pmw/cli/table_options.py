@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import echo, together, typed, wrong_values
+from pmw.cli.usage import PATH, echo, flag, option, together, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.data import CsvDialect, MemoryLimit, Place, TableFile
@@ -31,49 +31,31 @@ DIALECT = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", 
 _NOT_IN_A_NAME = re.compile(r"[^\w. -]")
 _WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
 dialect_options = together(
-    click.option(
-        "--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields, or 'tab'."
-    ),
-    click.option(
-        "--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields; '' for none."
-    ),
-    click.option(
-        "--missing-text", multiple=True, metavar="TEXT", help="CSV: a text that means empty; repeatable."
-    ),
-    click.option("--trim", is_flag=True, help="CSV: drop spaces around fields."),
-    click.option(
-        "--encoding",
-        default="utf-8",
-        show_default=True,
-        metavar="NAME",
-        help="CSV: of the text, such as latin-1 or cp1252.",
-    ),
-    click.option(
-        "--decimal", default=".", show_default=True, metavar="CHAR", help="CSV: before fractions: . or ,"
-    ),
-    click.option("--escape", default="", metavar="CHAR", help="CSV: before a character taken as it is."),
+    option("--delimiter CHAR", "CSV: between fields, or 'tab'.", default=","),
+    option("--quote CHAR", "CSV: around fields; '' for none.", default='"'),
+    option("--missing-text TEXT", "CSV: a text that means empty; repeatable.", multiple=True),
+    flag("--trim", "CSV: drop spaces around fields."),
+    option("--encoding NAME", "CSV: of the text, such as latin-1 or cp1252.", default="utf-8"),
+    option("--decimal CHAR", "CSV: before fractions: . or ,", default="."),
+    option("--escape CHAR", "CSV: before a character taken as it is.", default=""),
 )
 person_options = together(
-    click.option(
-        "--records-per-person",
-        type=int,
+    option(
+        "--records-per-person K",
+        "The most records of one person: so many of each are kept where there is a column of ids; declared, "
+        "not checked, where there is none.",
+        int,
         default=1,
-        show_default=True,
-        metavar="K",
-        help="The most records of one person: so many of each are kept where there is a column of ids; "
-        "declared, not checked, where there is none.",
     ),
-    click.option(
-        "--person-column",
-        metavar="NAME",
-        help="The column of ids, which tell whose a record is. [default: that of the schema's [person]]",
+    option(
+        "--person-column NAME",
+        "The column of ids, which tell whose a record is. [default: that of the schema's [person]]",
     ),
-    click.option(
-        "--person-clip",
+    option(
+        "--person-clip ATTRIBUTE=C",
+        "In sums of values, those of one person count C together at most; repeatable. [default: clip of the "
+        "schema's [person]]",
         multiple=True,
-        metavar="ATTRIBUTE=C",
-        help="In sums of values, those of one person count C together at most; repeatable. "
-        "[default: clip of the schema's [person]]",
     ),
 )
 _QUESTION = "Is the table public, so that nobody in it needs protection"
@@ -94,33 +76,25 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
 
 
 memory_options = together(
-    click.option(
-        "--memory",
+    option(
+        "--memory SIZE",
+        "Memory that the table's records may take, such as 4GB; beyond it they are kept in a file without a "
+        "name. [default: half of the machine's]",
         callback=_size,
-        metavar="SIZE",
-        help="Memory that the table's records may take, such as 4GB; beyond it they are kept in a file "
-        "without a name. [default: half of the machine's]",
     ),
-    click.option(
-        "--temporary-folder",
-        type=click.Path(path_type=Path),
-        metavar="FOLDER",
-        help="Where that file is made. [default: TMPDIR, or the system's]",
-    ),
+    option("--temporary-folder FOLDER", "Where that file is made. [default: TMPDIR, or the system's]", PATH),
 )
 
 
-inside_option = click.option(
+inside_option = flag(
     "--inside",
-    is_flag=True,
-    help="Count in the database, DuckDB or Postgres, and read no record; for columns of whole numbers, "
-    "double precision, booleans and declared texts, without persons.",
+    "Count in the database, DuckDB or Postgres, and read no record; for columns of whole "
+    "numbers, double precision, booleans and declared texts, without persons.",
 )
-public_option = click.option(  # by which a custodian declares the table public
+public_option = flag(
     "--data-is-public",
-    is_flag=True,
-    help="Say, without being asked, that the table may be the very one that domains were read off; required "
-    "for that without a terminal.",
+    "Say, without being asked, that the table may be the very one that domains were read "
+    "off; required for that without a terminal.",
 )
 
 
@@ -146,16 +120,14 @@ class TableName(click.Path):
         return super().convert(value, parameter, context)
 
 
-database_option = click.option(
-    "--table", metavar="NAME", help="Of a database: the table or view; of Spark also parquet.PATH."
-)
+database_option = option("--table NAME", "Of a database: the table or view; of Spark also parquet.PATH.")
 table_options = together(
-    click.option(
+    option(
         "--data",
+        "The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, postgresql://HOST/DATABASE, "
+        "spark://HOST:PORT or spark:local[2].",
+        TableName(path_type=Path),
         required=True,
-        type=TableName(path_type=Path),
-        help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, "
-        "postgresql://HOST/DATABASE, spark://HOST:PORT or spark:local[2].",
     ),
     database_option,
 )
@@ -171,13 +143,7 @@ class _Schema(click.Option):
             raise click.MissingParameter(_draft_hint(ctx), ctx, self) from None
 
 
-schema_option = click.option(
-    "--schema",
-    cls=_Schema,
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Its schema, a TOML file.",
-)
+schema_option = option("--schema", "Its schema, a TOML file.", PATH, cls=_Schema, required=True)
 
 
 def _draft_hint(context: click.Context) -> str:

@@ -20,7 +20,7 @@ from pmw.cli.table_options import (
     place_given,
     table_options,
 )
-from pmw.cli.usage import echo, typed
+from pmw.cli.usage import PATH, echo, flag, json_option, option, typed
 
 _LEAST_TOLD = 0.001  # of the budget: that closing gives up
 
@@ -41,11 +41,9 @@ To put a backup back, where the session is lost:
   pmw backup study-monday.pmw --output study.pmw
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path), help="The file to make; it must not exist."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the copy's status as JSON.")
+@click.argument("session", type=PATH)
+@option("--output", "The file to make; it must not exist.", PATH, required=True)
+@json_option("Print the copy's status as JSON.")
 def backup(session: Path, output: Path, as_json: bool) -> None:
     """Write a copy of SESSION that answers and exports, and can never spend.
 
@@ -81,7 +79,7 @@ Examples:
   pmw move study.pmw --data people.csv --delimiter ";" --missing-text NA
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=PATH)
 @table_options
 @dialect_options
 @memory_options
@@ -119,11 +117,11 @@ Examples:
   pmw finish study.pmw --yes --json
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Tell what would be measured; nothing is spent or closed.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.argument("session", type=PATH)
+@flag("--dry-run", "Tell what would be measured; nothing is spent or closed.")
+@flag("--yes", "Do not ask for confirmation; required without a terminal.")
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was measured as JSON lines.")
+@json_option("Print what was measured as JSON lines.")
 def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) -> None:
     """Spend what is left of SESSION's budget on the questions that were asked, then close it permanently.
 
@@ -166,11 +164,11 @@ Examples:
   pmw close study.pmw --abandon
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
-@click.option("--abandon", is_flag=True, help="Give up an interrupted batch that cannot be finished.")
+@click.argument("session", type=PATH)
+@flag("--yes", "Do not ask for confirmation; required without a terminal.")
+@flag("--abandon", "Give up an interrupted batch that cannot be finished.")
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
+@json_option("Print the session's status as JSON.")
 def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -> None:
     """Close SESSION permanently: nothing is spent any more, and its secrets are wiped.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from pmw.cli.session_files import resumed, wait_option
-from pmw.cli.usage import echo
+from pmw.cli.usage import PATH, echo, flag
 
 
 @click.command(
@@ -24,8 +24,8 @@ Examples:
   printf '%s\\n' "age >= 65" ".cost" | pmw shell study.pmw
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--no-history", is_flag=True, help="Keep no questions after the shell has ended.")
+@click.argument("session", type=PATH)
+@flag("--no-history", "Keep no questions after the shell has ended.")
 @wait_option
 def command(session: Path, no_history: bool, wait: float) -> None:
     """Ask SESSION questions on a terminal, one after the other.
