@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from pmw.cli.session_files import (
+    connected,
     is_address,
-    opened_model,
+    opened,
     require_address,
     resumed,
     token_option,
@@ -168,82 +168,57 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     commands read a session that is in use without waiting.
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
-    _check(sum(asked), where, given)
+    file = " (--stream reads the lines of standard input: < FILE)" if given["stream"] and where else ""
+    if sum(asked) != 1:
+        raise click.UsageError(f"give a condition, --sql, --stream or --workload, one of the four{file}")
+    _check(given)
     require_address(session, given["token_file"])
-    with _as_json(given["as_json"]):
-        code = _ask(session, where, wait, given)
+    from pmw.session.store import is_model_file
+
+    is_model = not is_address(session) and is_model_file(Path(session))
+    if is_address(session) and given["population"]:
+        raise click.UsageError(
+            "--population is for a session or a model in a file; leave it out, or ask a model"
+        )
+    if is_model and given["within"] is not None:
+        raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
+    if is_model and given["explain"]:
+        raise click.UsageError("--explain tells what may be charged, and a model charges nothing")
+    with (
+        _as_json(given["as_json"]),
+        opened(session, given["token_file"], wait, as_json=given["as_json"]) as found,
+    ):
+        code = _answer(found, where, given)
     sys.exit(code)
 
 
-def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked of a session or a model; return the exit code."""
-    from pmw.cli.answering import StreamOptions
-    from pmw.session.store import is_model_file
-
-    options = StreamOptions(
-        given["fresh"],
-        given["strict"],
-        given["strict_cells"],
-        given["format"] or "jsonl",
-        given["population"],
-        given["at_most"],
-    )
-    with ExitStack() as held:
-        if is_address(session):
-            from pmw.cli.remote import connected
-
-            if given["population"]:
-                raise click.UsageError(
-                    "--population is for a session or a model in a file; leave it out, or ask a model"
-                )
-            return _answer(held.enter_context(connected(session, given["token_file"])), where, options, given)
-        if not is_model_file(Path(session)):
-            return _answer(held.enter_context(resumed(Path(session), wait)), where, options, given)
-        if given["within"] is not None:
-            raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
-        if given["explain"]:
-            raise click.UsageError("--explain tells what may be charged, and a model charges nothing")
-        return _answer(opened_model(Path(session), as_json=given["as_json"]), where, options, given)
-
-
-def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
+def _check(given: dict[str, Any]) -> None:
     """Refuse options that do not go together."""
-    if forms != 1:
-        file = " (--stream reads the lines of standard input: < FILE)" if given["stream"] and where else ""
-        raise click.UsageError(f"give a condition, --sql, --stream or --workload, one of the four{file}")
-    if given["format"] is not None and not (given["stream"] or given["workload"] is not None):
+    many, within = given["stream"] or given["workload"] is not None, given["within"] is not None
+    one = "is for one condition or statement; give WHERE or --sql with it"
+    idle = [name for name in ("fresh", "strict", "population", "within") if given[name] not in (None, False)]
+    if given["format"] is not None and not many:
         raise click.UsageError("--format is for --stream and --workload; leave it out, or give one of them")
     if given["format"] == "parquet" and sys.stdout.isatty():
         raise click.UsageError("a Parquet file is not for a terminal; write it to a file: > answers.parquet")
-    if given["within"] is not None:
-        _check_within(where, given)
-    elif given["request_id"] is not None:
-        raise click.UsageError("--request-id is for a bar that is paid once; give --within N with it")
-    if given["explain"]:
-        _check_explained(given)
-
-
-def _check_within(where: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go with --within."""
-    if where is None and given["sql"] is None:
-        raise click.UsageError("--within is for one condition or statement; give WHERE or --sql with it")
-    if given["fresh"]:
+    if within and many:
+        raise click.UsageError(f"--within {one}")
+    if within and given["fresh"]:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
+    if given["request_id"] is not None and not within:
+        raise click.UsageError("--request-id is for a bar that is paid once; give --within N with it")
+    if given["explain"] and many:
+        raise click.UsageError(f"--explain {one}")
+    if given["explain"] and idle:
+        raise click.UsageError(f"--explain answers nothing; leave --{''.join(idle[:1])} out")
 
 
-def _check_explained(given: dict[str, Any]) -> None:
-    """Refuse options that --explain has no use for."""
-    if given["stream"] or given["workload"] is not None:
-        raise click.UsageError("--explain is for one condition or statement; give WHERE or --sql with it")
-    for name in ("fresh", "strict", "population", "within"):
-        if given[name] not in (None, False):
-            raise click.UsageError(f"--explain answers nothing; leave --{name} out")
-
-
-def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
+def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
-    from pmw.cli.answering import answer_stream, answer_workload
+    from pmw.cli.answering import StreamOptions, answer_stream, answer_workload
 
+    names = ("fresh", "strict", "strict_cells", "population", "at_most")
+    options = StreamOptions(format=given["format"] or "jsonl", **{name: given[name] for name in names})
     if given["stream"]:
         return answer_stream(session, sys.stdin.buffer, options)
     if given["workload"] is not None:
@@ -276,7 +251,7 @@ def _ask_condition(session: Asking, where: str, options: StreamOptions, given: d
 
 def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one statement, within bars where they are asked for; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, form_of, paid, require_accepted, text_of
+    from pmw.cli.answering import exit_code_of, form_of, paid, require_accepted, text_of
     from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
 
@@ -285,7 +260,7 @@ def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dic
 
     def ask(most: Part) -> Result:
         if within is None:
-            return answered(session, statement, replace(options, at_most=most))
+            return session.tabulate(statement, fresh=options.fresh, at_most=most)
         return session.sql_within(statement, within, request_id=given["request_id"], at_most=most)
 
     result = paid(session, options.at_most, ask)
@@ -294,7 +269,6 @@ def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dic
 
 
 def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
-    """Print what asking a condition or a statement would do; return the exit code."""
     from pmw.cli.answering import StreamOptions, read_condition, require_accepted
     from pmw.cli.texts import json_line, terminal_width
     from queries.parsing import parse_sql
@@ -378,7 +352,13 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
 
     require_address(session, given["token_file"])
     _check_measured(attributes, given)
-    with _as_json(as_json), _measuring(session, wait, given["token_file"]) as opened:
+    with (
+        _as_json(as_json),
+        connected(session, given["token_file"])
+        if is_address(session)
+        else resumed(Path(session), wait) as found,
+    ):
+        opened = cast("Session", found)  # that of a service has the same methods
         named = given["share"] is not None and given["at_most"] is None  # a share is its own price
         ask, free = partial(_measured, opened, attributes, given), {**given, "dry_run": True}
 
@@ -390,28 +370,20 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
     echo(json_line(quote.to_dict()) if as_json else told)
 
 
-def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractContextManager[Session]:
-    """Return the session in a file, or that of a service: it has the same methods."""
-    if not is_address(session):
-        return resumed(Path(session), wait)
-    from pmw.cli.remote import connected
-
-    return cast("AbstractContextManager[Session]", connected(session, token_file))
-
-
 def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
     """Refuse options that do not go together."""
-    if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
+    sums, within = given["summed"] is not None, given["within"] is not None
+    if sum((attributes is not None, sums, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
     if attributes is not None and given["by"] is not None:
         raise click.UsageError("--by goes with --sum or --heads; leave it out, or give one")
     if attributes is not None and all(name.isidentifier() for name in _names(attributes)):
         _require_table(given)
-    if given["heads"] and given["within"] is not None:
+    if given["heads"] and within:
         raise click.UsageError("--within goes with a question or --sum; leave it out")
-    if given["summed"] is None and given["squares"]:
+    if given["squares"] and not sums:
         raise click.UsageError("--squares goes with --sum; leave it out, or give --sum")
-    if given["share"] is not None and given["within"] is not None:
+    if given["share"] is not None and within:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
@@ -436,11 +408,10 @@ def _measured(session: Session, attributes: str | None, given: dict[str, Any], a
 
 def _require_table(given: dict[str, Any]) -> None:
     """Refuse options that a table of counts has no use for."""
+    told = "goes with a question, --sum or --heads; a table of counts has a noise of its own"
     for name in ("share", "within"):
         if given[name] is not None:
-            raise click.UsageError(
-                f"--{name} goes with a question, --sum or --heads; a table of counts has a noise of its own"
-            )
+            raise click.UsageError(f"--{name} {told}")
 
 
 def _names(text: str) -> tuple[str, ...]:

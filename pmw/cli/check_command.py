@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.table_options import (
+from pmw.cli.options import (
     dialect_options,
     load_domain,
     person_options,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pmw.cli.table_options import public_option, refuse_drafted
+from pmw.cli.options import public_option, refuse_drafted
 from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.table_options import (
+from pmw.cli.options import (
     declared_public,
     dialect_of,
     dialect_options,

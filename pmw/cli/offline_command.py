@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.session_options import release_options
-from pmw.cli.table_options import (
+from pmw.cli.options import (
     dialect_of,
     dialect_options,
     load_domain,
@@ -17,6 +16,7 @@ from pmw.cli.table_options import (
     memory_options,
     public_option,
     refuse_drafted,
+    release_options,
     schema_option,
 )
 from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget, wrong_values

@@ -16,6 +16,7 @@ import click
 
 from pmw.cli.session_files import (
     check_picture,
+    connected,
     is_address,
     opened_model,
     refuse_session_files,
@@ -102,8 +103,6 @@ def _told_by(
             f"--plot draws how the budget was spent, which {who} does not tell; leave it out"
         )
     if is_address(session):
-        from pmw.cli.remote import connected
-
         with connected(session, token_file) as served:
             left = float(served.budget().left or 0)
             return served.contract, served.status(), f"\nYou may still spend {left:.2%} of the budget."

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.open_commands import draft_option, drafts_given
-from pmw.cli.session_options import SectionedCommand, expected_given, release_options
-from pmw.cli.table_options import (
+from pmw.cli.options import (
+    SectionedCommand,
     TableName,
     database_option,
-    dialect_options,
-    inside_option,
+    draft_option,
+    drafts_given,
+    expected_given,
     load_domain,
-    memory_options,
     person_options,
     place_given,
     public_option,
+    reading_options,
     refuse_drafted,
+    release_options,
     schema_option,
 )
 from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
@@ -72,9 +73,7 @@ Examples:
 )
 @flag("--no-report", "Write no such page.")
 @person_options
-@dialect_options
-@memory_options
-@inside_option
+@reading_options
 @public_option
 @draft_option
 @flag("--force", "Overwrite existing files; never a session.")

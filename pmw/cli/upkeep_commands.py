@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.options import DIALECT, memory_given, place_given, reading_options, table_options
 from pmw.cli.session_files import patiently, refuse_session_files, resumed, wait_option
-from pmw.cli.table_options import (
-    DIALECT,
-    dialect_options,
-    inside_option,
-    memory_given,
-    memory_options,
-    place_given,
-    table_options,
-)
 from pmw.cli.usage import PATH, echo, flag, json_option, option, typed
 
 _LEAST_TOLD = 0.001  # of the budget: that closing gives up
@@ -81,9 +73,7 @@ Examples:
 )
 @click.argument("session", type=PATH)
 @table_options
-@dialect_options
-@memory_options
-@inside_option
+@reading_options
 @wait_option
 def move(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     """Write into SESSION that its table is the file in --data from now on.
