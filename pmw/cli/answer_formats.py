@@ -69,8 +69,6 @@ class AnswerWriter(ABC):
 
 
 class _JsonLines(AnswerWriter):
-    """One object a line."""
-
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
         self._lines: list[str] = []
@@ -100,8 +98,6 @@ class _JsonLines(AnswerWriter):
 
 
 class _Rows(AnswerWriter):
-    """One row an answer, and one for each refused question."""
-
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
         self._columns = _COLUMNS | (_OF_POPULATION if tells_population else {})
@@ -132,8 +128,6 @@ class _Rows(AnswerWriter):
 
 
 class _Csv(_Rows):
-    """Rows of CSV under a header; what is missing is empty."""
-
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
         sys.stdout.write(",".join(self._columns) + "\n")
@@ -213,7 +207,6 @@ def _head_line(head: dict[str, Any]) -> str:
 
 
 def _is_plain(words: str) -> bool:
-    """Tell whether JSON writes a text as it is."""
     return words.isascii() and words.isprintable() and not ('"' in words or "\\" in words)
 
 
@@ -243,7 +236,6 @@ def _number(value: float) -> str:
 
 
 def _numbers(answer: Answer) -> dict[str, Any]:
-    """Return the columns of an answer."""
     form = answer.to_dict()
     low, high = form.pop("interval") or (None, None)
     form.update(low=low, high=high, share=form["spent"]["share"])
@@ -251,7 +243,6 @@ def _numbers(answer: Answer) -> dict[str, Any]:
 
 
 def _columns(form: dict[str, Any], *, refused: bool) -> dict[str, Any]:
-    """Return what is written of an answer, or of what an aggregate comes to."""
     low, high = form.pop("typical") or (None, None)
     told = {"code": "inaccurate", "message": REFUSAL} if refused else {}
     return {**form, "typical_low": low, "typical_high": high, **told}

@@ -209,7 +209,6 @@ def _answer_batches(
 def _answered_boxes(
     session: Asking, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
 ) -> Iterator[_Step]:
-    """Write the answers to questions about ranges, many at a time."""
     numbers = itertools.count(1)
     for boxes in batches:
         found = session.answer_arrays(boxes.scope, boxes.first, boxes.last, fresh=options.fresh)
@@ -283,7 +282,6 @@ def _answer_batch(
 
 
 def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
-    """Print the table of one statement, or why it is refused."""
     if isinstance(question.query, LinearQuery):
         return
     try:

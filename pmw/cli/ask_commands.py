@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
-    """Return a half-width that --within was given, for click."""
     if value is None:
         return None
     from pmw.errors import BudgetError
@@ -193,7 +192,6 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuse options that do not go together."""
     many, within = given["stream"] or given["workload"] is not None, given["within"] is not None
     one = "is for one condition or statement; give WHERE or --sql with it"
     idle = [name for name in ("fresh", "strict", "population", "within") if given[name] not in (None, False)]
@@ -214,7 +212,6 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked, in whichever form; return the exit code."""
     from pmw.cli.answering import StreamOptions, answer_stream, answer_workload
 
     names = ("fresh", "strict", "strict_cells", "population", "at_most")
@@ -233,7 +230,6 @@ def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
 
 
 def _ask_condition(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to one condition, within a bar where one is asked for; return the exit code."""
     from pmw.cli.answering import condition_of, paid, read_condition, require_accepted, source_code, told
 
     query, within = read_condition(where, session.domain), given["within"]
@@ -250,7 +246,6 @@ def _ask_condition(session: Asking, where: str, options: StreamOptions, given: d
 
 
 def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to one statement, within bars where they are asked for; return the exit code."""
     from pmw.cli.answering import exit_code_of, form_of, paid, require_accepted, text_of
     from pmw.cli.texts import json_line
     from queries.parsing import parse_sql
@@ -371,7 +366,6 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
 
 
 def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go together."""
     sums, within = given["summed"] is not None, given["within"] is not None
     if sum((attributes is not None, sums, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
@@ -388,7 +382,6 @@ def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
 
 
 def _measured(session: Session, attributes: str | None, given: dict[str, Any], at_most: Part) -> Quote:
-    """Measure what was asked for, or tell its price alone."""
     from pmw.public.quotes import Within
 
     how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
@@ -407,7 +400,6 @@ def _measured(session: Session, attributes: str | None, given: dict[str, Any], a
 
 
 def _require_table(given: dict[str, Any]) -> None:
-    """Refuse options that a table of counts has no use for."""
     told = "goes with a question, --sum or --heads; a table of counts has a noise of its own"
     for name in ("share", "within"):
         if given[name] is not None:
@@ -419,5 +411,4 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _told(quote: Quote, session: Session, *, measured: bool) -> str:
-    """Return what was measured, or would be, in words."""
     return quote.sentence(session.domain, session.contract.options.confidence, measured=measured)

@@ -210,7 +210,6 @@ def _asked_attribute(drafted: dict[str, Any]) -> Attribute | None:
 
 
 def _toml(typed: Any) -> str:
-    """Return what was typed as a schema has it."""
     if isinstance(typed, list):
         return f"[{', '.join(map(_toml, typed))}]"
     is_number = isinstance(typed, str) and _NUMBER.fullmatch(typed)
@@ -238,7 +237,6 @@ def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[st
 
 
 def _terms(given: dict[str, Any]) -> DraftTerms:
-    """Return whom a draft protects, and how much."""
     from pmw.privacy.budget import NeighboringRelation, as_fraction
     from pmw.session.drafts import DraftTerms
 
@@ -252,7 +250,6 @@ def _terms(given: dict[str, Any]) -> DraftTerms:
 
 
 def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
-    """Refuse options of a draft by privacy that are missing, or do not go together."""
     option = "--bounds" if given["keys"] is None else "--keys"
     if from_public is not None:
         raise click.UsageError(f"{option} costs privacy, and --from-public reads a public table; give one")

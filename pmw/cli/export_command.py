@@ -129,7 +129,6 @@ def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
 
 
 def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model: bool) -> None:
-    """Refuse files that must not be written, before anything is."""
     from pmw.cli.session_files import refuse_session_files, refuse_table
     from pmw.disk import require_file
 
@@ -142,7 +141,6 @@ def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
-    """Return how rows are drawn, where that was typed."""
     from pmw.public.export import RowPlan
 
     rows, method, seed, where = (given[name] for name in ("rows", "method", "seed", "where"))

@@ -134,7 +134,6 @@ def _refuse_inputs(output: Path, *inputs: Path) -> None:
 
 
 def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
-    """Return the questions of a workload's name, or of a file."""
     from queries.linear import LinearQuery
     from queries.reader import QuestionReader, questions_in_text
     from queries.workload_text import parse_workload
@@ -150,7 +149,6 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
 
 
 def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
-    """Return what the rounds came to, in records."""
     from pmw.research.offline import largest_error, last_measured, small_error
     from queries.factors import UNITS
 

@@ -268,7 +268,6 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
 
 
 def _refuse_wrong_count(records: int | None, given: dict[str, Any]) -> None:
-    """Refuse more or fewer of --epsilon, --accuracy and --records than a plan is made from."""
     budget = [given["epsilon"], given["accuracy"]]
     if given["preset"] is not None:
         told = "give two of --epsilon, --accuracy and --records: --preset textbook gives the third"

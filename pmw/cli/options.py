@@ -61,7 +61,6 @@ _QUESTION = "Is the table public, so that nobody in it needs protection"
 
 
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the bytes of a size such as 512MB or 4GiB, for click."""
     if value is None:
         return None
     written = _SIZE.fullmatch(value.strip())
@@ -172,7 +171,6 @@ def _draft_hint(context: click.Context) -> str:
 
 
 def _typed_again(context: click.Context) -> Iterator[str]:
-    """Yield the options that tell where the table is and how it is written, as they were typed."""
     given = click.core.ParameterSource.COMMANDLINE
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -249,7 +247,6 @@ def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
 
 
 def _clipped(domain: Domain, clips: Sequence[str]) -> Domain:
-    """Return a domain whose persons' values count as much at most as options say."""
     if domain.person is None:
         raise click.UsageError("--person-clip needs a column of ids, which tell whose a value is")
     found = domain.person.clip
@@ -548,7 +545,6 @@ def _refuse_misplaced(given: dict[str, Any]) -> None:
 
 
 def _take_beta(given: dict[str, Any]) -> None:
-    """Take the confidence from --beta."""
     if given["accuracy"] is None:
         raise click.UsageError("--beta goes with --accuracy; use --confidence otherwise")
     if typed("confidence"):

@@ -98,7 +98,6 @@ def budget_table(plans: Sequence[SessionPlan], titles: Sequence[str], *, sized: 
 
 
 def _near(order: OrderForecast, plan: SessionPlan, *, sized: bool) -> str:
-    """Return how near to the truth a count is."""
     if order.bound is None:
         return "no bound"
     if order.promise == "tested":
@@ -147,7 +146,6 @@ def _head(plan: SessionPlan) -> Iterator[str]:
 
 
 def _reserve(plan: SessionPlan) -> Iterator[str]:
-    """Yield what is kept for questions, and how near a number brings an answer."""
     if plan.number_bound is not None:
         yield (
             f"Reserve: {float(plan.contract.options.reserved):.0%} of the budget is kept for what is asked."
@@ -159,8 +157,6 @@ def _reserve(plan: SessionPlan) -> Iterator[str]:
 
 
 def _beside_counts(plan: SessionPlan) -> Iterator[str]:
-    """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
-
     def kept(share: Fraction, what: str) -> str:
         is_kept = plan.pairs and plan.contract.options.tests_questions
         return f"; {float(share):.0%} of the budget is kept for {what}" if is_kept else ""
@@ -184,7 +180,6 @@ def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
 
 
 def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
-    """Yield what holds for questions about more attributes than rows are shown for."""
     more = f"{_SHOWN_ORDERS} or more attributes"
     bound = _bound(_widest([order.bound for order in plan.orders[shown:]]), plan)
     yield _ROW.format(more, "", "", _error(plan.orders[-1], plan), bound)
@@ -210,7 +205,6 @@ def _table(plan: SessionPlan) -> Iterator[str]:
 
 
 def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
-    """Yield what questions about so many attributes get, in one row or more."""
     yield _order_row(order, plan)
     yield from _typical_row(order, plan)
     if order.cut_bound is not None:
@@ -224,7 +218,6 @@ def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
 
 
 def _legend(plan: SessionPlan) -> Iterator[str]:
-    """Yield what the table's numbers mean."""
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
     said = f"In records, of one attribute for the noisiest; {held}"
     parts = any(order.parts_bound is not None for order in plan.orders)
@@ -245,7 +238,6 @@ def _widest(bounds: list[float | None]) -> float | None:
 
 
 def _typical_row(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
-    """Yield what a typical marginal of the order promises, where marginals are tested."""
     if plan.marginals is None or order.promise != "tested":
         return
     for one in plan.marginals.certificates:
@@ -299,7 +291,6 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
 
 
 def _choice(plan: SessionPlan) -> Iterator[str]:
-    """Yield why all pairs are measured, where there was a choice."""
     if plan.choice is not None:
         yield (
             "Pairs: with all of them measured, questions about two attributes err by about "
@@ -348,7 +339,6 @@ def _quantiles(plan: SessionPlan) -> Iterator[str]:
 
 
 def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
-    """Yield how near to its threshold each kind of test may err, the narrowest first."""
     if not plan.sparse_vectors:
         return
     yield "Kinds of tests at this price (--sparse-vector), and how near to its threshold any test may err:"

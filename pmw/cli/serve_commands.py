@@ -195,7 +195,6 @@ def _last_day(expires: datetime | None) -> date | None:
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
-    """Return the share of a user who gets a role."""
     if role.value == "analyst" and share is None:
         raise click.UsageError("an analyst needs --share, such as 0.2")
     if role.value == "reader":

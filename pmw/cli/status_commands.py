@@ -96,7 +96,6 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
 def _told_by(
     session: str, plot: Path | None, token_file: Path | None, *, as_json: bool
 ) -> tuple[Contract, Status, str]:
-    """Return what a service, or a model, says of its session; and of what the user may still spend."""
     if plot is not None:
         who = "a service" if is_address(session) else "a model"
         raise click.UsageError(

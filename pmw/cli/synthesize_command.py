@@ -118,7 +118,6 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
 
 
 def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
-    """Return how rows are drawn, once what was typed can be."""
     from pmw.planning.session_plan import check_records
     from pmw.public.export import RowPlan
 
@@ -169,7 +168,6 @@ def _options(given: dict[str, Any], domain: Domain) -> Options:
 
 
 def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> None:
-    """Say of how few records the rows would be noise, and what a delta gains, before anything is drawn."""
     from pmw.display.texts import number
     from pmw.errors import BudgetError
     from pmw.planning.plans import delta_for_pairs, fewest_records

@@ -124,7 +124,6 @@ def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:
 
 
 def _details(state: PublicState) -> Iterator[str]:
-    """Yield what opening measured and promised, and what is tested."""
     options, measured = state.contract.options, ["the number of records"]
     if options.opening is not Opening.NONE:
         whole = any(len(one.scope) > 1 for one in state.opening)
@@ -142,7 +141,6 @@ def _details(state: PublicState) -> Iterator[str]:
 
 
 def _tests_text(plan: TestPlan) -> str:
-    """Return what is tested, and what positives measure."""
     marginals, questions = marginal_tier(plan), question_tier(plan)
     measuring = ""
     if questions is not None:
@@ -280,7 +278,6 @@ def _finish_lines(quotes: Sequence[Quote], state: PublicState, asked: int, *, me
 
 
 def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
-    """Return how many bars became narrower by a tenth or more, and from what to what."""
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if new < old and new <= 0.9 * old]
     if not pairs:
         return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."

@@ -210,7 +210,6 @@ def _tell_left(session: Path) -> None:
 
 
 def _confirm(verb: str, question: str) -> None:
-    """Ask whether to do what cannot be undone."""
     if not sys.stdin.isatty():
         raise click.UsageError(f"{verb} cannot be undone and nobody can be asked here; confirm it with --yes")
     click.confirm(question, abort=True, err=True)

@@ -111,7 +111,6 @@ CurrentUser = Annotated[User, Depends(current_user)]
 
 
 def _count(request: Request, user: User) -> None:
-    """Count a request of a user, whom the log names."""
     request.state.user = user.name
     service_of(request).rate.take(user.name)
     note(request, lambda history: history.note_use(user.name))
@@ -155,7 +154,6 @@ def came(request: Request, *results: object) -> None:
 
 
 def _write_down(request: Request, user: User, hosted: Hosted, error: Exception | None = None) -> None:
-    """Write the questions of a request into the audit, where there is one."""
     service, questions = service_of(request), getattr(request.state, "asked", ())
     if service.audit is None or not questions:
         return

@@ -52,8 +52,6 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A number that can be drawn."""
-
     row: int
     keys: _Keys
     label: str
@@ -92,7 +90,6 @@ def charts_of_table(table: AnswerTable) -> list[Chart]:
 
 
 def _point(table: AnswerTable, row: int, one: Estimate, title: str) -> _Point | None:
-    """Return what is drawn of an aggregate in a row; None where it has no finite value."""
     if one.value is None or not _is_drawn(one.value):
         return None
     text, _, _ = number_texts(one, _NONE, whole=title in table.whole)
@@ -155,7 +152,6 @@ def _told(point: _Point) -> str:
 
 
 def _caption(drawn: int, rows: int, noun: str) -> str:
-    """Return how much of how much is drawn."""
     marks = {"bar": "Lines across bars are intervals.", "point": "Bands are intervals."}[noun]
     if drawn == rows:
         return f"{'All ' if rows > 1 else ''}{counted(rows, noun)}. {marks}"

@@ -200,8 +200,6 @@ class SentInParts(StreamingResponse):
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all parts."""
-
         async def sent(message: Message) -> None:
             await asyncio.wait_for(send(message), _STALLED_SECONDS)
 

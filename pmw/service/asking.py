@@ -221,7 +221,6 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
 
 
 def _canonical(session: Dialogue, text: object) -> LinearQuery:
-    """Return the query of a canonical text."""
     if isinstance(text, str) and len(text) > _LONGEST:
         raise QueryError(
             f"expected a canonical text of at most {_LONGEST:,} characters; ask it as a condition",
@@ -239,7 +238,6 @@ def _canonical(session: Dialogue, text: object) -> LinearQuery:
 
 
 def _aggregate(session: Dialogue, form: object) -> Statement:
-    """Return the statement of one aggregate, or of counts, by groups."""
     try:
         one = Aggregate.model_validate(form)
     except ValidationError:

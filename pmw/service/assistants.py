@@ -216,8 +216,6 @@ def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
 
 
 def _add_answers(made: MCPServer[Any], session: Asking) -> None:
-    """Add what tells the schema and free answers."""
-
     @made.tool(annotations=_FREE)
     def attributes() -> dict[str, Any]:
         """Tell what can be asked: each attribute with its values or ends, and what is promised to people."""
@@ -242,7 +240,6 @@ def _add_answers(made: MCPServer[Any], session: Asking) -> None:
 
 
 def _add_prices(made: MCPServer[Any], purse: Purse) -> None:
-    """Add what tells prices and the budget; free."""
     session = purse.session
 
     @made.tool(annotations=_FREE)
@@ -310,7 +307,6 @@ def _add_pay(made: MCPServer[Any], purse: Purse) -> None:
 
 
 def _told(found: _Found) -> dict[str, Any]:
-    """Return an answer, ready for JSON, with a sentence for people."""
     if isinstance(found, Answer):
         words = found.sentence()
         return {**found.to_dict(), "sentence": f"{words[0].upper()}{words[1:]}. {found.origin()}"}
@@ -322,7 +318,6 @@ def _told(found: _Found) -> dict[str, Any]:
 
 
 def _attribute_words(entry: dict[str, Any]) -> str:
-    """Return an attribute of a schema in words."""
     values = [str(one) for one in entry.get("values") or entry.get("edges") or ()]
     listed = ", ".join(values[:_LISTED]) + (f" … {values[-1]}" if len(values) > _LISTED else "")
     about = f": {listed}" if values else f" from {entry['min']} to {entry['max']}" if "min" in entry else ""

@@ -196,7 +196,6 @@ class RemoteSession(Asking):
         return self._posted(request)
 
     def _posted(self, request: SessionRequest[Any]) -> Any:
-        """Return the result of a request that has a body."""
         kind, key = request.kind, request.request_id
         if kind is Kinds.ASK_WITHIN:
             read = self._request(request.question, request_id=key)
@@ -211,7 +210,6 @@ class RemoteSession(Asking):
         return found[0] if kind is Kinds.ASK_WITHIN else found
 
     def _body(self, request: SessionRequest[Any]) -> dict[str, Any]:
-        """Return the body of a request, as the service documents it."""
         kind = request.kind
         if request.what is not None:
             body = request.what.form()
@@ -304,7 +302,6 @@ class RemoteSession(Asking):
         key: str | None = None,
         again: bool = True,
     ) -> _Found:
-        """Return a result to the last digit."""
         try:
             found = self._connection.sent(method, address, body, accept=EXACT, key=key, again=again)
         except ServiceError as error:
@@ -348,7 +345,6 @@ _OTHER = (
 
 
 def _text_of(statement: str | Statement) -> str:
-    """Return the text of a statement."""
     text = statement if isinstance(statement, str) else statement.text
     if not text:
         raise QueryError(
@@ -359,7 +355,6 @@ def _text_of(statement: str | Statement) -> str:
 
 
 def _none(described: Described) -> Answers:
-    """Return the answers to no question."""
     contract: Contract = described.contract
     empty = {name: np.zeros((0, 2) if name in ("interval", "typical") else 0) for name in COLUMNS}
     codes = {name: empty[name].astype(np.uint8) for name in ("source", "kind")}

@@ -208,7 +208,6 @@ def _base_and_name(path: str) -> tuple[str, str]:
 
 
 def _refusal(status: int, content: bytes) -> Exception:
-    """Return the error of a response that is not good."""
     try:
         error = json.loads(content)["error"]
         code, message = str(error.get("code", "")), _told(str(error["message"]))

@@ -122,7 +122,6 @@ def _events_table(ledger: Ledger) -> dict[str, Any]:
 
 
 def _spare_table(ledger: Ledger) -> list[dict[str, Any]]:
-    """Return what was measured without a test, and by whom it is paid; nothing where nothing was."""
     rows = [
         (str(line.number), line.label, booked_names(line.booked) or _SESSION, f"{line.share:.2%}")
         for line in ledger.lines
@@ -141,7 +140,6 @@ def _spare_table(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def _course(head: str, times: Sequence[tuple[datetime, float]]) -> list[Chart]:
-    """Return what was spent over time, as the service saw it; none before it saw anything."""
     if not times:
         return []
     every = max(1, -(-len(times) // _MOST_TIMES))
@@ -163,7 +161,6 @@ def _course(head: str, times: Sequence[tuple[datetime, float]]) -> list[Chart]:
 
 
 def _spent_charts(head: str, ledger: Ledger) -> list[Chart]:
-    """Return panels of the budget over charges, by analyst and by event; none before the first charge."""
     lines = ledger.lines
     by = {
         "analyst": [{name or _SESSION: float(part) for name, part in line.booked} for line in lines],

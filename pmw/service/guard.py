@@ -279,7 +279,6 @@ class Guard:
         self._app, self._log, self._is_known, self._count = app, log, is_known, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever happens in the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -299,7 +298,6 @@ class Guard:
             self._log.write("request", **line)
 
     def _is_crowded(self, scope: Scope) -> bool:
-        """Whether so many connections are open that this request gets no answer."""
         open_ = len(scope["state"].get("connections", ()))
         if open_ <= MOST_CONNECTIONS - KEPT_CONNECTIONS or scope["path"] in _PROBES:
             return False
@@ -341,8 +339,6 @@ class Guard:
 
 
 class _Reply:
-    """What is sent back."""
-
     def __init__(self, send: Send, request_id: str) -> None:
         self._send, self.request_id = send, request_id
         self.status: int | None = None

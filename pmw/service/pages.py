@@ -67,7 +67,6 @@ class PageRoute(APIRoute):
 
 
 def _problem(request: Request, status: int, message: str) -> HTMLResponse:
-    """Return the page of an error; where nobody is signed in, the form to sign in."""
     values: dict[str, Any] = {"user": None, "path": None}
     if status == 401:
         told = "You are not signed in, or no longer: sign in again."
@@ -257,7 +256,6 @@ def history(
 
 
 def _asked_rows(path: str, found: list[AskedText]) -> list[dict[str, str]]:
-    """Return questions with the addresses of their answers."""
     return [
         {"time": one.time, "user": one.user, "text": one.text, "address": address_of(path, {"q": one.text})}
         for one in found
@@ -297,7 +295,6 @@ def _require_custodian(user: User) -> None:
 
 
 def _frame(user: User, name: str) -> dict[str, Any]:
-    """Return what stands around every page of a session."""
     return {"user": user, "name": name, "path": path_of(name)}
 
 

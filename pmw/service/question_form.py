@@ -56,7 +56,6 @@ def _all(fields: Fields, name: str) -> Sequence[str]:
 
 
 def _grouped(domain: Domain, by: Sequence[str], condition: str) -> str:
-    """Return the statement that counts the records with each value of some attributes."""
     where, names = f" WHERE {condition}" if condition else "", ", ".join(map(in_quotes, by))
     source = f"FROM {in_quotes(domain.name)}{where}"
     return f"SELECT {names}, COUNT(*) {source} GROUP BY {names}"
@@ -70,7 +69,6 @@ def literal(value: object) -> str:
 
 
 def _typed(text: str) -> str:
-    """Return a number, or a date, as it is written in a condition."""
     text = text.strip()
     try:
         return text if math.isfinite(float(text)) else ""

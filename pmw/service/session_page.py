@@ -159,7 +159,6 @@ _TOLD = (QueryError, BudgetError, BudgetExhaustedError, SessionError)
 
 
 def _failed(error: Exception) -> Outcome:
-    """Return an error as the page tells it."""
     if isinstance(error, SessionCorruptError | SessionLockedError):
         raise error
     if isinstance(error, QueryError):
@@ -185,7 +184,6 @@ def _mark(error: QueryError) -> str:
 def _test(
     hosted: Hosted, analyst: Analyst, question: Read, _: Filled, found: Answer | AnswerTable | None
 ) -> Offer | None:
-    """Return what asking costs; None where it would change nothing."""
     if found is not None and question.is_settled_by(found):
         newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
         return Offer(newer, "Ask again") if found.version < hosted.session.state.version else None
@@ -198,7 +196,6 @@ def _test(
 
 
 def _bar(hosted: Hosted, analyst: Analyst, question: Read, filled: Filled, _: object) -> Offer:
-    """Return what an answer within a bar costs."""
     wanted, bar = (
         SessionRequest(Kinds.QUOTE, question.query, within=filled.within),
         f"A bar of ± {filled.within}",
@@ -265,14 +262,12 @@ def page_values(
 def _elsewhere(
     base: str, name: str, filled: Filled, domain: Domain, outcome: Outcome
 ) -> list[tuple[str, str]]:
-    """Return the same question for other tools; nothing where none was read."""
     if outcome.error is not None or (outcome.shown is None and not outcome.offer):
         return []
     return elsewhere(base, name, filled.text, domain)
 
 
 def _files(path: str, filled: Filled, charts: tuple[Chart, ...]) -> list[tuple[str, str]]:
-    """Return the files of an answer, by what they are called."""
     question = {"q": filled.text}
     files = [(name.upper(), address_of(f"{path}/answer.{name}", question)) for name in ("csv", "json")]
     for number in range(1, len(charts) + 1):

@@ -164,7 +164,6 @@ def _sentence(text: str) -> str:
 
 
 def _meaning(answer: Answer) -> tuple[str, ...]:
-    """Return what the two intervals promise, a sentence each."""
     sure = f"{answer.confidence:.0%}"
     found = []
     if answer.interval is not None:
@@ -179,7 +178,6 @@ def _meaning(answer: Answer) -> tuple[str, ...]:
 
 
 def _promised(table: AnswerTable) -> tuple[str, ...]:
-    """Return what the intervals of a table promise, a sentence for each kind that there is."""
     found, sure = list(table.estimates()), f"{table.confidence:.0%}"
     held = [one.is_promised and one.source in _SETTLED for one in found]
     which = "Each interval" if all(held) else "Each interval of a tested or measured number"

@@ -248,7 +248,6 @@ class UsersFile:
 
 
 def _check_shares(users: Sequence[User]) -> None:
-    """Refuse shares of analysts that add up to more than 1 in a session."""
     asking = [user for user in users if user.role is Role.ANALYST and not (user.revoked or user.is_expired)]
     for session in sorted({"", *itertools.chain(*(user.sessions or () for user in asking))}):
         total = sum((user.share for user in asking if user.may_use(session)), Fraction(0))
@@ -278,7 +277,6 @@ def _taken(users: dict[bytes, User], name: str) -> tuple[bytes, User]:
 
 
 def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
-    """Return the users of a file's content."""
     form = json.loads(content)
     if form["format"] == _OF_THE_CAP:
         raise ServiceError(

@@ -162,7 +162,6 @@ def _no_value() -> str:
 
 
 def _decoded(value: bytes, oid: int) -> str:
-    """Return the text of a value in binary form."""
     if oid in _NUMBERS:
         return repr(struct.unpack(_NUMBERS[oid], value)[0])
     if oid == BOOL.oid:
@@ -201,7 +200,6 @@ _BINARY_FORMS: dict[ColumnType, Encoder] = {
 
 
 def _read(kind: type[_Day], value: Any) -> _Day:
-    """Return a day or time of a result."""
     try:
         return kind.fromisoformat(str(value))
     except ValueError:

@@ -159,7 +159,6 @@ class Desk:
         return self.catalogue.rows(reading, tables)
 
     def _synthetic(self) -> LockedTables:
-        """Return rows of the public model as it is now."""
         state = self.hosted.session.state
         with self._lock:
             if self._drawn is None or self._drawn[0] != state.version:
@@ -309,7 +308,6 @@ class WireDialogue:
         self._service.write_down(about["user"], self._desk.hosted, about["request_id"], asked)
 
     def _note(self, user: str, text: str) -> None:
-        """Keep a statement in the history."""
         hosted = self._desk.hosted
 
         def kept(history: History) -> None:
@@ -370,7 +368,6 @@ class WireDialogue:
             self._points.append((name, self.settings))
 
     def _point(self, name: str) -> int:
-        """Return the place of the last savepoint of a name."""
         places = [n for n, (one, _) in enumerate(self._points) if n and one == name]
         if self.status == "I" or not places:
             state = "25P01" if self.status == "I" else "3B001"
@@ -458,7 +455,6 @@ def columns_of(statement: Statement, domain: Domain, *, bars: bool) -> tuple[Col
 
 
 def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:
-    """Return the type of a column of groups' values, or of constants."""
     values: Iterable[Any] = (node.value,) if isinstance(node, Constant) else ()
     if isinstance(node, KeyFunction):
         values = [one for one in node.values.values() if one is not None]
@@ -475,7 +471,6 @@ def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:
 
 
 def _statement(asked: asking.Reading) -> Statement:
-    """Return the one statement of a request."""
     for error in asked.refused.values():
         raise error
     found = asked.questions[0].query

@@ -257,7 +257,6 @@ class Connection:
         self._ready()
 
     def _next(self) -> bool:
-        """Answer the next message; return whether more may come."""
         self._connected.settimeout(_IDLE_SECONDS)
         kind = self._read.read(1)
         if not kind or kind == b"X" or self._ends:

@@ -252,7 +252,6 @@ class Dialogue:
             show(self._mode)
 
     def _measure(self, attributes: str) -> None:
-        """Tell the price of a table, and measure it after a yes on a terminal."""
         if not attributes:
             raise click.ClickException("expected .measure with an attribute, or several with commas between")
         names = tuple(name.strip().strip('"') for name in attributes.split(","))

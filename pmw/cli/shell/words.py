@@ -100,14 +100,12 @@ def _candidates(before: str, word: str, domain: Domain) -> Iterator[str]:
 
 @functools.cache
 def _words() -> Sequence[str]:
-    """Return the words of SQL that a statement may hold."""
     from queries.statement_grammar import FUNCTIONS  # the parser is slow to import
 
     return sorted({*_CLAUSES, *FUNCTIONS})
 
 
 def _tables(before: str, domain: Domain) -> Iterator[str]:
-    """Yield the names of tables that may come next."""
     if re.search(r"\bFROM\s+$", before, re.IGNORECASE):
         yield quoted_name(domain.name)
     if re.search(r"\bJOIN\s+$", before, re.IGNORECASE):
@@ -136,7 +134,6 @@ def _compared(before: str, domain: Domain) -> Sequence[str] | None:
 
 
 def _values(attribute: Attribute) -> Sequence[str]:
-    """Return values as a condition writes them: declared ones, or the edges of cells."""
     if isinstance(attribute, CategoricalAttribute):
         return [value_text(value) for value in attribute.values[:_MOST]]
     return [attribute.literal(edge) for edge in attribute.boundaries[:_MOST]]
