@@ -1,7 +1,4 @@
-"""Answering: one question as a command gets it, or a stream or a workload, whose answers come line by line.
-
-An answer is printed in words, as JSON or as rows, and has an exit code.
-"""
+"""Answering: one question as a command gets it, a stream or a workload, whose answers come line by line."""
 
 from __future__ import annotations
 
@@ -65,8 +62,6 @@ class StreamOptions:
     Args:
         fresh: ask a newer model, or for tests that were not made, where there are stored answers.
         strict: the exit code is 3 or 4 where no test could be paid for an answer, or a question was refused.
-        format: how answers are written, one of ``FORMATS``.
-        population: tell the interval of the population too; see ``pmw.public.population``.
         at_most: the part of the budget that one question may charge; None unless told.
     """
 
@@ -79,12 +74,12 @@ class StreamOptions:
 
 
 def read_condition(where: str, domain: Domain) -> LinearQuery:
-    """Return the query of a condition, written as text or as a JSON object."""
+    """Return the query of a condition."""
     return parse_where(condition_of(where), domain)
 
 
 def condition_of(where: str) -> str | dict[str, Any]:
-    """Return a condition as it is asked: its text, or the object that was written."""
+    """Return a condition as it is asked: its text, or the JSON object that was written."""
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
@@ -144,8 +139,7 @@ def paid(
     """Return what one question comes to; where it could cost more than it may, after a yes.
 
     Args:
-        session: that is asked; of one in a file a tenth of what is left may be charged unless told.
-        at_most: the part of the budget that may be charged; None unless told.
+        at_most: the part that may be charged; None for a tenth of what is left of a session in a file.
         price: tells what it costs, in words; None for the part of the budget alone.
     """
     if at_most is None and isinstance(session, LocalAsking):
@@ -221,18 +215,9 @@ def _answered_boxes(
 
 
 def _answer_steps(
-    session: Asking,
-    steps: Iterator[_Step],
-    options: StreamOptions,
-    writer: AnswerWriter,
-    total: int | None,
+    session: Asking, steps: Iterator[_Step], options: StreamOptions, writer: AnswerWriter, total: int | None
 ) -> int:
-    """Answer some questions after the others, and return the exit code.
-
-    Args:
-        steps: each answers some and tells how many, the strictest exit code, and how many were refused.
-        total: how many questions there are; None where nobody knows.
-    """
+    """Answer some questions after the others, of so many where that is known; return the exit code."""
     code = asked = refused = 0
     try:
         with Progress("answered", total) as progress:
@@ -255,11 +240,7 @@ def _answer_steps(
 def _answer_batch(
     session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
 ) -> tuple[int, int, float]:
-    """Write what comes of each question, in order.
-
-    Returns:
-        The strictest exit code, how many were refused, and the part of the budget that is spent.
-    """
+    """Write what comes of each question, in order; return a step but for how many they are."""
     printer = _Printer(session, parsed, writer)
     whole = session.answers_whole_statements or options.at_most is not None
     for questions in _chunks(printer.questions, whole=whole):
@@ -317,19 +298,12 @@ def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question
 
 
 class _Printer:
-    """Prints a line for each question, in order, as its answer becomes durable.
-
-    Args:
-        parsed: what each line begins with, and its question or why it is refused.
-    """
+    """Prints a line for each question, in order, as its answer becomes durable."""
 
     def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
-        self._session = session
-        self._writer = writer
+        self._session, self._writer = session, writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
-        self.code = 0
-        self.answered = 0
-        self.refused = 0
+        self.code = self.answered = self.refused = 0
         self.share = 0.0  # of the budget, as the newest answer tells it
         self._waiting = deque(parsed)
         self._table: Tabulation | None = None  # of the statement at the front
@@ -425,11 +399,7 @@ class _Printer:
 def _parsed(
     number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
 ) -> _Parsed:
-    """Return what a line begins with, and its question or why it is refused.
-
-    Args:
-        known: what lines that came before were found to be; the same line is the same question.
-    """
+    """Return what a line begins with, and its question or why it is refused; the same as it was before."""
     found = known.get(line)
     if found is not None:
         return found
@@ -437,7 +407,8 @@ def _parsed(
     try:
         form = read_line(line)
         head["id"] = identifier_of(form)
-        question = _accepted(session.reader.question(form), options)
+        question = session.reader.question(form)
+        require_accepted(question.query, options)
     except QueryError as error:
         if head["id"] is None:
             head["line"] = number  # else nobody could tell which question was refused
@@ -451,14 +422,10 @@ def _parsed(
 def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parsed:
     head = {"id": number, "question": query.describe()}
     try:
-        return head, _accepted(Question(query), options)
+        require_accepted(query, options)
     except QueryError as error:
         return head, error
-
-
-def _accepted(question: Question, options: StreamOptions) -> Question:
-    require_accepted(question.query, options)
-    return question
+    return head, Question(query)
 
 
 def require_accepted(asked: Asked, options: StreamOptions) -> None:
