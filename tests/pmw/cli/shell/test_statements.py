@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.cli.shell.words import Statements, is_statement, is_unfinished
+from pmw.cli.shell.dialogue import Statements, is_statement, is_unfinished
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from pmw.cli.shell.dialogue import completions, schema_text
 from pmw.cli.shell.editing import SchemaCompleter
-from pmw.cli.shell.words import completions, schema_text
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, NumericAttribute
 
 DOMAIN = Domain(
