@@ -218,14 +218,18 @@ def _toml(typed: Any) -> str:
 
 def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
     """Tell ends of an attribute's numbers, or keys of a column, once their charge is durable."""
-    from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line, key_threshold_text
+    from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line
     from pmw.session.drafts import draft_bounds, draft_keys
 
     _check_terms(data, from_public, given)
     path, terms = given["draft"] or Path(f"{data}.draft"), _terms(given)
     if given["dry_run"]:
         form = {"attribute": given["keys"], "threshold": terms.threshold}
-        echo(json_line(form) if given["as_json"] else key_threshold_text(given["keys"], terms))
+        told = (
+            f"A text of {given['keys']} is told if its number of persons, noise included, comes to "
+            f"{terms.threshold:,}. Nothing was read or charged."
+        )
+        echo(json_line(form) if given["as_json"] else told)
         return
     place = place_given(given, data)
     if given["keys"] is None:

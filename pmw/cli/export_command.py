@@ -84,8 +84,10 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.cli.texts import json_line, pairs_lines
     from pmw.disk import write_json
     from pmw.display.progress import Progress
+    from pmw.display.texts import counted
     from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, croissant_form, export, reproduction_sentence
+    from pmw.public.pairs import pairs_sentence
     from pmw.session.maintenance import read_session, save_model
     from pmw.session.model_file import copy_model, read_model
     from pmw.session.store import is_model_file
@@ -98,7 +100,13 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if chosen is ExportFormat.MODEL:
         save = copy_model if is_model else save_model
         about = save(session, output, force=given["force"])
-        echo(json_line(about) if as_json else _model_text(about, output))
+        measured = counted(about["measurements"], "measurement")
+        told = [
+            f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.",
+            pairs_sentence(about["pairs"]),
+            "It is public, and holds the guarantee in full.",
+        ]
+        echo(json_line(about) if as_json else "\n".join(filter(None, told)))
         return
     state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
@@ -112,9 +120,10 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         echo(json_line(manifest))
         return
     named = " and ".join(path.name for path in beside)
+    kind = ("rows", "synthetic row") if chosen.has_rows else ("measurements", "measurement")
     told = [
         _refinement(before, residual(state)) if refine else "",
-        f"Wrote {_count(manifest)} to {output}, and {named} beside it.",
+        f"Wrote {counted(manifest[kind[0]], kind[1])} to {output}, and {named} beside it.",
         *pairs_lines(state, None if is_model else session),
         reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
         f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.",
@@ -151,23 +160,6 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
         raise click.UsageError(f"--format {chosen.value} has no rows: leave out {named}")
     with wrong_values():
         return RowPlan(rows, method == "independent", seed, where) if typed_rows else None
-
-
-def _model_text(about: dict[str, Any], output: Path) -> str:
-    from pmw.display.texts import counted
-    from pmw.public.pairs import pairs_sentence
-
-    measured, pairs = counted(about["measurements"], "measurement"), pairs_sentence(about["pairs"])
-    wrote = f"Wrote the model, with {measured}, to {output}; pmw ask answers from it."
-    return "\n".join([wrote, *([pairs] if pairs else []), "It is public, and holds the guarantee in full."])
-
-
-def _count(manifest: dict[str, Any]) -> str:
-    from pmw.display.texts import counted
-
-    if manifest["format"] == "measurements":
-        return counted(manifest["measurements"], "measurement")
-    return counted(manifest["rows"], "synthetic row")
 
 
 def _refinement(before: float | None, after: float | None) -> str:

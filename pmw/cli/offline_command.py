@@ -93,7 +93,10 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
         plan = None if given["rows"] is None else RowPlan(given["rows"])
         ExportFormat.chosen(None, output)  # a name of no format is wrong usage
         _options(given, 1)
-    _refuse_inputs(output, given["data"], given["schema"], Path(workload))
+    for target in map(os.path.realpath, (output, output.parent / (output.name + ".manifest.json"))):
+        for read in (given["data"], given["schema"], Path(workload)):  # forced or not
+            if target == os.path.realpath(read):
+                raise click.UsageError(f"--output would overwrite {read}, which is read; name another file")
     if not output.parent.is_dir():
         raise click.UsageError(f"--output: expected a folder that is there, got {output.parent}")
     require_target(output, format=None, force=force)
@@ -110,10 +113,8 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
         )
     manifest = release.export(output, plan, force=force)
     form = _form(release, options)
-    if as_json:
-        echo(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
-    else:
-        echo(_text(release, form, output, manifest))
+    whole = {**form, "ledger": release.ledger.to_dict(), "manifest": manifest}
+    echo(json_line(whole) if as_json else _text(release, form, output, manifest))
 
 
 def _options(given: dict[str, Any], usual_rounds: int) -> OfflineOptions:
@@ -123,14 +124,6 @@ def _options(given: dict[str, Any], usual_rounds: int) -> OfflineOptions:
     policy = Options(neighboring_relation=given["neighbors"], records_per_person=given["records_per_person"])
     rounds = usual_rounds if given["rounds"] is None else given["rounds"]
     return OfflineOptions.textbook(rounds=rounds, threshold=given["threshold"], policy=policy)
-
-
-def _refuse_inputs(output: Path, *inputs: Path) -> None:
-    """Refuse to write over a file that is read, forced or not."""
-    for target in (output, output.parent / (output.name + ".manifest.json")):
-        for read in inputs:
-            if os.path.realpath(target) == os.path.realpath(read):
-                raise click.UsageError(f"--output would overwrite {read}, which is read; name another file")
 
 
 def _questions(workload: str, domain: Domain) -> list[LinearQuery]:

@@ -57,7 +57,6 @@ person_options = together(
         multiple=True,
     ),
 )
-_QUESTION = "Is the table public, so that nobody in it needs protection"
 
 
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -215,15 +214,8 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
         )
 
     with wrong_values():
-        return CsvDialect(
-            _WORDS.get(given["delimiter"], given["delimiter"]),
-            given["quote"],
-            tuple(given["missing_text"]),
-            given["trim"],
-            given["encoding"],
-            given["decimal"],
-            given["escape"],
-        )
+        delimiter, quote, missing, *rest = (given[name] for name in DIALECT)
+        return CsvDialect(_WORDS.get(delimiter, delimiter), quote, tuple(missing), *rest)
 
 
 def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
@@ -265,9 +257,9 @@ def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> Pub
     """Return the table of --from-public, if the one in --data is another, or declared public too."""
     from pmw.data.drafting import PublicTable, are_marked, file_marks
 
-    marks = file_marks(file)
-    same = given["data_is_public"] or are_marked(place, marks)
-    if same and not given["data_is_public"]:
+    marks, declared = file_marks(file), given["data_is_public"]
+    same = declared or are_marked(place, marks)
+    if same and not declared:
         _require_yes(f"{file} is the table in --data, or has the same bytes: the draft would hold its values")
     return PublicTable(file, marks, same)
 
@@ -295,7 +287,7 @@ def _require_yes(found: str) -> None:
             "the table is public itself, say so with --data-is-public"
         )
     echo(f"{found[0].upper()}{found[1:]}.", err=True)
-    click.confirm(_QUESTION, abort=True, err=True)
+    click.confirm("Is the table public, so that nobody in it needs protection", abort=True, err=True)
 
 
 # --- the budget and the choices of a session --------------------------------------------------------------
@@ -448,13 +440,10 @@ release_options = together(  # the budget of a release of its own
     option("--delta D", "Privacy budget: 0 <= delta < 1.", default="0"),
     _neighbors,
 )
-_TEXTBOOK = {  # as in Options.textbook
-    "test": "query",
-    "opening": "none",
-    "update": "step",
-    "sparse_vector": "laplace-rounds",
+_TEXTBOOK = {
+    "test": "query", "opening": "none", "update": "step", "sparse_vector": "laplace-rounds",
     "sides": "two-sided",
-}
+}  # fmt: skip  # as in Options.textbook
 _OF_QUERIES = ("threshold", "learning_rate", "sides")  # options of --test query
 _OF_MARGINALS = ("max_cells", "simultaneous")  # options of --test marginal
 

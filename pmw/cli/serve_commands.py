@@ -282,21 +282,19 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
         echo(json_line({"users": told}))
         return
     header = ("name", "role", "share", "one question", "sessions", "expires", "last used")
-    rows = [(*_row(user), used.get(user.name, "never")) for user in listed]
+    rows = [
+        (
+            user.name,
+            user.role.value,
+            f"{float(user.share):.4g}",
+            "a tenth" if user.at_most is None else f"{100 * float(user.at_most):.4g}%",
+            "all" if user.sessions is None else ", ".join(user.sessions),
+            "revoked" if user.revoked else "expired" if user.is_expired else str(user.expires or "never"),
+            used.get(user.name, "never"),
+        )
+        for user in listed
+    ]
     echo(text_table(header, rows, left=7))
-
-
-def _row(user: User) -> tuple[str, ...]:
-    sessions = "all" if user.sessions is None else ", ".join(user.sessions)
-    expires = "never" if user.expires is None else user.expires.isoformat()
-    return (
-        user.name,
-        user.role.value,
-        f"{float(user.share):.4g}",
-        "a tenth" if user.at_most is None else f"{100 * float(user.at_most):.4g}%",
-        sessions,
-        "revoked" if user.revoked else "expired" if user.is_expired else expires,
-    )
 
 
 @user.command("revoke", short_help="Make a user's token invalid.")

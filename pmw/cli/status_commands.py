@@ -184,11 +184,16 @@ def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool
     """
     from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
-    from pmw.session.maintenance import verify_session
+    from pmw.session.maintenance import read_ledger, verify_session
 
     if anchor is not None:
         refuse_session_files(anchor, session, "the anchor")
-    checks = () if audit is None else _audit_checks(audit, session)
+    checks: tuple[Check, ...] = ()
+    if audit is not None:
+        from pmw.service.audit import audit_checks, audit_lines
+
+        lines = audit_lines(audit)  # first: a charge is in the ledger before its line is written
+        checks = audit_checks(lines, session.stem, read_ledger(session))
     with Progress("models fitted again") as progress:
 
         def told(count: int, total: int) -> None:
@@ -200,14 +205,6 @@ def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool
     echo(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)
-
-
-def _audit_checks(audit: Path, session: Path) -> tuple[Check, ...]:
-    from pmw.service.audit import audit_checks, audit_lines
-    from pmw.session.maintenance import read_ledger
-
-    lines = audit_lines(audit)  # first: a charge is in the ledger before its line is written
-    return audit_checks(lines, session.stem, read_ledger(session))
 
 
 @click.command(

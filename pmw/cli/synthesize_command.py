@@ -102,14 +102,8 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     budget = Budget.of(given["epsilon"], given["delta"])
     options = synthesis_options(domain, budget, target, _options(given, domain))
     _tell_noise(domain, budget, options, given["records"])
-    with open_session(
-        place,
-        domain,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        path=given["session"],
-        options=options,
-    ) as session:
+    how = {"epsilon": budget.epsilon, "delta": budget.delta, "path": given["session"], "options": options}
+    with open_session(place, domain, **how) as session:
         facts = finished(session, target)
     manifest = export(facts.state, output, plan, force=given["force"])
     if report is not None:

@@ -51,14 +51,12 @@ def backup(session: Path, output: Path, as_json: bool) -> None:
 
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output)
-    if as_json:
-        echo(json_line(status.to_dict()))
-        return
-    echo(
+    told = (
         f"Copied {session} to {output}: {counted(status.queries_answered, 'question')} answered, "
-        f"{status.budget_share:.1%} of the budget spent."
+        f"{status.budget_share:.1%} of the budget spent.\n"
+        "The copy answers and exports, and never spends. Keep it as secret as the session."
     )
-    echo("The copy answers and exports, and never spends. Keep it as secret as the session.")
+    echo(json_line(status.to_dict()) if as_json else told)
 
 
 @click.command(
@@ -181,8 +179,8 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     again = is_closed(session)
     if not again:
         _tell_left(session)
-    if not (again or yes):
-        _confirm("closing", f"Close {session} permanently? Nothing can be spent afterwards")
+        if not yes:
+            _confirm("closing", f"Close {session} permanently? Nothing can be spent afterwards")
     status = patiently(
         lambda seconds: finalize_session(session, wait=seconds, abandon=abandon), session, wait
     )
@@ -216,22 +214,17 @@ def _confirm(verb: str, question: str) -> None:
 
 
 def closing_text(path: Path, status: Status, ledger: Ledger, *, abandon: bool) -> str:
-    """Return what a custodian reads after closing.
-
-    Args:
-        ledger: its charges.
-    """
-    lines = [
+    """Return what a custodian reads after closing."""
+    batch = "Nothing was abandoned: no batch waited, or the one that did was finished." if abandon else ""
+    if any(line.event == "abandoned batch" for line in ledger.lines):
+        batch = (
+            "An interrupted batch could not be finished, for its table is gone: it was charged, and nothing "
+            "is released from it."
+        )
+    told = [
         f"Closed {path}: nothing is spent any more ({status.budget_share:.1%} of the budget was), "
         "and its secrets are wiped.",
+        batch,
         "Questions and exports go on from the model, without the table.",
     ]
-    if any(line.event == "abandoned batch" for line in ledger.lines):
-        lines.insert(
-            1,
-            "An interrupted batch could not be finished, for its table is gone: it was charged, and "
-            "nothing is released from it.",
-        )
-    elif abandon:
-        lines.insert(1, "Nothing was abandoned: no batch waited, or the one that did was finished.")
-    return "\n".join(lines)
+    return "\n".join(filter(None, told))

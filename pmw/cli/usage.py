@@ -1,7 +1,4 @@
-"""Usage: errors of what was typed, which have an exit code of their own, and refusals.
-
-A refusal is an error of the packages as an error of the command line, in words and with an exit code.
-"""
+"""Usage: options as help shows them, errors of what was typed, and refusals with their exit codes."""
 
 from __future__ import annotations
 
@@ -98,11 +95,7 @@ def read_budget(given: dict[str, Any]) -> None:
 
 
 def typed(*names: str) -> list[str]:
-    """Return those options of the running command that were typed, as they are written: a default is not.
-
-    Args:
-        names: parameters, such as ``missing_text`` for ``--missing-text``.
-    """
+    """Return which of some parameters of the running command were typed, as the options are written."""
     context = click.get_current_context()
     written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     default = click.core.ParameterSource.DEFAULT
