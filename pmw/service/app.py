@@ -140,9 +140,7 @@ class Measured(_Body):
     """
 
     scope: Annotated[list[str], Field(max_length=100)] = []
-    questions: (
-        Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None
-    ) = None
+    questions: _Questions | None = None
     sum: str | None = None
     heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -188,11 +186,7 @@ def _read(path: Path) -> Iterator[bytes]:
 
 
 class SentInParts(StreamingResponse):
-    """An export on its way to a client.
-
-    Args:
-        ended: is called when all was sent, or the client is gone or has stopped reading.
-    """
+    """An export on its way to a client; ``ended`` is called when all was sent, or the client is gone."""
 
     def __init__(self, parts: Iterable[bytes], format: str, ended: Callable[[], None]) -> None:
         named = {"Content-Disposition": f'attachment; filename="export.{format}"'}
@@ -230,11 +224,7 @@ def _answer_told(request: Request, analyst: Analyst, result: Any, **more: Any) -
 
 
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
-    """Return the application over a service's sessions and users.
-
-    Args:
-        log: where requests are written down; None for standard error.
-    """
+    """Return the application over a service's sessions and users, whose log is standard error unless told."""
     log = log or Log()
 
     @asynccontextmanager
@@ -395,21 +385,18 @@ def ask(
         analyst = hosted.asking(user, request)
         kind = asked.kind
         if kind is not None:
-            query = asking.query_of(analyst, forms[0], aligned=aligned)
+            query = asking.read_one(analyst, forms[0], aligned=aligned).query
             asks(request, (kind.name, forms[0], query))
             how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
-            found = asking.done(
-                analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
-            )
+            wanted = SessionRequest(kind, query, within=asked.within, **how)
+            found = asking.done(analyst, hosted.large, wanted)
             if kind is Kinds.ASK_WITHIN:
                 note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
             more = {"needed": found.needed} if kind is Kinds.QUOTE else {}
             return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
-        asks(
-            request,
-            *((kind, form, read) for form, (kind, read) in zip(forms, questions.kinds(), strict=True)),
-        )
+        kinds = zip(forms, questions.kinds(), strict=True)
+        asks(request, *((kind, form, read) for form, (kind, read) in kinds))
         with hosted.large.place(questions.cells):
             how = {"fresh": asked.fresh, "at_most": asked.at_most}
             if asked.queries is None:
@@ -447,10 +434,8 @@ def measure(
         analyst, scope, share = hosted.asking(user), measured.scope, measured.share
         how: dict[str, Any] = {"dry_run": measured.dry_run, "at_most": measured.at_most}
         how["request_id"] = idempotency_key
-        asks(
-            request,
-            (Kinds.QUOTE.name if measured.dry_run else Kinds.MEASURE.name, measured.model_dump(), None),
-        )
+        kind = Kinds.QUOTE if measured.dry_run else Kinds.MEASURE
+        asks(request, (kind.name, measured.model_dump(), None))
         if measured.heads:
             return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.questions is not None:
@@ -518,11 +503,7 @@ def history(
 
 
 def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
-    return tuple(_few(_seen_by(user, hosted).history(most), _size))
-
-
-def _size(one: Activity) -> int:
-    return len(one.query)
+    return tuple(_few(_seen_by(user, hosted).history(most), lambda one: len(one.query)))
 
 
 @router.get("/activity", response_model=forms.Activities)
