@@ -998,7 +998,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "        _write_down(request, user, hosted)\n        note(", "        note(", "pmw/service/test_audit"),
     ("torn-line-stays-in-the-audit", "pmw/service/audit",
      "            os.ftruncate(self._file, self._size)  #", "            pass  #", "pmw/service/test_audit"),
-    ("metrics-name-users", "pmw/service/metrics", 'line["route"] or "none"',
+    ("metrics-name-users", "pmw/service/app", 'line["route"] or "none"',
      'line["user"] or line["route"] or "none"', "pmw/service/test_operating"),
     ("metrics-for-everybody", "pmw/service/app",
      '    if user.role is not Role.CUSTODIAN:\n        raise ForbiddenError("the m',
