@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -29,7 +28,7 @@ from pmw.cli.answering import (
 )
 from pmw.cli.texts import json_line, show, status_text, terminal_width, value_text
 from pmw.cli.usage import echo, refusal
-from pmw.display.texts import counted, installed_by, text_table
+from pmw.display.texts import counted, text_table
 from pmw.session.session import Session
 from queries.categories import CategoricalAttribute
 from queries.cells import cell_count, quoted_name
@@ -98,22 +97,6 @@ class PlainLines:
         while rest and not rest.endswith(b"\n"):
             rest = self._source.readline(_READ)
         return line.decode("utf-8", errors="replace").rstrip("\r\n")
-
-
-def lines_of(domain: Domain, history: Path | None) -> Lines:
-    """Return the lines of standard input, edited and kept in a history where it is a terminal."""
-    if not sys.stdin.isatty():
-        return PlainLines(sys.stdin.buffer, is_terminal=False)
-    try:
-        from pmw.cli.shell.editing import EditedLines
-    except ModuleNotFoundError as error:
-        if error.name != "prompt_toolkit":
-            raise
-        echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
-        return PlainLines(sys.stdin.buffer, is_terminal=True)
-    if not sys.stdout.isatty():
-        return PlainLines(sys.stdin.buffer, is_terminal=True)
-    return EditedLines(domain, history)
 
 
 def history_path() -> Path | None:
