@@ -1638,7 +1638,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "told = self._account.paying(request.at_most).told_ceiling", "told = request.at_most",
      "pmw/session/test_sub_queries"),
     ("delta-without-a-yes", "pmw/cli/open_commands", "return _delta(usual if taken else without)",
-     "return _delta(usual)", "pmw/cli/test_delta_option"),
+     "return _delta(usual)", "pmw/cli/test_open_command"),
     ("beliefs-as-at-half-of-epsilon", "pmw/public/contract",
      "math.exp(-float(contract.whole.epsilon)))", "math.exp(-float(contract.whole.epsilon) / 2))",
      "pmw/public/test_contract"),
