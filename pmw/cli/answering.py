@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union
 
 import click
 
-from pmw.cli.texts import answer_text, json_line, table_text
 from pmw.cli.usage import echo
 from pmw.display.progress import Progress
 from pmw.display.texts import counted
@@ -83,45 +82,9 @@ def condition_of(where: str) -> str | dict[str, Any]:
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
-def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
-    """Return the answer to one question."""
-    require_accepted(asked, options)
-    if isinstance(asked, LinearQuery):
-        return session.ask_all([asked], fresh=options.fresh, at_most=options.at_most)
-    return session.tabulate(asked, fresh=options.fresh, at_most=options.at_most)
-
-
-def form_of(result: Result) -> dict[str, Any]:
-    """Return an answer ready for JSON."""
-    return result[0].to_dict() if isinstance(result, Answers) else result.to_dict()
-
-
-def text_of(result: Result) -> str:
-    """Return an answer in words, or as a table."""
-    return answer_text(result[0]) if isinstance(result, Answers) else table_text(result)
-
-
-def told(
-    session: Asking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
-) -> str:
-    """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
-    population, form = None, answer.to_dict()
-    if options.population:
-        from pmw.cli.answer_formats import population_form
-
-        population = None if answer.is_refused else session.population_interval(query)
-        form |= population_form(population)
-    return json_line(form) if as_json else answer_text(answer, population)
-
-
-def csv_of(result: Result) -> str:
-    """Return an answer as CSV with a header: what was asked, the number, and the ends of its interval."""
-    return str(result.to_pandas().to_csv(index=False)).rstrip("\n")
-
-
-def exit_code_of(result: Result, *, strict: bool) -> int:
+def exit_code_of(result: Answer | AnswerTable, *, strict: bool) -> int:
     """Return the exit code of an answer; see ``source_code``."""
-    found = (result[0],) if isinstance(result, Answers) else result.estimates()
+    found = (result,) if isinstance(result, Answer) else result.estimates()
     return max((source_code(one.source, strict=strict) for one in found), default=0)
 
 

@@ -23,9 +23,10 @@ from pmw.cli.session_files import (
 from pmw.cli.usage import budget_part, echo, flag, json_option, option
 
 if TYPE_CHECKING:
-    from pmw.cli.answering import Result, StreamOptions
+    from pmw.cli.answering import StreamOptions
     from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
+    from pmw.public.tables import AnswerTable
     from pmw.session.asking import Asking
     from pmw.session.requests import Part
     from pmw.session.session import Session
@@ -222,58 +223,46 @@ def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
         from queries.workload_text import parse_workload
 
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
+    return _answer_one(session, where or "", options, given)
+
+
+def _answer_one(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Answer, or explain, one condition or statement."""
+    from pmw.cli.answer_formats import population_form
+    from pmw.cli.answering import condition_of, exit_code_of, paid, read_condition, require_accepted
+    from pmw.cli.texts import answer_text, json_line, table_text, terminal_width
+    from pmw.public.answer import Answer
+    from queries.linear import LinearQuery
+    from queries.parsing import parse_sql
+
+    sql, within, population = given["sql"], given["within"], None
+    asked = read_condition(where, session.domain) if sql is None else parse_sql(sql, session.domain)
+    require_accepted(asked, options)
     if given["explain"]:
-        return _explain(cast("Session", session), where or "", given)
-    if given["sql"] is not None:
-        return _ask_statement(session, given["sql"], options, given)
-    return _ask_condition(session, where or "", options, given)
+        found = cast("Session", session).explain(asked)
+        echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
+        return 0
 
-
-def _ask_condition(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    from pmw.cli.answering import condition_of, paid, read_condition, require_accepted, source_code, told
-
-    query, within = read_condition(where, session.domain), given["within"]
-    require_accepted(query, options)
-
-    def ask(most: Part) -> Answer:
-        if within is None:
+    def ask(most: Part) -> Answer | AnswerTable:
+        how = {"request_id": given["request_id"], "at_most": most}
+        if isinstance(asked, LinearQuery):
+            if within is not None:
+                return session.ask_within(asked, within, **how)
             return session.ask_all([condition_of(where)], fresh=options.fresh, at_most=most)[0]
-        return session.ask_within(query, within, request_id=given["request_id"], at_most=most)
+        if within is not None:
+            return session.sql_within(asked, within, **how)
+        return session.tabulate(asked, fresh=options.fresh, at_most=most)
 
     answer = paid(session, options.at_most, ask)
-    echo(told(session, query, answer, options, as_json=given["as_json"]))
-    return source_code(answer.source, strict=options.strict)
-
-
-def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    from pmw.cli.answering import exit_code_of, form_of, paid, require_accepted, text_of
-    from pmw.cli.texts import json_line
-    from queries.parsing import parse_sql
-
-    statement, within = parse_sql(sql, session.domain), given["within"]
-    require_accepted(statement, options)
-
-    def ask(most: Part) -> Result:
-        if within is None:
-            return session.tabulate(statement, fresh=options.fresh, at_most=most)
-        return session.sql_within(statement, within, request_id=given["request_id"], at_most=most)
-
-    result = paid(session, options.at_most, ask)
-    echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
-    return exit_code_of(result, strict=options.strict)
-
-
-def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
-    from pmw.cli.answering import StreamOptions, read_condition, require_accepted
-    from pmw.cli.texts import json_line, terminal_width
-    from queries.parsing import parse_sql
-
-    domain, sql = session.domain, given["sql"]
-    asked = read_condition(where, domain) if sql is None else parse_sql(sql, domain)
-    require_accepted(asked, StreamOptions(strict_cells=given["strict_cells"]))
-    found = session.explain(asked)
-    echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
-    return 0
+    form = answer.to_dict()
+    if options.population and isinstance(answer, Answer) and isinstance(asked, LinearQuery):
+        population = None if answer.is_refused else session.population_interval(asked)
+        form |= population_form(population)
+    if given["as_json"]:
+        echo(json_line(form))
+    else:
+        echo(answer_text(answer, population) if isinstance(answer, Answer) else table_text(answer))
+    return exit_code_of(answer, strict=options.strict)
 
 
 @click.command(

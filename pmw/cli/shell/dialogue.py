@@ -6,34 +6,27 @@ of the user. What completion offers is a function of the public schema and the l
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import click
 
-from pmw.cli.answering import (
-    Asked,
-    Result,
-    StreamOptions,
-    answered,
-    csv_of,
-    form_of,
-    paid,
-    read_condition,
-    text_of,
-)
-from pmw.cli.texts import json_line, show, status_text, terminal_width, value_text
+from pmw.cli.answering import Asked, Result, paid, read_condition
+from pmw.cli.texts import answer_text, json_line, show, status_text, table_text, terminal_width, value_text
 from pmw.cli.usage import echo, refusal
 from pmw.display.texts import counted, text_table
+from pmw.public.answers import Answers
+from pmw.session.requests import Part
 from pmw.session.session import Session
 from queries.categories import CategoricalAttribute
 from queries.cells import cell_count, quoted_name
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
+from queries.linear import LinearQuery
 from queries.parsing import parse_sql
 
 PROMPT, GOES_ON = "pmw> ", "...> "
@@ -167,10 +160,12 @@ class Dialogue:
     def _ask(self, text: str) -> None:
         self._asked += 1
         self._last = asked = self._read(text)
-        result = paid(
-            self._session, None, lambda most: answered(self._session, asked, StreamOptions(at_most=most))
-        )
-        show(self._written(result))
+        show(self._written(paid(self._session, None, partial(self._result, asked))))
+
+    def _result(self, asked: Asked, most: Part) -> Result:
+        if isinstance(asked, LinearQuery):
+            return self._session.ask_all([asked], at_most=most)
+        return self._session.tabulate(asked, at_most=most)
 
     def _read(self, text: str) -> Asked:
         plain = text.rstrip().removesuffix(";")
@@ -178,9 +173,11 @@ class Dialogue:
         return parse_sql(plain, domain) if is_statement(plain) else read_condition(plain, domain)
 
     def _written(self, result: Result) -> str:
+        if self._form == "csv":
+            return str(result.to_pandas().to_csv(index=False)).rstrip("\n")
         if self._form == "json":
-            return json_line(form_of(result))
-        return csv_of(result) if self._form == "csv" else text_of(result)
+            return json_line((result[0] if isinstance(result, Answers) else result).to_dict())
+        return answer_text(result[0]) if isinstance(result, Answers) else table_text(result)
 
     def _refuse(self, error: QueryError) -> None:
         self._refused += 1
@@ -309,7 +306,7 @@ def _candidates(before: str, word: str, domain: Domain) -> Iterator[str]:
     yield from tables or _words()
 
 
-@functools.cache
+@cache
 def _words() -> Sequence[str]:
     from queries.statement_grammar import FUNCTIONS  # the parser is slow to import
 

@@ -43,14 +43,6 @@ def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
     )
 
 
-def test_a_refused_statement_is_marked_at_its_place(study: Path, run: Run) -> None:
-    refused = run.refused("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT age", code=4)
-    message, text, mark = refused.splitlines()
-    assert message.startswith("Error: LIMIT of anything but a whole number is not supported; write SELECT")
-    assert text == "  SELECT COUNT(*) FROM people LIMIT age"
-    assert mark == " " * text.index("age") + "^"
-
-
 @pytest.mark.parametrize(
     ("question", "code", "position"),
     [
@@ -112,37 +104,6 @@ def test_a_stream_answers_each_line_in_order_and_goes_on_after_a_bad_one(study: 
     assert forms[9]["error"]["message"].startswith("request_id 'a' was used for another question")
     assert forms[10]["rows"] == forms[5]["rows"]
     assert forms[11]["rows"] == alone["rows"]
-
-
-def test_many_groups_and_many_lines_are_answered_in_order(study: Path, run: Run) -> None:
-    line = {"sql": "SELECT age, region, sex, COUNT(*) FROM people GROUP BY age, region, sex"}
-    forms = run.forms("ask", "study.pmw", "--stream", stdin=jsonl([line] * 20 + [{"where": ""}]))
-    assert [len(form.get("rows", ())) for form in forms] == [120] * 20 + [0]
-    assert all(form["rows"] == forms[0]["rows"] for form in forms[:20])
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "count"),
-    [
-        ("marginals:2", "age 20..23 and sex Female", 10 * 2 + 10 * 6 + 10 * 2 + 2 * 6 + 2 * 2 + 6 * 2),
-        ("marginals:sex,member", "sex Female and member true", 4),
-        ("prefixes:age", "age 20..23", 10),
-        ("ranges:age", "age 20..23", 55),
-        ("random:30:7", None, 30),
-    ],
-)
-def test_a_workload_is_answered_line_by_line(
-    study: Path, run: Run, name: str, first: str | None, count: int
-) -> None:
-    forms = run.forms("ask", "study.pmw", "--workload", name)
-    assert [form["id"] for form in forms] == list(range(1, count + 1))
-    assert first is None or forms[0]["question"] == first
-    assert list(forms[0]) == [
-        "id", "question", "count", "fraction", "interval", "typical", "confidence", "source", "aligned",
-        "version",
-        "spent",
-    ]  # fmt: skip
-    assert read_session(study)[1].queries_answered == count
 
 
 def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:

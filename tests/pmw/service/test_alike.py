@@ -26,9 +26,7 @@ from hypothesis import strategies as st
 import pmw
 from pmw.errors import PriceError, ReleaseError, ServiceError, SessionError
 from pmw.public.answer import Answer
-from pmw.public.charges import WHOLE
 from pmw.public.free_answers import ModelAnswers
-from pmw.public.ledger import OTHERS
 from pmw.public.tables import AnswerTable
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.asking import Asking
@@ -240,25 +238,6 @@ def test_what_a_role_may_not_do_is_refused_with_who_may(
     assert str(refused.value) == f"{WHO[kind][0]} may not {what}: {who}"
     assert session.status() == before
     assert not list(tmp_path.iterdir())
-
-
-def test_an_analyst_sees_neither_questions_nor_names_of_others_in_the_ledger(tmp_path: Path) -> None:
-    with pmw.resume_session(opened_study(tmp_path)) as session:
-        ann, bea = session.analyst("ann"), session.analyst("bea")
-        ann.ask_within("age >= 33 AND sex = 'Male'", 60, at_most=1)
-        bea.measure(["sex", "member"], at_most=1)
-        whole = session.ledger()
-        for own, other in ((ann, "bea"), (bea, "ann")):
-            seen = own.ledger()
-            assert [line.price for line in seen.lines] == [line.price for line in whole.lines]
-            for line, full in zip(seen.lines, whole.lines, strict=True):
-                if full.booked == ((other, Fraction(1)),):
-                    assert (line.label, line.booked) == (OTHERS, WHOLE)
-                else:
-                    assert line == full
-            assert other not in str(seen.to_dict())
-        assert OTHERS in [line.label for line in ann.ledger().lines]
-        assert OTHERS not in [line.label for line in whole.lines]
 
 
 def test_an_analyst_sees_no_other_name_in_the_history(tmp_path: Path) -> None:
@@ -606,26 +585,18 @@ def vars_of(table: AnswerTable) -> Any:
 
 
 def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None:
-    """All that a session holds is asked of it, then of a service over the same file."""
+    """What is no single request; those are held alike below."""
     path = opened_study(tmp_path)
     users = UsersFile(tmp_path / "users.json")
     token = users.add(User("cat", Role.CUSTODIAN, Fraction(1)))
     asked = ["age >= 30", "region = 'north' AND member = FALSE", "sex = 'Male' AND age < 50"]
     results: list[Callable[[Any_], Any]] = [
         lambda one: tuple(one.ask_all(asked)),
-        lambda one: one.sql(GROUPS).rows,
         lambda one: one.sql(GROUPS).to_text(),
         lambda one: vars_of(one.group_by("age", "sex = 'Male'")),
         lambda one: one.quantile("age", 0.9, by="sex").rows,
-        lambda one: one.measure(["region", "member"], dry_run=True),
-        lambda one: one.measure_sum("age", "sex", dry_run=True),
-        lambda one: one.quote("region = 'north' AND member = FALSE", 50),
         lambda one: one.explain(GROUPS).to_text(),
-        lambda one: one.forecast("age >= 47 AND member = TRUE"),
-        lambda one: one.ledger(),
-        lambda one: [(line.query, line.count, line.interval) for line in one.history(5)],
         lambda one: [query.to_json() for query in one.asked()],
-        lambda one: one.status().to_dict() | {"queries_answered": 0},
         lambda one: one.population_intervals(asked),
     ]
     with pmw.resume_session(path) as session:

@@ -598,12 +598,14 @@ def test_a_cookie_stands_for_a_token(client: TestClient, users: UsersFile) -> No
     token = users.rotate("first")
     refused = client.post("/sign-in", data={"token": "x"}, follow_redirects=False)
     assert (refused.status_code, refused.headers["location"]) == (303, "/?refused=1")
+    assert "not good" in client.get(refused.headers["location"]).text
     taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
     cookie = taken.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert token not in cookie
     assert client.get("/sessions").status_code == 200
+    assert "Sign out first" in client.get("/").text
     assert client.post(ASK, json={"where": ""}).status_code == 200
     foreign = {"Origin": "https://evil.example"}
     assert client.post(ASK, json={"where": ""}, headers=foreign).status_code == 403

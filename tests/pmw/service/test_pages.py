@@ -48,18 +48,6 @@ def sign_in(client: TestClient, headers: dict[str, str]) -> None:
     assert token not in answer.headers["set-cookie"]
 
 
-def test_a_token_signs_in_and_out_and_a_wrong_one_is_told(client: TestClient, add: AddUser) -> None:
-    assert "Sign in" in client.get("/").text
-    refused = client.post("/sign-in", data={"token": "nobody's"})
-    assert "not good" in refused.text
-    sign_in(client, add("ann"))
-    page = client.get("/").text
-    assert "/page/study" in page
-    assert "Sign out ann" in page
-    client.post("/sign-out")
-    assert client.get("/page/study").status_code == 401
-
-
 def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: AddUser) -> None:
     headers = add("ann")
     page = client.post(
@@ -163,37 +151,6 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
         assert "Not answered" in told
     grouped = {"q": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": "30"}
     assert "A bar of ± 30 " in client.get("/page/study", params=grouped, headers=headers).text
-
-
-def test_a_width_is_heeded_by_the_button_that_asks(
-    client: TestClient, add: AddUser, service: Service
-) -> None:
-    session = service.hosted(service.users.listed()[0], "study").session
-    headers, question = add("ann", Fraction(1)), "sex = 'Male' AND region = 'north'"
-    before = len(session.ledger().lines)
-    wide = {"q": question, "within": "120"}  # which costs less than a tenth
-    assert "holds the true count" in client.post("/page/study/ask", data=wide, headers=headers).text
-    (line,) = session.ledger().lines[before:]
-    assert (line.event, line.label) == ("requested", "sex, region")
-    low, high = session.ask(question, at_most=0).interval or (0, 1e9)
-    assert high - low <= 240
-
-
-def test_an_average_is_bought_on_the_page(client: TestClient, add: AddUser, service: Service) -> None:
-    session = service.hosted(service.users.listed()[0], "study").session
-    headers, statement = add("ann", Fraction(1)), "SELECT AVG(age) AS mean FROM people"
-    asked = {"q": statement, "within": "0.4"}
-    client.post("/page/study/ask", data={"q": statement}, headers=headers)
-    (wide,) = session.sql(statement).column("mean")
-    page = client.get("/page/study", params=asked, headers=headers).text
-    price = re.findall(r'name="price" value="([^"]+)">Pay, and answer', page)[0]
-    before = len(session.ledger().lines)
-    paid = client.post("/page/study/ask", data={**asked, "price": price}, headers=headers).text
-    assert "<h2>Answer</h2>" in paid
-    (line,) = session.ledger().lines[before:]
-    assert (line.event, line.share) == ("sum of values", float(price))
-    (mean,) = session.sql(statement).column("mean")
-    assert mean.interval[1] - mean.interval[0] < 0.8 * (wide.interval[1] - wide.interval[0])
 
 
 def test_what_costs_more_than_a_tenth_is_asked_first(client: TestClient, add: AddUser) -> None:
