@@ -206,9 +206,16 @@ def _answer_batch(
     """Write what comes of each question, in order; return a step but for how many they are."""
     printer = _Printer(session, parsed, writer)
     whole = session.answers_whole_statements or options.at_most is not None
+    how: dict[str, Any] = {"fresh": options.fresh, "at_most": options.at_most}
     for questions in _chunks(printer.questions, whole=whole):
-        if not questions[0].is_counting or (whole and not isinstance(questions[0].query, LinearQuery)):
-            _answer_statement(session, questions[0], printer, options)
+        first = questions[0]
+        if not isinstance(first.query, LinearQuery) and (whole or not first.is_counting):
+            try:
+                table = session.tabulate(first.query, request_id=first.request_id, **how)
+            except QueryError as error:
+                printer.refuse(error)
+            else:
+                printer.deliver_table(table)
             continue
         ask = partial(session.ask_all, fresh=options.fresh, deliver=printer.deliver, at_most=options.at_most)
         before = printer.answered
@@ -223,19 +230,6 @@ def _answer_batch(
                     printer.refuse(error)
     printer.finish()
     return printer.code, printer.refused, printer.share
-
-
-def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
-    if isinstance(question.query, LinearQuery):
-        return
-    try:
-        table = session.tabulate(
-            question.query, fresh=options.fresh, request_id=question.request_id, at_most=options.at_most
-        )
-    except QueryError as error:
-        printer.refuse(error)
-    else:
-        printer.deliver_table(table)
 
 
 def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question]]:

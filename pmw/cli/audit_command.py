@@ -65,15 +65,14 @@ def command(
     event it counts is chosen on separate runs. Mechanisms that do more than compare are enumerated only. By
     default both audits are made, with few runs.
     """
-    _refuse_idle_options(plot, force, show, given)
+    _refuse_idle_options(show, given)
     from pmw.cli.session_files import check_picture
     from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
     from pmw.research.audit.catalogue import chosen
     from pmw.research.audit.report import audit
 
-    if plot is not None:
-        check_picture(plot, force=force)
+    check_picture(plot, force=force)
     options = _options(given)
     with wrong_values():
         entries = chosen(mechanisms, runs_only=not options.exact)
@@ -96,9 +95,7 @@ def command(
             echo(f"Wrote {plot}.")
 
 
-def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict[str, Any]) -> None:
-    if plot is None and force:
-        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+def _refuse_idle_options(show: bool, given: dict[str, Any]) -> None:
     if show and given["statistical"] and not given["exact"]:
         raise click.UsageError("--show belongs to the exact audit; leave out --statistical, or add --exact")
     counting = typed("runs", "false_alarm", "seed")

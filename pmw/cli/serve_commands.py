@@ -59,17 +59,7 @@ Examples:
     "Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
     PATH,
 )
-def serve(
-    sessions: tuple[Path, ...],
-    users: Path,
-    host: str,
-    port: int,
-    postgres: int | None,
-    *,
-    behind_tls: bool,
-    rate: float,
-    audit: Path | None,
-) -> None:
+def serve(sessions: tuple[Path, ...], users: Path, rate: float, audit: Path | None, **where: Any) -> None:
     """Serve each SESSION to the users of a file, with a page and a JSON API, and to clients of Postgres.
 
     A session is named by its file: study.pmw is served as study. Whoever has a token of `pmw user add` asks
@@ -95,8 +85,8 @@ def serve(
     def ready(*addresses: str) -> None:
         echo(f"Serving at {' and '.join(addresses)}; Ctrl-C ends it.")
 
-    address = server.Address(host, port, postgres, behind_tls)
-    server.serve(sessions, UsersFile(users), address, rate=Rate(rate, 2 * rate), audit=audit, ready=ready)
+    address, pace = server.Address(**where), Rate(rate, 2 * rate)
+    server.serve(sessions, UsersFile(users), address, rate=pace, audit=audit, ready=ready)
 
 
 @click.group(
@@ -157,17 +147,7 @@ _beyond_option = flag("--beyond", "Let the shares of analysts add up to more tha
 @_beyond_option
 @_expires_option(f"{_VALID} days from now")
 @_users_option
-def add(
-    name: str,
-    share: Fraction | None,
-    role: str,
-    sessions: str | None,
-    expires: datetime | None,
-    users: Path,
-    *,
-    at_most: Fraction | None,
-    beyond: bool,
-) -> None:
+def add(name: str, users: Path, sessions: str | None, **given: Any) -> None:
     """Add the user NAME and print the token, which is shown this once and stored nowhere.
 
     Charges are booked to NAME, so that it is never used for somebody else. Its letters are of one script.
@@ -175,13 +155,13 @@ def add(
     """
     from pmw.service.users import Role, User, UsersFile, script_of
 
-    chosen = Role(role)
+    role = Role(given["role"])
     listed = None if sessions is None else tuple(one.strip() for one in sessions.split(",") if one.strip())
     if listed == ():
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
-    last = _last_day(expires) or datetime.now(UTC).date() + timedelta(_VALID)
-    user = User(name, chosen, _share_of(chosen, share), listed, last, at_most=at_most)
-    token = UsersFile(users).add(user, beyond=beyond)
+    last = _last_day(given["expires"]) or datetime.now(UTC).date() + timedelta(_VALID)
+    user = User(name, role, _share_of(role, given["share"]), listed, last, at_most=given["at_most"])
+    token = UsersFile(users).add(user, beyond=given["beyond"])
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
         echo(told, err=True)
@@ -223,17 +203,7 @@ Examples:
 @_expires_option("as it is")
 @_beyond_option
 @_users_option
-def change(
-    name: str,
-    share: Fraction | None,
-    role: str | None,
-    at_most: Fraction | None,
-    users: Path,
-    *,
-    no_ceiling: bool,
-    expires: datetime | None,
-    beyond: bool,
-) -> None:
+def change(name: str, users: Path, beyond: bool, no_ceiling: bool, **given: Any) -> None:
     """Change what NAME may do; what is not told stays as it is, and so does the token.
 
     What was charged to NAME stays charged: a share below it leaves nothing. A service that runs takes the
@@ -241,18 +211,18 @@ def change(
     """
     from pmw.service.users import Role, UsersFile
 
-    ceilings = no_ceiling + (at_most is not None)
-    if ceilings > 1 or not (ceilings or any(one is not None for one in (share, role, expires))):
+    told = {name: value for name, value in given.items() if value is not None}
+    if not (told or no_ceiling) or (no_ceiling and "at_most" in told):
         raise click.UsageError("tell what changes: --share, --role, --expires, and --at-most or --no-ceiling")
 
-    last = _last_day(expires)
+    last = _last_day(given["expires"])
 
     def changed(user: User) -> User:
-        chosen = user.role if role is None else Role(role)
-        stays = share is None and chosen is user.role
-        ceiling = None if no_ceiling else user.at_most if at_most is None else at_most
-        own = user.share if stays else _share_of(chosen, share)
-        return replace(user, role=chosen, share=own, at_most=ceiling, expires=last or user.expires)
+        role = Role(told.get("role", user.role))
+        stays = "share" not in told and role is user.role
+        ceiling = None if no_ceiling else told.get("at_most", user.at_most)
+        own = user.share if stays else _share_of(role, given["share"])
+        return replace(user, role=role, share=own, at_most=ceiling, expires=last or user.expires)
 
     UsersFile(users).change(name, changed, beyond=beyond)
     echo(f"Changed {name}.")

@@ -46,10 +46,14 @@ def refuse_session_files(target: Path, session: Path, what: str) -> None:
             raise click.UsageError(f"{what} would overwrite the session; name another file")
 
 
-def check_picture(target: Path, *, force: bool) -> None:
+def check_picture(target: Path | None, *, force: bool) -> None:
     """Refuse a picture that cannot or must not be written."""
     from pmw.display.figures import check_kind, check_target
 
+    if target is None:
+        if force:
+            raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+        return
     with wrong_values():
         check_kind(target)
     check_target(target, force=force)

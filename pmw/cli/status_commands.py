@@ -66,14 +66,13 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
     from pmw.session.maintenance import read_session
     from pmw.session.store import is_model_file
 
-    if plot is None and force:
-        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
     require_address(session, token_file)
     path, is_file = Path(session), not is_address(session) and not is_model_file(Path(session))
     if plot is not None and is_file:
         refuse_session_files(plot, path, "the picture")
         if force:
             refuse_table(plot, path, "the picture")
+    if plot is None or is_file:
         check_picture(plot, force=force)
     own = ""
     if is_file:

@@ -83,19 +83,9 @@ class Connection:
         """Host and port."""
         return f"{self._http.host}:{self._http.port}"
 
-    def sent(
-        self,
-        method: str,
-        address: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        accept: str = "application/json",
-        key: str | None = None,
-        again: bool = True,
-    ) -> Response:
+    def sent(self, method: str, address: str, body: Mapping[str, Any] | None = None, **how: Any) -> Response:
         """Return a good response from below a session's address; who is busy or silent is asked again."""
-        path = f"{self._base}/sessions/{quote(self.name, safe='')}{address}"
-        return self._sent(method, path, body, accept=accept, key=key, again=again)
+        return self._sent(method, f"{self._base}/sessions/{quote(self.name, safe='')}{address}", body, **how)
 
     def close(self) -> None:
         """Let go of the connection; the next request makes another."""

@@ -287,7 +287,12 @@ class WireDialogue:
                 return Reply(*desk.rows(reading), (note,) if reading.place is Place.SYNTHETIC else ())
             table = self._answered(user, asked)
             reply = reply_of(table, _statement(asked), desk.domain, bars=settings.bars)
-            self._note(user.name, text)
+
+            def kept(history: History) -> None:
+                history.add(desk.hosted.name, user.name, [text])
+                history.note_spending(desk.hosted.name, desk.hosted.session.state.ledger.share)
+
+            self._service.note(kept, self._log.failure)
         if desk.hosted.session.state is before:
             size = len(text) + _CELL * len(reply.rows) * len(reply.columns or ())
             desk.settled.keep((user, settings, text), (before, reply), size)
@@ -303,15 +308,6 @@ class WireDialogue:
     def _write_down(self, text: str, about: dict[str, Any], code: str | None = None) -> None:
         asked = [Asked(Kinds.SQL.name, text, code)]
         self._service.write_down(about["user"], self._desk.hosted, about["request_id"], asked)
-
-    def _note(self, user: str, text: str) -> None:
-        hosted = self._desk.hosted
-
-        def kept(history: History) -> None:
-            history.add(hosted.name, user, [text])
-            history.note_spending(hosted.name, hosted.session.state.ledger.share)
-
-        self._service.note(kept, self._log.failure)
 
     def _command(self, word: str, text: str) -> Reply:
         tag, rest = COMMANDS[word], text[len(word) :].strip()

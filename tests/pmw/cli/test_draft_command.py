@@ -282,29 +282,6 @@ def test_a_process_that_is_killed_before_it_prints_has_charged(cities: Path) -> 
     assert ends == [(-signal.SIGKILL, False, b"", 1), (0, True, b"", 2)]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--bounds", "age"),
-        ("--bounds", "age", "--epsilon", "1", "--delta", "1e-9"),
-        ("--bounds", "age", "--epsilon", "1", "--dry-run"),
-        ("--keys", "work"),
-        ("--keys", "work", "--epsilon", "1"),
-        ("--delta", "1e-9"),
-        ("--dry-run",),
-        ("--bounds", "age", "--epsilon", "1", "--from-public", "people.csv"),
-        ("--epsilon", "1"),
-        ("--draft", "x.draft"),
-        ("--bounds", "age", "--epsilon", "1", "--neighbors", "else"),
-    ],
-)
-def test_options_of_drafts_that_do_not_go_together_are_refused(
-    wrong: tuple[str, ...], run: Run, tables: Path
-) -> None:
-    assert run("draft", "--data", "people.csv", *wrong).exit_code == 2
-    assert not list(tables.glob("*.draft"))
-
-
 # --- looking at the table ---------------------------------------------------------------------------------
 
 
