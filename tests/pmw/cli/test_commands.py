@@ -166,45 +166,32 @@ def test_no_file_of_a_session_is_overwritten_even_by_force(
         session.ask("sex = 'Female'")
 
 
-@pytest.mark.parametrize(("what", "command"), WRITERS[:3])  # a picture has the name of none
+@pytest.mark.parametrize(("what", "command"), WRITERS)
 def test_the_table_itself_is_never_overwritten(
     study: Path, run: Run, what: str, command: tuple[str, ...]
 ) -> None:
     table = study.parent / "people.csv"
     before = table.read_bytes()
-    (study.parent / "link.csv").symlink_to(table.name)
-    for target in ("people.csv", "link.csv"):
+    for name in ("link.csv", "link.png"):
+        (study.parent / name).symlink_to(table.name)
+    for target in ("link.png",) if what == "the picture" else ("people.csv", "link.csv"):
         refused = run.refused(*command, target, code=2)
         assert f"{what} would overwrite the session's table; name another file" in refused
     assert table.read_bytes() == before
 
 
-def test_a_picture_is_not_written_through_a_link_to_the_table(study: Path, run: Run) -> None:
-    table = study.parent / "people.csv"
-    before = table.read_bytes()
-    (study.parent / "link.png").symlink_to(table.name)
-    refused = run.refused("status", "study.pmw", "--force", "--plot", "link.png", code=2)
-    assert "the picture would overwrite the session's table; name another file" in refused
-    assert table.read_bytes() == before
-
-
-def test_links_to_a_session_and_the_manifest_beside_an_export_are_seen_through(study: Path, run: Run) -> None:
-    kept = study.rename(study.parent / "x.manifest.json")
+@pytest.mark.parametrize("beside", ["manifest", "croissant"])
+def test_links_to_a_session_and_files_beside_an_export_are_seen_through(
+    study: Path, run: Run, beside: str
+) -> None:
+    kept = study.rename(study.parent / f"x.{beside}.json")
     (study.parent / "l.pmw").symlink_to(kept)
     before = kept.read_bytes()
-    for target in ("x", "l.pmw", "l.pmw-wal", "x.manifest.json-wal"):
-        refused = run.refused("export", "l.pmw", "--force", "--output", target, code=2)
-        assert "would overwrite the session" in refused, target
+    for target in ("x", "l.pmw", "l.pmw-wal", f"{kept.name}-wal"):
+        refused = run.refused("export", "l.pmw", "--force", "--croissant", "--output", target, code=2)
+        assert "the export would overwrite the session; name another file" in refused, target
     assert kept.read_bytes() == before
     run.told("export", "l.pmw", "--output", "rows.csv")
-
-
-def test_the_croissant_file_beside_an_export_is_never_a_session(study: Path, run: Run) -> None:
-    kept = study.rename(study.parent / "x.croissant.json")
-    before = kept.read_bytes()
-    refused = run.refused("export", kept.name, "--force", "--croissant", "--output", "x", code=2)
-    assert "the export would overwrite the session; name another file" in refused
-    assert kept.read_bytes() == before
 
 
 # --- ``pmw report`` ----------------------------------------------------------------------------------------

@@ -400,8 +400,9 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--share", "0.2", "--expires", "tomorrow"), "does not match"),
         (("--share", "0.2", "--role", "king"), "is not one of"),
         *(
-            (("--share", share), "expected a part of the budget from 0 to 100%")
-            for share in ("-0.1", "1.1", "nan", "inf", "x", "1/0", "1e999999999")
+            ((option, part), "expected a part of the budget from 0 to 100%")
+            for option in ("--share", "--at-most")
+            for part in ("-0.1", "1.1", "101%", "nan", "inf", "x", "1/0", "1e999999999", "1e-2000", "%", "")
         ),
     ),
 ]
