@@ -228,7 +228,6 @@ def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
 
 def _answer_one(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Answer, or explain, one condition or statement."""
-    from pmw.cli.answer_formats import population_form
     from pmw.cli.answering import condition_of, exit_code_of, paid, read_condition, require_accepted
     from pmw.cli.texts import answer_text, json_line, table_text, terminal_width
     from pmw.public.answer import Answer
@@ -256,6 +255,8 @@ def _answer_one(session: Asking, where: str, options: StreamOptions, given: dict
     answer = paid(session, options.at_most, ask)
     form = answer.to_dict()
     if options.population and isinstance(answer, Answer) and isinstance(asked, LinearQuery):
+        from pmw.cli.answer_formats import population_form
+
         population = None if answer.is_refused else session.population_interval(asked)
         form |= population_form(population)
     if given["as_json"]:

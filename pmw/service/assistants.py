@@ -195,12 +195,12 @@ def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
         log: where unexpected errors are written down, without their messages; None for standard error.
     """
     made = _Server("online-pmw", log or Log())
-    _add_free(made, purse)
-    _add_pay(made, purse)
+    for add in (_add_answers, _add_prices, _add_pay):
+        add(made, purse)
     return made
 
 
-def _add_free(made: MCPServer[Any], purse: Purse) -> None:
+def _add_answers(made: MCPServer[Any], purse: Purse) -> None:
     session = purse.session
 
     @made.tool(annotations=_FREE)
@@ -224,6 +224,10 @@ def _add_free(made: MCPServer[Any], purse: Purse) -> None:
     def schema() -> str:
         """Return the declared attributes, as the tool `attributes` tells them."""
         return json.dumps(attributes())
+
+
+def _add_prices(made: MCPServer[Any], purse: Purse) -> None:
+    session = purse.session
 
     @made.tool(annotations=_FREE)
     def cost(question: _Question) -> dict[str, Any]:
