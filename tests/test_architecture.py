@@ -57,7 +57,7 @@ LIBRARIES = {
     "anyio": {"pmw.service"},
     "fastapi": {"pmw.service"},
     "mcp": {"pmw.service.assistants"},
-    "prometheus_client": {"pmw.service.metrics"},
+    "prometheus_client": {"pmw.service.app"},
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},
     "uvicorn": {"pmw.service"},
@@ -311,8 +311,8 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     facts = "pmw.data.inspection"
     assert {module for module, names in known.items() if facts in names} == {"pmw.cli.check_command"}
     assert {name for name in known["pmw.cli.check_command"] if name.startswith("pmw")} == {
-        "pmw.cli.plan_texts", "pmw.cli.table_options", "pmw.cli.texts", "pmw.cli.usage", "pmw.data",
-        facts, "pmw.display.texts",
+        "pmw.cli.plan_texts", "pmw.cli.options", "pmw.cli.texts", "pmw.cli.usage", "pmw.data",
+        facts, "pmw.display.texts", "pmw.planning.refusals",
     }  # fmt: skip
 
 

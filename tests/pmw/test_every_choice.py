@@ -19,7 +19,7 @@ import pytest
 
 import pmw
 from pmw.cli import main
-from pmw.cli.session_options import read_options
+from pmw.cli.options import read_options
 from pmw.errors import PMWError
 from pmw.public.contract import guarantee_terms
 from pmw.public.options import DraftCharge
