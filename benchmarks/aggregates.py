@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import alone, parser, tell
-from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, adult_values
+from benchmarks.runner import parser, tell_alone
+from benchmarks.tables import TABLES, Case, StreamChoice, adult_values
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
 from pmw.public.tabulation import Tabulation
@@ -79,24 +78,14 @@ class _Score:
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
-    for table in arguments.table or ["adult-full", "census-income-kdd", "fertility", _WIDE]:
-        for seed in range(arguments.seeds):
-            try:
-                lines = alone(_scored, table, seed, arguments)
-            except (TableAbsentError, pmw.BudgetError) as reason:
-                print(f"skipped {table}: {reason}", file=sys.stderr)
-                break
-            for line in lines:
-                tell({"table": table, "seed": seed, **line})
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=[*TABLES, _WIDE], budget=True)
-    made.add_argument("--seeds", type=int, default=3)
+    made = parser(__doc__, "budget", tables=[*TABLES, _WIDE], seeds=3)
     made.add_argument("--queries", type=int, default=3000)
     made.add_argument("--least", type=int, default=500, help="records of a group whose error counts")
-    return made.parse_args()
+    given = made.parse_args()
+    for table in given.table or ["adult-full", "census-income-kdd", "fertility", _WIDE]:
+        for seed in range(given.seeds):
+            if not tell_alone({"table": table, "seed": seed}, _scored, table, seed, given):
+                break
 
 
 def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame]:

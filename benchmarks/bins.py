@@ -38,23 +38,18 @@ _TABLE_SEED, _STREAM_SEED = 16, 17
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "budget", seeds=3)
+    made.add_argument("--records", type=int, default=8_000_000)
+    made.add_argument("--table", choices=("dependent", "independent"), default="dependent")
+    made.add_argument("--schema", action="append", choices=_SCHEMAS)
+    made.add_argument("--queries", type=int, default=1000, help="further questions")
+    made.add_argument("--bins", type=int, help="plan for so many, whatever the table")
+    arguments = made.parse_args()
     for schema in arguments.schema or _SCHEMAS:
         case = _case(schema, arguments)
         for seed in range(arguments.seeds):
             line = {"table": case.name, "schema": schema, **_measured(case, seed, arguments)}
             tell(line)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, budget=True)
-    made.add_argument("--records", type=int, default=8_000_000)
-    made.add_argument("--seeds", type=int, default=3)
-    made.add_argument("--table", choices=("dependent", "independent"), default="dependent")
-    made.add_argument("--schema", action="append", choices=_SCHEMAS)
-    made.add_argument("--queries", type=int, default=1000, help="further questions")
-    made.add_argument("--bins", type=int, help="plan for so many, whatever the table")
-    return made.parse_args()
 
 
 def _case(schema: str, arguments: argparse.Namespace) -> Case:

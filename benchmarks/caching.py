@@ -21,14 +21,13 @@ The rate counts questions per CPU second of ``Session.ask_all``, repeated ones i
 from __future__ import annotations
 
 import argparse
-import bisect
 import itertools
 import json
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,14 +36,14 @@ import numpy as np
 
 import pmw
 from benchmarks.runner import parser, pin_threads, tell
-from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
+from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts, zipf_drawn
 from pmw.model import half_width
 from pmw.planning.plans import plan_accuracy
 from pmw.privacy.filter import open_filter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
-from queries.workloads import SplitMix64, zipf_weights
+from queries.workloads import SplitMix64
 
 _ALPHA, _BETA, _ASKED = 0.05, 0.001, 70_000
 _TURBO = {  # epsilon on the uniform and on the Zipf stream, questions per second; see numbers above
@@ -58,7 +57,11 @@ _CHUNK = 1000
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "data", seeds=3)
+    made.add_argument("--part", action="append", choices=("covid", "adult"))
+    made.add_argument("--asked", type=int, default=_ASKED)
+    made.add_argument("--questions", type=int, default=10_000, help="of Adult's stream")
+    arguments = made.parse_args()
     pin_threads()
     parts = {"covid": _covid, "adult": _adult}
     for part in arguments.part or list(parts):
@@ -67,15 +70,6 @@ def main() -> None:
                 tell(line)
         except TableAbsentError as reason:
             print(f"skipped {part}: {reason}", file=sys.stderr)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, data=True)
-    made.add_argument("--part", action="append", choices=("covid", "adult"))
-    made.add_argument("--seeds", type=int, default=3)
-    made.add_argument("--asked", type=int, default=_ASKED)
-    made.add_argument("--questions", type=int, default=10_000, help="of Adult's stream")
-    return made.parse_args()
 
 
 # --- Covid -------------------------------------------------------------------------------------------------
@@ -104,18 +98,10 @@ def _covid(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 }
             for seed in range(arguments.seeds):
                 asked = _drawn(case.queries, stream, arguments.asked, seed)
-                run = _run(case, asked, pmw.Options(**_choices(options, case, _ALPHA, seed)), epsilon, 0)
+                run = _run(
+                    case, asked, replace(options, accuracy=_ALPHA, records=case.size, seed=seed), epsilon, 0
+                )
                 yield {**head, "method": "session", "stream": stream, "seed": seed, **run}
-
-
-def _choices(options: pmw.Options, case: Case, alpha: float, seed: int) -> dict[str, Any]:
-    names = ("confidence", "neighboring_relation", "sparse_vector")
-    return {
-        **{name: getattr(options, name) for name in names},
-        "accuracy": alpha,
-        "records": case.size,
-        "seed": seed,
-    }
 
 
 def _covid_case(folder: Path | None, *, cells_for_all: bool) -> Case:
@@ -134,7 +120,10 @@ def _covid_case(folder: Path | None, *, cells_for_all: bool) -> Case:
     with np.load(path) as blocks:
         counts = blocks["counts"][0]
     codes = np.repeat(np.indices(counts.shape).reshape(counts.ndim, -1), counts.ravel(), axis=1)
-    subsets = [_subsets(size) for size in counts.shape]
+    subsets = [
+        [[cell for cell in range(size) if mask >> cell & 1] for mask in range(1, 2**size)]
+        for size in counts.shape
+    ]
     queries = tuple(
         LinearQuery.everything(domain).within(
             {name: np.array(cells) for name, cells in zip(domain.names, chosen, strict=True)}
@@ -145,21 +134,12 @@ def _covid_case(folder: Path | None, *, cells_for_all: bool) -> Case:
     return Case("covid", records, queries)
 
 
-def _subsets(size: int) -> list[tuple[int, ...]]:
-    return [tuple(cell for cell in range(size) if mask >> cell & 1) for mask in range(1, 2**size)]
-
-
 def _drawn(queries: Sequence[LinearQuery], stream: str, asked: int, seed: int) -> list[LinearQuery]:
     """Return questions drawn evenly, or by Zipf's law over a random order of them."""
     generator = SplitMix64(seed)
-    order = list(range(len(queries)))
     if stream == "uniform":
         return [queries[generator.below(len(queries))] for _ in range(asked)]
-    for place in range(len(order) - 1):
-        other = place + generator.below(len(order) - place)
-        order[place], order[other] = order[other], order[place]
-    ends = list(itertools.accumulate(zipf_weights(len(order), Decimal(1))))
-    return [queries[order[bisect.bisect_right(ends, generator.below(ends[-1]))]] for _ in range(asked)]
+    return list(zipf_drawn(queries, asked, generator))
 
 
 def _one_table(records: int, relation: pmw.NeighboringRelation) -> float:
@@ -189,7 +169,7 @@ def _adult(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in (None, pmw.SparseVectorKind.SECH2):
             options = pmw.Options(confidence=1 - _BETA, sparse_vector=name)
             for seed in range(arguments.seeds):
-                chosen = pmw.Options(**_choices(options, case, alpha, seed))
+                chosen = replace(options, accuracy=alpha, records=case.size, seed=seed)
                 try:
                     run = _run(case, case.queries, chosen, epsilon, "1e-9")
                 except pmw.BudgetError as reason:

@@ -28,10 +28,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -39,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.runner import alone, cell_fractions, exported_rows, parser, tell
-from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice, TableAbsentError
+from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice
 from pmw.planning.opening import filter_of_squares
 from pmw.public.state import PublicState
 from pmw.session.asking import aggregate_statement
@@ -64,54 +62,25 @@ class Asked:
 
     Args:
         condition: first and last cell of each attribute.
-        by: attributes whose values are the groups; none of a single question.
     """
 
     condition: _Cells
     by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One session over one table.
-
-    Args:
-        table: a name in the tables.
-        seed: of the questions and of the noise.
-        arguments: of the command.
-    """
-
-    table: str
-    seed: int
-    arguments: argparse.Namespace
-
-
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
-    for table, seed in itertools.product(arguments.table or list(TABLES), range(arguments.seeds)):
-        try:
-            lines = alone(_measure, Job(table, seed, arguments))
-        except (TableAbsentError, pmw.PMWError, BrokenProcessPool) as reason:
-            print(f"skipped {table}: {reason}", file=sys.stderr, flush=True)
-            continue
-        for line in lines:
-            tell({"table": table, "stream": arguments.stream, "seed": seed, **line})
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=_ALL, budget=True)
+    made = parser(__doc__, "budget", "opening", tables=_ALL, seeds=3)
     made.add_argument("--stream", choices=list(_STREAMS), default="natural")
     made.add_argument("--queries", type=int, help="questions, or statements of a dashboard")
-    made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--analysts", type=int, default=1, help="who take turns, each with an equal share")
-    made.add_argument("--opening", choices=[one.value for one in pmw.Opening], default="pairs")
     made.add_argument("--reserve", type=Fraction, help="part of the budget for questions; a session's own")
     made.add_argument("--finish", action="store_true", help="spend what is left, and look at rows again")
     made.add_argument("--expect", action="store_true", help="open with these questions as expected ones")
-    arguments = made.parse_args()
-    arguments.queries = arguments.queries or (30 if arguments.stream == "dashboard" else 400)
-    return arguments
+    given = made.parse_args()
+    given.queries = given.queries or (30 if given.stream == "dashboard" else 400)
+    for table, seed in itertools.product(given.table or list(TABLES), range(given.seeds)):
+        tell_alone({"table": table, "stream": given.stream, "seed": seed}, _measure, table, seed, given)
 
 
 # --- streams ------------------------------------------------------------------------------------------------
@@ -232,11 +201,10 @@ _STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
 # --- a session ----------------------------------------------------------------------------------------------
 
 
-def _measure(job: Job) -> list[dict[str, object]]:
-    arguments = job.arguments
-    case: Case = _ALL[job.table](arguments.data_dir, StreamChoice(seed=0, size=0))
-    asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, job.seed))
-    options = pmw.Options(seed=job.seed, opening=pmw.Opening(arguments.opening), reserve=arguments.reserve)
+def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, object]]:
+    case = _ALL[table](arguments.data_dir, StreamChoice(seed=0, size=0))
+    asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, seed))
+    options = pmw.Options(seed=seed, opening=arguments.opening, reserve=arguments.reserve)
     if arguments.expect:
         expected = pmw.expected_questions(_questions(case.domain, asked), case.domain)
         options = replace(options, expected=expected)
@@ -258,9 +226,9 @@ def _measure(job: Job) -> list[dict[str, object]]:
         "cpu_seconds": round(time.process_time() - started, 2),
     }
     if arguments.finish:
-        facts["pairs_l1"] = _pairs_l1(case, session.state, job.seed)
+        facts["pairs_l1"] = _pairs_l1(case, session.state, seed)
         session.finish()
-        facts["pairs_l1_finished"] = _pairs_l1(case, session.state, job.seed)
+        facts["pairs_l1_finished"] = _pairs_l1(case, session.state, seed)
     session.close()
     answers = np.concatenate([one for one, _ in found]) / case.size
     truth = np.concatenate([_truth(case, one) for one in asked]) / case.size

@@ -30,7 +30,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -56,7 +56,12 @@ Chooses = Callable[[PublicState, np.random.Generator], list[LinearQuery]]
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "stream", "budget", tables=TABLES, seeds=20)
+    made.add_argument("--analyst", action="append", choices=["fixed", *CHOOSES])
+    made.add_argument("--records", type=int, metavar="N")
+    made.add_argument("--adaptive-queries", type=int, default=2000)
+    made.add_argument("--population", type=int, metavar="N", help="records of a sample of the table")
+    arguments = made.parse_args()
     for table in arguments.table or ["adult-small", "fertility"]:
         if arguments.population is not None:
             try:
@@ -76,16 +81,6 @@ def main() -> None:
                 found += pairs
             for result in _results(found, records):
                 tell({"table": table, "analyst": kind, "seeds": arguments.seeds, **result})
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=TABLES, stream=True, budget=True)
-    made.add_argument("--seeds", type=int, default=20)
-    made.add_argument("--analyst", action="append", choices=["fixed", *CHOOSES])
-    made.add_argument("--records", type=int, metavar="N")
-    made.add_argument("--adaptive-queries", type=int, default=2000)
-    made.add_argument("--population", type=int, metavar="N", help="records of a sample of the table")
-    return made.parse_args()
 
 
 def _answered(table: str, kind: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:
@@ -127,14 +122,9 @@ def _first(query: LinearQuery, seen: set[bytes]) -> list[str]:
 
 
 def _classes(state: PublicState, query: LinearQuery) -> list[str]:
-    """Return what classes a question is of, beside those of its answer."""
-    cut = "bins cut" if _is_cut(state, query) else "no bin cut"
-    return [cut, counted(len(query.scope), "attribute")]
-
-
-def _where_the_model_is_off(state: PublicState, generator: np.random.Generator) -> list[LinearQuery]:
-    worst = _disagreements(state)
-    return [_question(state, worst, generator) for _ in range(_BATCH)]
+    """Return what classes a question is of, beside those of its answer; its marginal has the bins."""
+    is_cut = state.grid(query.scope) is not state.domain and not state.coarsening.is_aligned(query)
+    return ["bins cut" if is_cut else "no bin cut", counted(len(query.scope), "attribute")]
 
 
 def _of_the_lowest_counts(state: PublicState, generator: np.random.Generator) -> list[LinearQuery]:
@@ -148,20 +138,8 @@ def _of_the_lowest_counts(state: PublicState, generator: np.random.Generator) ->
         order = np.argsort(sums[stop] - sums[first], kind="stable")
         place = int(order[int(generator.integers(min(_RUNS, order.size)))])
         ranges = {name: (int(first[place]), int(stop[place]) - 1)}
-        others = [other for other in state.domain.names if other != name]
-        for other in generator.choice(others, size=int(generator.integers(1, 3)), replace=False).tolist():
-            low, high = sorted(generator.integers(state.domain[other].size, size=2).tolist())
-            ranges[other] = (low, high)
-        questions.append(LinearQuery.cells(state.domain, ranges))
+        questions.append(_beside_others(state, ranges, int(generator.integers(1, 3)), generator))
     return questions
-
-
-CHOOSES: dict[str, Chooses] = {"adaptive": _where_the_model_is_off, "lowest": _of_the_lowest_counts}
-
-
-def _is_cut(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether a question cuts bins that its marginal is on, so that its bound is what they hold."""
-    return state.grid(query.scope) is not state.domain and not state.coarsening.is_aligned(query)
 
 
 def _disagreements(state: PublicState) -> list[tuple[float, str, NDArray[np.float64]]]:
@@ -188,30 +166,35 @@ def _disagreements(state: PublicState) -> list[tuple[float, str, NDArray[np.floa
             noise = np.sqrt(measured.cell_variances.sum(axis=others))
             size = float(np.max(np.abs(along) / noise))
             if name not in found or size > found[name][0]:
-                found[name] = (size, name, _ungrouped(state, name, along) if binned else along)
+                bin_ = state.coarsening.bins[state.domain.index(name)] if binned else None
+                cells = along if bin_ is None else along[bin_] / np.bincount(bin_)[bin_]
+                found[name] = (size, name, cells)
     return sorted(found.values(), key=lambda one: -one[0])
 
 
-def _ungrouped(state: PublicState, name: str, along: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return signed distances of an attribute's cells, where those of its bins are given."""
-    bin_ = state.coarsening.bins[state.domain.index(name)]
-    return along if bin_ is None else along[bin_] / np.bincount(bin_)[bin_]
+def _where_the_model_is_off(state: PublicState, generator: np.random.Generator) -> list[LinearQuery]:
+    """Return questions about one of the three worst attributes, where it is worst, and up to two others."""
+    worst, questions = _disagreements(state), []
+    for _ in range(_BATCH):
+        _, name, along = worst[int(generator.integers(min(3, len(worst))))]
+        last = int(np.abs(np.cumsum(along)).argmax()) if along.size > 2 else int(np.abs(along).argmax())
+        ranges = {name: (0, last) if 2 < along.size > last + 1 else (last, last)}
+        questions.append(_beside_others(state, ranges, int(generator.integers(3)), generator))
+    return questions
 
 
-def _question(
-    state: PublicState,
-    worst: Sequence[tuple[float, str, NDArray[np.float64]]],
-    generator: np.random.Generator,
+def _beside_others(
+    state: PublicState, ranges: dict[str, tuple[int, int]], count: int, generator: np.random.Generator
 ) -> LinearQuery:
-    """Return a question about one of the three worst attributes, where it is worst, and up to two others."""
-    _, name, along = worst[int(generator.integers(min(3, len(worst))))]
-    last = int(np.abs(np.cumsum(along)).argmax()) if along.size > 2 else int(np.abs(along).argmax())
-    ranges = {name: (0, last) if 2 < along.size > last + 1 else (last, last)}
-    others = [other for other in state.domain.names if other != name]
-    for other in generator.choice(others, size=int(generator.integers(3)), replace=False).tolist():
-        first, second = sorted(generator.integers(state.domain[other].size, size=2).tolist())
-        ranges[other] = (first, second)
+    """Return a question about a range of one attribute, and about ranges of some others."""
+    others = [other for other in state.domain.names if other not in ranges]
+    for other in generator.choice(others, size=count, replace=False).tolist():
+        low, high = sorted(generator.integers(state.domain[other].size, size=2).tolist())
+        ranges[other] = (low, high)
     return LinearQuery.cells(state.domain, ranges)
+
+
+CHOOSES: dict[str, Chooses] = {"adaptive": _where_the_model_is_off, "lowest": _of_the_lowest_counts}
 
 
 def _population_line(table: str, arguments: argparse.Namespace) -> dict[str, object]:

@@ -24,15 +24,13 @@ import importlib
 import importlib.util
 import itertools
 import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +39,8 @@ import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, tell
 from benchmarks.speed import never_asked, structured
 from pmw.data import MemorySource
+from pmw.display.figures import new_figure, tidy
+from pmw.session.maintenance import read_session
 from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, random_conjunctions
 
 if TYPE_CHECKING:
@@ -141,17 +141,6 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
     return [{"cells": float(table.domain.size), "records": records, **found, "peak_mb": round(peak_mb())}]
 
 
-def _domain(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    for attributes in _ATTRIBUTES:
-        yield partial(_grown, min(_RECORDS, arguments.most_records), attributes, 1000)
-
-
-def _records(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    for power in range(4, 9):
-        if 10**power <= arguments.most_records:
-            yield partial(_read, 10**power, min(_FIRST, arguments.most_questions))
-
-
 def _read(records: int, questions: int) -> list[_Point]:
     """Open a session on a Parquet file and ask it its first questions, beside what only counts."""
     import duckdb
@@ -226,10 +215,10 @@ def _as_lines(domain: Domain, most: int) -> _Form:
     """Return structured conditions as lines of JSON, all different."""
     made = (structured(query, domain) for query in never_asked(domain, most, seed=2))
     lines = [json.dumps(where) for where in made]
-    floors: dict[str, Callable[[Any], float]] = {}
-    for name in ("json", "orjson"):
-        if importlib.util.find_spec(name) is not None:
-            floors[f"{name}_per_s"] = partial(_parsing, importlib.import_module(name).loads)
+    parsers = (importlib.import_module(one) for one in ("json", "orjson") if importlib.util.find_spec(one))
+    floors: dict[str, Callable[[Any], float]] = {
+        f"{one.__name__}_per_s": partial(_parsing, one.loads) for one in parsers
+    }
     return _Form(
         lambda done, size: lines[done : done + size],
         lambda session, block: session.ask_all(list(map(json.loads, block))),
@@ -238,7 +227,6 @@ def _as_lines(domain: Domain, most: int) -> _Form:
 
 
 def _parsing(loads: Callable[[str], object], lines: Sequence[str]) -> float:
-    """Return the CPU seconds in which lines are parsed."""
     return cpu_seconds(lambda: list(map(loads, lines)))
 
 
@@ -261,11 +249,12 @@ def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
                     block = form.block(done, size)
                     spent += cpu_seconds(partial(form.ask, session, block))
                     done += size
+                session.status()
                 size_of = sum(file.stat().st_size for file in Path(folder).iterdir())
                 point: _Point = {"asked_as": asked_as, "questions": done}
                 point |= {"asked_before": done - session.state.asked, "cpu_s": round(spent, 3)}
                 point |= {"per_s": round(done / spent), "file_mb": round(size_of / 1e6, 2)}
-                point |= {"peak_mb": round(peak_mb()), "reopen_s": _reopened(session, path)}
+                point |= {"peak_mb": round(peak_mb()), "reopen_s": alone(partial(_read_again, path))}
                 point["again_per_s"] = round(size / cpu_seconds(partial(form.ask, session, block)))
                 for name, seconds in form.floors.items():
                     point[name] = round(size / max(seconds(block), 1e-6))
@@ -273,25 +262,9 @@ def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
     return found
 
 
-_READ = (
-    "import time, sys; from pathlib import Path; from pmw.session.maintenance import read_session; "
-    "started = time.process_time(); read_session(Path(sys.argv[1])); print(time.process_time() - started)"
-)
-
-
-def _reopened(session: pmw.Session, path: Path) -> float:
-    """Return the CPU seconds of reading a session in a process of its own, without its start."""
-    session.status()
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", _READ, str(path)], check=True, capture_output=True, text=True
-    )
-    return round(float(done.stdout), 3)
-
-
-def _questions(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    records, most = min(_RECORDS, arguments.most_records), arguments.most_questions
-    yield partial(_answered, records, most, "arrays")
-    yield partial(_answered, records, min(_SINGLY, most), "lines")
+def _read_again(path: Path) -> float:
+    """Return the CPU seconds of reading a session."""
+    return round(cpu_seconds(partial(read_session, path)), 3)
 
 
 def _corrected(records: int, questions: int) -> list[_Point]:
@@ -324,10 +297,6 @@ def _passes(cells: int) -> float:
     """Return the CPU seconds in which numpy goes over an array, as often as a fit goes over its model."""
     first, second = np.random.default_rng(0).random((2, cells))
     return cpu_seconds(lambda: [np.multiply(first, second, out=second) for _ in range(_PASSES)])
-
-
-def _positives(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    yield partial(_corrected, min(_RECORDS, arguments.most_records), min(3000, arguments.most_questions))
 
 
 def _long(cells: int, questions: int) -> list[_Point]:
@@ -364,11 +333,6 @@ def _long(cells: int, questions: int) -> list[_Point]:
         ]
 
 
-def _cells(arguments: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    for cells in _LONGEST:
-        yield partial(_long, cells, min(2000 if cells < 10**6 else 200, arguments.most_questions))
-
-
 def _wide(attributes: int, opening: pmw.Opening) -> list[_Point]:
     """Open a session over many attributes, ask it, and tell what each positive cost."""
     table = _table(_RECORDS, attributes, 5)
@@ -392,12 +356,6 @@ def _wide(attributes: int, opening: pmw.Opening) -> list[_Point]:
                 "peak_mb": round(peak_mb(), 1),
             }
         ]
-
-
-def _attributes(_: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    for attributes in _WIDEST:
-        for opening in (pmw.Opening.ONE_WAY, pmw.Opening.PAIRS):
-            yield partial(_wide, attributes, opening)
 
 
 def _compared() -> list[_Point]:
@@ -440,18 +398,32 @@ def _opendp_rate() -> float | None:
     return 2000 / cpu_seconds(lambda: [measurement(1000) for _ in range(2000)])
 
 
-def _peers(_: argparse.Namespace) -> Iterator[Callable[[], list[_Point]]]:
-    yield _compared
-
-
-CURVES: dict[str, Callable[[argparse.Namespace], Iterator[Callable[[], list[_Point]]]]] = {
-    "domain": _domain,
-    "records": _records,
-    "questions": _questions,
-    "positives": _positives,
-    "cells": _cells,
-    "attributes": _attributes,
-    "peers": _peers,
+_Works: TypeAlias = Iterable[Callable[[], list[_Point]]]
+CURVES: dict[str, Callable[[argparse.Namespace], _Works]] = {
+    "domain": lambda given: (
+        partial(_grown, min(_RECORDS, given.most_records), attributes, 1000) for attributes in _ATTRIBUTES
+    ),
+    "records": lambda given: (
+        partial(_read, 10**power, min(_FIRST, given.most_questions))
+        for power in range(4, 9)
+        if 10**power <= given.most_records
+    ),
+    "questions": lambda given: (
+        partial(_answered, min(_RECORDS, given.most_records), min(most, given.most_questions), form)
+        for form, most in (("arrays", given.most_questions), ("lines", _SINGLY))
+    ),
+    "positives": lambda given: (
+        partial(_corrected, min(_RECORDS, given.most_records), min(3000, given.most_questions)),
+    ),
+    "cells": lambda given: (
+        partial(_long, cells, min(2000 if cells < 10**6 else 200, given.most_questions)) for cells in _LONGEST
+    ),
+    "attributes": lambda _: (
+        partial(_wide, attributes, opening)
+        for attributes in _WIDEST
+        for opening in (pmw.Opening.ONE_WAY, pmw.Opening.PAIRS)
+    ),
+    "peers": lambda _: (_compared,),
 }
 
 
@@ -459,18 +431,6 @@ CURVES: dict[str, Callable[[argparse.Namespace], Iterator[Callable[[], list[_Poi
 
 # For each curve its title, what it goes over, and its panels: a label, and the lines in it.
 _PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]] = {
-    "domain": (
-        "What grows with the domain: 100,000 made-up records, attributes of ten cells",
-        "cells",
-        "cells of the domain",
-        (
-            ("CPU seconds", {"open_s": "opening", "first_s": "1,000 first questions"}),
-            (
-                "new answers per CPU second",
-                {"arrays_per_s": "as arrays", "queries_per_s": "as queries"},
-            ),
-        ),
-    ),
     "records": (
         "What grows with the records: a Parquet file of four attributes of ten cells",
         "records",
@@ -505,15 +465,6 @@ _PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]]
             ("MB", {"file_mb": "file", "peak_mb": "memory"}),
         ),
     ),
-    "positives": (
-        "What grows with the positives: 14 attributes of ten cells, 100,000 made-up records",
-        "positives",
-        "positives so far",
-        (
-            ("CPU seconds of each", {"cpu_s": "a positive", "numpy_s": "numpy over the model"}),
-            ("cells of the model", {"model_cells": ""}),
-        ),
-    ),
 }
 _WIDE = 30  # largest number over smallest, from where on an axis is logarithmic
 _COLOURS = ("#0b3d91", "#c1440e", "#1b7f5c", "#8f6bb3")
@@ -521,14 +472,12 @@ _COLOURS = ("#0b3d91", "#c1440e", "#1b7f5c", "#8f6bb3")
 
 def draw_curves(points: Sequence[dict[str, Any]], folder: Path) -> None:
     """Write a figure for each curve that has points."""
-    from matplotlib.figure import Figure
-
     folder.mkdir(parents=True, exist_ok=True)
     for curve, (title, over, label, panels) in _PANELS.items():
         own = [point for point in points if point["curve"] == curve]
         if not own:
             continue
-        figure = Figure(figsize=(9, 4.6), layout="constrained")
+        figure = new_figure(9, 4.6)
         figure.suptitle(title)
         for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels, strict=True):
             _draw(axes, own, over, lines)
@@ -549,8 +498,7 @@ def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[s
             label = name if way is None else f"{name}, {way}"
             x, y = [point[over] for point in own], [point[column] for point in own]
             axes.plot(x, y, style, color=_COLOURS[place], label=label, markersize=4)
-    if over != "positives":
-        axes.set_xscale("log")
+    axes.set_xscale("log")
     values = [point[column] for point in points for column in lines if column in point]
     if 0 < _WIDE * min(values) < max(values):  # memory may have shrunk
         axes.set_yscale("log")
@@ -558,10 +506,8 @@ def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[s
         axes.set_ylim(0, 1.3 * max(1e-3, *values))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-    if any(lines.values()):
-        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    tidy(axes)
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ import pandas as pd
 import pmw
 from benchmarks.runner import parser, tell
 from pmw.public.answer import Answer
-from pmw.session.store import SessionStore
 from pmw.session.store.answers import block_hash
 from pmw.session.store.chain import Chain
 from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, as_written
+from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 STATES = ("closed", "killed", "killed while read", "with a batch that waits")

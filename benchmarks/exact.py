@@ -114,13 +114,7 @@ def connected(frame: pd.DataFrame) -> duckdb.DuckDBPyConnection:
 
 
 def difference(found: AnswerTable, statement: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return in what an answer differs from DuckDB's; empty where it does not.
-
-    Args:
-        found: the answer.
-        statement: the same, as DuckDB is asked.
-        connection: DuckDB over the records.
-    """
+    """Return in what an answer differs from DuckDB's; empty where it does not."""
     tree = sqlglot.parse_one(statement, dialect="duckdb")
     asked = connection.execute(statement)
     columns = [column[0] for column in asked.description or ()]

@@ -67,9 +67,6 @@ class Run:
     Args:
         fault: what befell it.
         code: its exit code; minus the signal where one killed it.
-        lines: what it printed, whole lines of JSON by their ``id``.
-        errors: what it said on its standard error.
-        notes: what its witness wrote down.
     """
 
     fault: Fault
@@ -108,11 +105,6 @@ def run_forked(study: Study, fault: Fault, arguments: tuple[str, ...]) -> Run:
     """Let a forked process run a command, befallen by a fault, and return what it left behind.
 
     The process that calls this must have no threads.
-
-    Args:
-        study: whose questions are its standard input.
-        fault: what befalls it.
-        arguments: of ``pmw``.
     """
     folder = study.path.parent
     readable = fault.kind != "read-only folder"
@@ -221,7 +213,6 @@ class Study:
     Args:
         path: the session file.
         questions: JSON Lines, each with an ``id`` and a ``request_id``.
-        asked: how many questions there are.
     """
 
     path: Path
@@ -238,13 +229,7 @@ class Study:
 
 
 def make_study(name: str, folder: Path) -> Study:
-    """Return a new session that has answered nothing yet.
-
-    Args:
-        name: one of ``STUDIES``: single questions are tested, whole marginals, or single questions over a
-            domain so wide that a refit asks the system for memory.
-        folder: where the table, the questions and the session are written.
-    """
+    """Return a new session that has answered nothing yet."""
     folder.mkdir(parents=True, exist_ok=True)
     domain, options = _domain(name), _OPTIONS[name]
     _frame().to_csv(folder / "people.csv", index=False)
@@ -358,13 +343,7 @@ def _library() -> ctypes.CDLL:
 
 
 def install(fault: Fault, path: Path, witness: int) -> None:
-    """Prepare this process for its fault, and let a witness write down what it draws.
-
-    Args:
-        fault: what befalls it.
-        path: the session file.
-        witness: a descriptor for lines of JSON.
-    """
+    """Prepare this process for its fault, and let a witness write down what it draws."""
     note = functools.partial(_note, witness)
     counted = fault.kind in STATEMENT_KINDS or fault.kind == "clock going back"
     connection = _Counting if counted else sqlite3.Connection
@@ -531,25 +510,14 @@ def begin_diary(folder: Path) -> None:
 
 
 def note_process(folder: Path, *words: object) -> None:
-    """Write down a process: what it ran, what befell it, and how it ended.
-
-    Args:
-        folder: of the session that it ran on.
-        words: they stand on one line, and lines of their own are indented below it.
-    """
+    """Write down a process: what it ran, what befell it, and how it ended."""
     text = " ".join(map(str, words)).replace("\n", "\n      ")
     with _diary(folder).open("a") as diary:
         diary.write(f"    {text}\n")
 
 
 def story(title: str, folder: Path, broken: Sequence[str]) -> str:
-    """Return what was broken in a series, and every process of it, in order.
-
-    Args:
-        title: the series and what befell it.
-        folder: of its session.
-        broken: what was broken; empty where the benchmark itself failed.
-    """
+    """Return what was broken in a series, and every process of it, in order."""
     lines = [title, *(f"  broken: {one}" for one in broken), "  processes, in order:"]
     return "\n".join(lines) + "\n" + _diary(folder).read_text()
 
@@ -570,12 +538,7 @@ def open_session(study: Study, fault: Fault) -> Run:
 
 
 def broken_opening(study: Study, fault: Fault) -> tuple[bool, list[str]]:
-    """Return whether an opening was stopped, and what was wrong with it, or an empty text for each check.
-
-    Args:
-        study: a folder whose session file is removed first.
-        fault: what befalls the opening.
-    """
+    """Return whether an opening was stopped, and what was wrong with it, or an empty text for each check."""
     for file in study.path.parent.glob(f"{study.path.name}*"):
         file.unlink()
     first = open_session(study, fault)

@@ -13,7 +13,6 @@ preloads; without a C compiler those kinds are left out, and the last line says 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -51,9 +50,11 @@ from benchmarks.fault_process import (
     run_stream,
     story,
 )
+from benchmarks.runner import parser, tell
 from pmw.data import TableFile
 from pmw.session.maintenance import is_closed, read_ledger, remembered_table
-from pmw.session.store import SessionStore, StoredAnswer
+from pmw.session.store.columns import StoredAnswer
+from pmw.session.store.store import SessionStore
 
 _SOURCE = Path(__file__).with_name("fault_calls.c")
 _PRELOADED = "PMW_FAULTS_PRELOADED"  # set in the process that the command becomes
@@ -91,6 +92,11 @@ class Tally:
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    def add(self, other: Tally) -> None:
+        """Add what came of further series."""
+        for name in self.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -115,13 +121,13 @@ class Series:
 def main() -> None:
     """Run the series and print what came of them."""
     plan = Plan()
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--short", action="store_true", help="a few stops of each kind")
-    parser.add_argument("--retries", type=int, default=plan.retries, help="stops at the same positive")
-    parser.add_argument("--spread", type=int, default=plan.spread, help="points of each stream for each kind")
-    parser.add_argument("--only", default="", metavar="TEXT", help="series whose name contains a text")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where sessions that broke a promise go")
-    given = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--short", action="store_true", help="a few stops of each kind")
+    made.add_argument("--retries", type=int, default=plan.retries, help="stops at the same positive")
+    made.add_argument("--spread", type=int, default=plan.spread, help="points of each stream for each kind")
+    made.add_argument("--only", default="", metavar="TEXT", help="series whose name contains a text")
+    made.add_argument("--keep", type=Path, metavar="FOLDER", help="where sessions that broke a promise go")
+    given = made.parse_args()
     if _PRELOADED not in os.environ:
         _become_preloaded()
     plan = replace(plan, spread=given.spread, retries=given.retries)
@@ -145,14 +151,7 @@ def _become_preloaded() -> None:
 
 
 def run_all(folder: Path, plan: Plan | None, only: str = "", keep: Path | None = None) -> Tally:
-    """Return what came of every series; print a line for each run of series of one name, then the sums.
-
-    Args:
-        folder: for studies and their copies.
-        plan: how much is tried; None for a few stops of each kind.
-        only: a text that the names of the series contain.
-        keep: where sessions that broke a promise are copied; None for nowhere.
-    """
+    """Return what came of every series; print a line for each run of series of one name, then the sums."""
     preloaded = os.environ.pop("LD_PRELOAD", None)  # kept by this process; those that it starts need it not
     if preloaded is not None:
         Path(preloaded).unlink(missing_ok=True)
@@ -164,14 +163,10 @@ def run_all(folder: Path, plan: Plan | None, only: str = "", keep: Path | None =
         tally = Tally()
         for series in group:
             run_series(series, studies[series.study], folder / "run", tally, keep)
-        print(json.dumps({"series": name, **_line(tally)}), flush=True)
-        total.stops += tally.stops
-        total.checks += tally.checks
-        total.ended += tally.ended
-        total.broken += tally.broken
-        total.seconds += tally.seconds
+        tell({"series": name, **_line(tally)})
+        total.add(tally)
     line = {**_line(total), "stops_by_kind": dict(total.stops), "checks_by_promise": dict(total.checks)}
-    print(json.dumps({"series": "all", **line, "failing_calls": library_is_loaded()}), flush=True)
+    tell({"series": "all", **line, "failing_calls": library_is_loaded()})
     return total
 
 
@@ -187,15 +182,7 @@ def _line(tally: Tally) -> dict[str, object]:
 
 
 def run_series(series: Series, study: Study, folder: Path, tally: Tally, keep: Path | None = None) -> None:
-    """Let the faults of a series befall a fresh session, let its stream finish, and count what came of it.
-
-    Args:
-        series: what befalls it.
-        study: the session, of which a copy is taken.
-        folder: where the copy lies.
-        tally: is added to.
-        keep: where the copy is kept if a promise is broken; None for nowhere.
-    """
+    """Let the faults of a series befall a fresh session, let its stream finish, and count what came of it."""
     started, known = time.perf_counter(), len(tally.broken)
     copy = study.copy(folder)
     begin_diary(folder)
@@ -377,12 +364,7 @@ def _told(one: StoredAnswer) -> Row:
 
 
 def contents_of(path: Path, *, verified: bool = True) -> Contents:
-    """Return what a session file holds, as who reopens it finds it; the file itself is not touched.
-
-    Args:
-        path: the session file.
-        verified: also run ``verify``, which takes the longest.
-    """
+    """Return what a session file holds, as who reopens it finds it; the file itself is not touched."""
     folder = path.parent.with_name(f"{path.parent.name}.copy")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -410,12 +392,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
 
 
 def broken_promises(first: Contents, stops: Sequence[Stop]) -> tuple[list[str], Counter[str]]:
-    """Return what does not hold of a session that was stopped again and again, and what was checked.
-
-    Args:
-        first: the session before the first process.
-        stops: every process that ran on it, in order; the last one was let finish.
-    """
+    """Return what does not hold of a session that was stopped again and again, and what was checked."""
     checked: Counter[str] = Counter()
     broken = []
     for name, promise in PROMISES.items():
@@ -427,6 +404,16 @@ def broken_promises(first: Contents, stops: Sequence[Stop]) -> tuple[list[str], 
 
 
 # --- promises: each yields, for each thing that is compared, what is wrong with it or an empty text ---------
+
+
+def _steps(first: Contents, stops: Sequence[Stop]) -> Iterator[tuple[Contents, Stop]]:
+    """Yield each process with the file as the one before it left it."""
+    yield from zip((first, *(stop.after for stop in stops)), stops, strict=False)
+
+
+def _draws(stop: Stop) -> list[dict[str, Any]]:
+    """Return what the witness of a process wrote down of its draws."""
+    return [note for note in stop.run.notes if "intent" in note]
 
 
 def _released_is_stored(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
@@ -466,33 +453,27 @@ def _drawn_once(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
                 yield f"intent {note['intent']} was drawn as {known[note['intent']]} and as {note}"
         for number, seed in stop.after.pending:
             if number in known:
-                yield (
-                    ""
-                    if known[number]["seed"] == seed
-                    else f"intent {number} has other bytes than it drew from"
-                )
+                same = known[number]["seed"] == seed
+                yield "" if same else f"intent {number} has other bytes than it drew from"
 
 
 def _measured_is_what_was_drawn(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
-    drawn = {note["intent"]: note for stop in stops for note in stop.run.notes if "intent" in note}
+    drawn = {note["intent"]: note for stop in stops for note in _draws(stop)}
+    watched = all(stop.run.is_watched for stop in stops)
     for row in stops[-1].after.measurements[len(first.measurements) :]:
         note = drawn.get(row[1])
         if note is None:
-            yield f"measurement {row[0]} was never drawn" if _all_are_watched(stops) else ""
+            yield f"measurement {row[0]} was never drawn" if watched else ""
         else:
-            yield (
-                ""
-                if _starts_with(row[3], note["released"])
-                else f"measurement {row[0]} is not what was drawn"
-            )
+            same = _starts_with(row[3], note["released"])
+            yield "" if same else f"measurement {row[0]} is not what was drawn"
 
 
 def _drawn_is_kept(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """What was drawn comes into the file before anything else is drawn."""
     measured = {row[1]: row[3] for row in stops[-1].after.measurements}
-    before = first
-    for stop in stops:
-        drawn = [note for note in stop.run.notes if "intent" in note]
+    for before, stop in _steps(first, stops):
+        drawn = _draws(stop)
         for note in drawn:
             if note["released"] is not None:
                 kept = _starts_with(measured.get(note["intent"], b""), note["released"])
@@ -502,21 +483,15 @@ def _drawn_is_kept(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
             first_drawn = drawn[0]["intent"] if drawn else None
             if drawn or stop.run.is_watched:
                 yield "" if first_drawn == number or waits else f"intent {number} was given up"
-        before = stop.after
 
 
 def _starts_with(units: bytes, released: str | None) -> bool:
     return released is not None and units.hex().startswith(released)
 
 
-def _all_are_watched(stops: Sequence[Stop]) -> bool:
-    return all(stop.run.is_watched for stop in stops)
-
-
 def _charged_once(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """What an intent costs is charged in one commit, and only appended."""
-    before = first
-    for stop in stops:
+    for before, stop in _steps(first, stops):
         after = stop.after
         yield "" if after.ledger[: len(before.ledger)] == before.ledger else "a charge was changed or lost"
         known = {row[1] for row in before.ledger}
@@ -526,26 +501,22 @@ def _charged_once(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
         yield "" if set(intents) <= {row[1] for row in after.ledger} else "measured without a charge"
         kept = before.measurements == after.measurements[: len(before.measurements)]
         yield "" if kept else "a measurement was changed or lost"
-        before = after
 
 
 def _share_never_falls(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
-    before = first.share
-    for stop in stops:
-        yield "" if before <= stop.after.share <= 1 else f"share {before} became {stop.after.share}"
-        before = stop.after.share
+    for before, stop in _steps(first, stops):
+        rises = before.share <= stop.after.share <= 1
+        yield "" if rises else f"share {before.share} became {stop.after.share}"
 
 
 def _thresholds_survive(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """A threshold changes only together with an outcome, and each process finds what the last left."""
-    before = first
-    for stop in stops:
+    for before, stop in _steps(first, stops):
         held = [list(one) for one in before.thresholds]
-        for note in [note for note in stop.run.notes if "intent" in note][:1]:
+        for note in _draws(stop)[:1]:
             yield "" if note["thresholds"] == held else "a process found another threshold"
         if stop.after.ledger == before.ledger and len(stop.after.answers) == len(before.answers):
             yield "" if stop.after.thresholds == before.thresholds else "a threshold changed without a charge"
-        before = stop.after
 
 
 def _models_agree(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
@@ -554,9 +525,8 @@ def _models_agree(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
         for note in stop.run.notes:
             if "version" in note:
                 same = known.setdefault(note["version"], note["answers"]) == note["answers"]
-                yield (
-                    "" if same else f"version {note['version']}: {known[note['version']]}, {note['answers']}"
-                )
+                told = f"version {note['version']}: {known[note['version']]}, {note['answers']}"
+                yield "" if same else told
 
 
 def _books_verify(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
@@ -613,13 +583,7 @@ PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that is to be stopped.
-
-    Args:
-        prepare: brings a fresh copy of a session to where the command is run.
-        arguments: of ``pmw``.
-        checks: what must hold once the command was stopped: it may run it again.
-    """
+    """A command that is to be stopped."""
 
     prepare: Callable[[Study], object]
     arguments: Callable[[Study], tuple[str, ...]]
@@ -627,13 +591,7 @@ class Command:
 
 
 def broken_command(name: str, study: Study, fault: Fault) -> tuple[Run, list[str]]:
-    """Return how a command ended, and what was wrong with it, or an empty text for each check.
-
-    Args:
-        name: one of ``COMMANDS``.
-        study: a copy of a session that has answered nothing yet.
-        fault: what befalls the command.
-    """
+    """Return how a command ended, and what was wrong with it, or an empty text for each check."""
     command = COMMANDS[name]
     command.prepare(study)
     before = contents_of(study.path)
@@ -773,11 +731,7 @@ def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
 
 
 def _is_moved(study: Study) -> bool:
-    """Tell which of the two places a session remembers.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Tell which of the two places a session remembers."""
     found = remembered_table(study.path)
     places = [study.questions.with_name("people.csv"), _new_place(study)]
     return bool(places.index(found.path if isinstance(found, TableFile) else Path()))

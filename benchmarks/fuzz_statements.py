@@ -89,11 +89,7 @@ NESTED = (  # the statements of ``Grammar._grouped`` show k0, k1 and the number 
 
 
 class Grammar:
-    """Makes one statement from a source of choices.
-
-    Args:
-        choices: where they come from.
-    """
+    """Makes one statement from a source of choices."""
 
     def __init__(self, choices: random.Random) -> None:
         self._choices = choices

@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,8 +41,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.runner import parser, tell
-from pmw.session.store import SessionStore
+from benchmarks.runner import alone, parser, peak_mb, reset_peak, tell, used
+from pmw.session.maintenance import read_session
+from pmw.session.store.store import SessionStore
 from queries import (
     CategoricalAttribute,
     Domain,
@@ -220,23 +221,31 @@ _REPEATED = 128  # of each chunk, questions that were asked before
 _REPORTS = 10  # reports along the way
 _RECORDS = 20_000
 
-_READ = "from pmw.session.maintenance import read_session; read_session(path)"
-_RESUME = "import pmw; pmw.resume_session(path).close()"
-_VERIFY = "import pmw; assert pmw.verify_session(path).holds"
+
+def _resume(path: Path) -> None:
+    pmw.resume_session(path).close()
+
+
+_LATER: dict[str, Callable[[Path], object]] = {
+    "read": read_session, "resume": _resume, "verify": pmw.verify_session
+}  # fmt: skip
 
 
 def _grown(folder: Path, count: int) -> Iterator[dict[str, object]]:
-    """Answer ``count`` questions in one new session and yield what it came to.
-
-    Args:
-        folder: where the session file is made.
-        count: questions.
-    """
-    domain, path = _grown_domain(), folder / "grown.pmw"
+    """Answer ``count`` questions in one new session and yield what it came to."""
+    domain, path, generator = _grown_domain(), folder / "grown.pmw", np.random.default_rng(1)
+    table = pd.DataFrame(
+        {
+            one.name: generator.choice(list(one.values), _RECORDS)
+            if isinstance(one, CategoricalAttribute)
+            else generator.integers(0, 50, _RECORDS)
+            for one in domain
+        }
+    )
     started = time.monotonic()
     every = max(1, -(-count // _REPORTS // _CHUNK))
     asked = 0
-    with pmw.open_session(_grown_table(domain), domain, epsilon=1, delta=1e-9, path=path) as session:
+    with pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=path) as session:
         for number, chunk in enumerate(_chunks(domain, count), start=1):
             session.ask_all(chunk)
             asked += len(chunk)
@@ -244,13 +253,13 @@ def _grown(folder: Path, count: int) -> Iterator[dict[str, object]]:
                 yield {
                     "answered": asked,
                     "seconds": round(time.monotonic() - started, 1),
-                    "held_mb": round(_held_mb(), 1),
+                    "held_mb": round(used(os.getpid())[1], 1),
                     "share": round(session.state.ledger.share, 4),
                     **_file_facts(path),
                 }
     yield {"closed": True, **_file_facts(path)}
-    for what, code in (("read", _READ), ("resume", _RESUME), ("verify", _VERIFY)):
-        yield {"what": what, **_alone(path, code)}
+    for what, work in _LATER.items():
+        yield {"what": what, **alone(_alone, path, work)}
 
 
 def _grown_domain() -> Domain:
@@ -268,17 +277,6 @@ def _grown_domain() -> Domain:
         ),
         name="people",
     )
-
-
-def _grown_table(domain: Domain) -> pd.DataFrame:
-    generator = np.random.default_rng(1)
-    columns: dict[str, object] = {}
-    for attribute in domain:
-        if isinstance(attribute, CategoricalAttribute):
-            columns[attribute.name] = generator.choice(list(attribute.values), _RECORDS)
-        else:
-            columns[attribute.name] = generator.integers(0, 50, _RECORDS)
-    return pd.DataFrame(columns)
 
 
 def _chunks(domain: Domain, count: int) -> Iterator[list[LinearQuery]]:
@@ -312,27 +310,12 @@ def _file_facts(path: Path) -> dict[str, object]:
     }
 
 
-def _held_mb() -> float:
-    """Return what the process holds now, in MB; 0 where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * 4096 / 1e6
-
-
-def _alone(path: Path, code: str) -> dict[str, object]:
-    """Return the seconds and the peak memory of a piece of work in a process of its own, imports left out."""
-    script = (
-        "import resource, sys, time; path = sys.argv[1]; import pmw.session.session, pmw.session.maintenance;"
-        f"begun = time.monotonic(); {code};"
-        "print(time.monotonic() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
-    )
-    seconds, kilobytes = done.stdout.split()
-    return {"seconds": round(float(seconds), 2), "peak_mb": round(int(kilobytes) * 1024 / 1e6)}
+def _alone(path: Path, work: Callable[[Path], object]) -> dict[str, object]:
+    """Return the seconds and the peak memory of a piece of work on a session file."""
+    reset_peak()
+    begun = time.monotonic()
+    work(path)
+    return {"seconds": round(time.monotonic() - begun, 2), "peak_mb": round(peak_mb())}
 
 
 if __name__ == "__main__":

@@ -29,20 +29,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.methods import NotApplicableError, Settings, all_pairs
-from benchmarks.runner import alone, cell_fractions, exported_rows, parser, tell
-from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice, TableAbsentError
+from benchmarks.methods import Settings, all_pairs
+from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.tables import MADE_UP, TABLES, Case, NotApplicableError, StreamChoice
 from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution
 from pmw.planning.opening import filter_of_squares
 from pmw.public.state import PublicState
@@ -63,26 +61,14 @@ _NO_QUESTIONS = StreamChoice(seed=0, size=0)
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The scopes whose whole marginals are asked.
-
-    Args:
-        scopes: names of attributes, each in declared order.
-        of: how many scopes of this order there are.
-    """
+    """The scopes whose whole marginals are asked."""
 
     scopes: tuple[Scope, ...]
     of: int
 
     @classmethod
     def of_domain(cls, domain: Domain, order: int, *, most: int, most_cells: int) -> Workload:
-        """Return all scopes of some attributes, or a sample of those that are not too long.
-
-        Args:
-            domain: the declared attributes.
-            order: attributes of a scope.
-            most: scopes; where more are short enough, so many are drawn, the same in every run.
-            most_cells: of the marginal of a scope.
-        """
+        """Return all scopes of some attributes, or a sample of those that are not too long."""
         every = list(itertools.combinations(domain.names, order))
         short = [scope for scope in every if domain.scope_size(scope) <= most_cells]
         if len(short) > most:
@@ -97,10 +83,8 @@ class Answered:
 
     Args:
         marginals: of each scope float64, shape (cells,), records.
-        classes: of each scope; none where a method has none.
         model: what rows are drawn from; None where there is none.
         state: of a session, which exports rows; None where there is none.
-        facts: whatever else is worth a column.
     """
 
     marginals: Sequence[NDArray[np.float64]]
@@ -163,18 +147,10 @@ def all_pairs_max_entropy(case: Case, scopes: Sequence[Scope], settings: Setting
     return Answered(marginals, model=outcome.model, state=outcome.state, facts=outcome.facts)
 
 
-def residuals_alike(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
-    """ResidualPlanner, where each marginal's mean variance of a cell counts alike."""
-    return _residuals(case, settings, dict.fromkeys(scopes, 1.0))
-
-
-def residuals_by_cells(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
-    """ResidualPlanner, where each cell's variance counts alike."""
-    return _residuals(case, settings, {scope: float(case.domain.scope_size(scope)) for scope in scopes})
-
-
-def _residuals(case: Case, settings: Settings, weights: Mapping[Scope, float]) -> Answered:
+def _residuals(by_cells: bool, case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
+    """ResidualPlanner, where the mean variance of each marginal's cells counts alike, or each cell's."""
     domain, budget = case.domain, settings.budget
+    weights = {scope: float(domain.scope_size(scope)) if by_cells else 1.0 for scope in scopes}
     if budget.delta == 0:
         raise NotApplicableError("Gaussian noise needs delta > 0")
     opened = filter_of_squares(budget, pmw.Options())
@@ -201,87 +177,44 @@ def _residuals(case: Case, settings: Settings, weights: Mapping[Scope, float]) -
 METHODS: dict[str, Method] = {
     "session": session,
     "all-pairs-max-entropy": all_pairs_max_entropy,
-    "residuals-alike": residuals_alike,
-    "residuals-by-cells": residuals_by_cells,
+    "residuals-alike": partial(_residuals, False),
+    "residuals-by-cells": partial(_residuals, True),
 }
 
 # --- scores -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One method on one workload of a table.
-
-    Args:
-        table: a name in TABLES or MADE_UP.
-        method: a name in METHODS.
-        settings: the budget and the seed.
-        order: attributes of a scope.
-        most: scopes.
-        most_cells: of a scope.
-        folder: where tables are; None where only made-up and packaged ones are asked for.
-    """
-
-    table: str
-    method: str
-    settings: Settings
-    order: int
-    most: int
-    most_cells: int
-    folder: Path | None
-
-
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
-    tables, methods = arguments.table or list(_ALL), arguments.method or list(METHODS)
-    for table, method, seed in itertools.product(tables, methods, range(arguments.seeds)):
-        opening = pmw.Opening(arguments.opening)
-        settings = Settings(arguments.epsilon, arguments.delta, seed, opening=opening)
-        limits = arguments.order, arguments.scopes, arguments.most_cells
-        job = Job(table, method, settings, *limits, arguments.data_dir)
-        try:
-            lines = alone(measured, job)
-        except (TableAbsentError, NotApplicableError, pmw.PMWError, BrokenProcessPool) as reason:
-            print(f"skipped {table}, {method}: {reason}", file=sys.stderr, flush=True)
-            continue
-        for line in lines:
-            tell(line)
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=_ALL, budget=True)
+    made = parser(__doc__, "budget", "opening", tables=_ALL, seeds=3)
     made.add_argument("--order", type=int, choices=(2, 3), default=2, help="attributes of each marginal")
     made.add_argument("--method", action="append", choices=sorted(METHODS))
-    openings = [one.value for one in pmw.Opening]
-    made.add_argument("--opening", choices=openings, default=pmw.Opening.PAIRS.value, help="of a session")
-    made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--scopes", type=int, default=300, help="most scopes; a sample where there are more")
     made.add_argument("--most-cells", type=int, default=20_000, help="longer marginals are left out")
-    return made.parse_args()
+    given = made.parse_args()
+    tables, methods = given.table or list(_ALL), given.method or list(METHODS)
+    for table, method, seed in itertools.product(tables, methods, range(given.seeds)):
+        tell_alone({"table": table, "method": method}, measured, table, method, seed, given)
 
 
-def measured(job: Job) -> list[dict[str, object]]:
-    """Return the lines of a job: of all scopes, and of each class where the method has classes."""
-    case = _ALL[job.table](job.folder, _NO_QUESTIONS)
-    workload = Workload.of_domain(case.domain, job.order, most=job.most, most_cells=job.most_cells)
+def measured(table: str, method: str, seed: int, given: argparse.Namespace) -> list[dict[str, object]]:
+    """Return the lines of a method: of all scopes, and of each class where it has classes."""
+    case = _ALL[table](given.data_dir, _NO_QUESTIONS)
+    settings = Settings(given.epsilon, given.delta, seed, opening=pmw.Opening(given.opening))
+    workload = Workload.of_domain(case.domain, given.order, most=given.scopes, most_cells=given.most_cells)
     started = time.process_time()
-    answered = METHODS[job.method](case, workload.scopes, job.settings)
+    answered = METHODS[method](case, workload.scopes, settings)
     seconds = time.process_time() - started
     head: dict[str, object] = {
-        "table": job.table,
-        "method": job.method,
-        "opening": job.settings.opening.value,
-        "order": job.order,
+        "opening": given.opening,
+        "order": given.order,
         "scopes_of": workload.of,
-        "most_cells": job.most_cells,
-        "epsilon": job.settings.epsilon,
-        "delta": job.settings.delta,
-        "seed": job.settings.seed,
+        "most_cells": given.most_cells,
+        "epsilon": given.epsilon,
+        "delta": given.delta,
+        "seed": seed,
     }
-    rows = (
-        None if answered.model is None else exported_rows(answered.model, answered.state, job.settings.seed)
-    )
+    rows = None if answered.model is None else exported_rows(answered.model, answered.state, seed)
     errors = [_errors(case, *one, rows) for one in zip(workload.scopes, answered.marginals, strict=True)]
     lines = [{**head, "class": "all", **_scores(errors), "cpu_seconds": round(seconds, 2), **answered.facts}]
     for name in sorted(set(answered.classes)):

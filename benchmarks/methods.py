@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 import pmw
 import pmw.planning.opening
 import pmw.planning.tiers
-from benchmarks.tables import Case, stream_scopes, true_counts
+from benchmarks.tables import Case, NotApplicableError, stream_scopes, true_counts
 from pmw.model import SyntheticDistribution
 from pmw.planning.calibration import marginal_noise, value_noise
 from pmw.planning.opening import MARGINAL_OPENING_SHARE
@@ -37,10 +39,6 @@ from queries import UNITS, Domain, LinearQuery
 _BATCH = 500
 _LARGEST_TABLE = 10**7  # cells of the one noisy table
 _ONE_WAYS = Fraction(6, 100)
-
-
-class NotApplicableError(Exception):
-    """The method cannot run on this table or budget; the benchmark says why and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
     answers: list[Answer] = []
     for start in range(0, len(case.queries), _BATCH):
         answers += opened.ask_all(case.queries[start : start + _BATCH])
-    state = opened.state
+    state, found = opened.state, Counter(answer.source for answer in answers)
     facts: dict[str, object] = {
         "model_cells": state.model.cells,
         "positives": state.positives_used,
@@ -120,17 +118,11 @@ def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
         "query_positives": len(state.measured) - len(state.marginals),
         "budget_share": round(state.ledger.share, 4),
         "open_cpu_seconds": round(seconds, 3),
-        **_source_shares(answers),
+        **{source.value: round(found[source] / max(1, len(answers)), 4) for source in Source},
     }
     opened.close()
     counts = np.array([answer.count for answer in answers])
     return Outcome(counts, state.model, tuple(answers), facts, state)
-
-
-def _source_shares(answers: list[Answer]) -> dict[str, float]:
-    """Return which share of the answers came from where, for every source there is."""
-    found = Counter(answer.source for answer in answers)
-    return {source.value: round(found[source] / max(1, len(answers)), 4) for source in Source}
 
 
 def one_way_product(case: Case, settings: Settings) -> Outcome:
@@ -172,19 +164,10 @@ def _released(case: Case, release: pmw.OfflineRelease) -> Outcome:
     )
 
 
-def gaussian_per_query(case: Case, settings: Settings) -> Outcome:
-    """Gaussian noise on each question, told how many there will be; negative answers become 0."""
-    if settings.budget.delta == 0:
+def _noise_per_query(composition: pmw.Composition, case: Case, settings: Settings) -> Outcome:
+    """Noise on each question, told how many there will be; negative answers become 0."""
+    if composition is pmw.Composition.ZCDP and settings.budget.delta == 0:
         raise NotApplicableError("Gaussian noise needs delta > 0")
-    return _noise_per_query(case, settings, pmw.Composition.ZCDP)
-
-
-def laplace_per_query(case: Case, settings: Settings) -> Outcome:
-    """Laplace noise on each question, told how many there will be; negative answers become 0."""
-    return _noise_per_query(case, settings, pmw.Composition.PURE)
-
-
-def _noise_per_query(case: Case, settings: Settings, composition: pmw.Composition) -> Outcome:
     cap = open_filter(settings.budget, composition).cap
     noise = value_noise(composition, cap / len(case.queries), pmw.Options())
     bits = BitSource.from_integer(settings.seed)
@@ -224,33 +207,15 @@ def _projected(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     return projected
 
 
-def all_pairs(case: Case, settings: Settings) -> Outcome:
+def all_pairs(
+    case: Case, settings: Settings, *, one_ways: Fraction | None = None, steps: int = 500, told: bool = False
+) -> Outcome:
     """All 2-way marginals at equal prices, and the distribution of maximum entropy: told the workload.
 
     Where the model's tree cannot hold all pairs, every 1-way marginal is measured, and as many pairs as fit,
     the smallest first.
-    """
-    return _all_pairs(case, settings, one_ways=None, steps=500)
-
-
-def pairs_and_one_ways(case: Case, settings: Settings) -> Outcome:
-    """The same, with all 1-way marginals for 6 % of the budget, fitted until it converges."""
-    return _all_pairs(case, settings, one_ways=_ONE_WAYS, steps=2000)
-
-
-def pairs_and_one_ways_told(case: Case, settings: Settings) -> Outcome:
-    """The same, told the workload and the number of records, for nothing."""
-    return _all_pairs(case, settings, one_ways=_ONE_WAYS, steps=2000, told=True)
-
-
-def _all_pairs(
-    case: Case, settings: Settings, *, one_ways: Fraction | None, steps: int, told: bool = False
-) -> Outcome:
-    """Measure pairs, and fit.
 
     Args:
-        case: the table and its questions.
-        settings: the budget and the seed.
         one_ways: the share of the budget for all 1-way marginals; None gives them what pairs get, where the
             model cannot hold all pairs, and nothing else.
         steps: of the fit, at most.
@@ -292,12 +257,13 @@ METHODS: dict[str, Method] = {
     "offline-scopes": offline_scopes,
     "offline-questions": offline_questions,
     "all-pairs-max-entropy": all_pairs,
-    "pairs-and-one-ways": pairs_and_one_ways,
-    "pairs-and-one-ways-told-n": pairs_and_one_ways_told,
+    # The same, with all 1-way marginals too, fitted until it converges; then told the number of records.
+    "pairs-and-one-ways": partial(all_pairs, one_ways=_ONE_WAYS, steps=2000),
+    "pairs-and-one-ways-told-n": partial(all_pairs, one_ways=_ONE_WAYS, steps=2000, told=True),
     "one-noisy-table": one_noisy_table,
     "one-way-product": one_way_product,
-    "gaussian-per-query": gaussian_per_query,
-    "laplace-per-query": laplace_per_query,
+    "gaussian-per-query": partial(_noise_per_query, pmw.Composition.ZCDP),
+    "laplace-per-query": partial(_noise_per_query, pmw.Composition.PURE),
 }
 
 
@@ -306,37 +272,24 @@ METHODS: dict[str, Method] = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a session spends its budget.
-
-    Args:
-        schedule: after opening.
-        opening: the share of the budget for opening where all attributes are short.
-    """
+    """How a session spends its budget."""
 
     schedule: Schedule = DEFAULT_SCHEDULE
     opening: Fraction = MARGINAL_OPENING_SHARE
 
 
+_CHANGED: dict[str, dict[str, Any]] = {
+    **{f"limit: {most} per attribute": {"per_attribute": most} for most in (2, 3, 6)},
+    **{f"limit: target {target}": {"target": target} for target in (0.03, 0.13)},
+    "decay: off": {"decay": (0.0, 1.5)},
+    "decay: twice as long": {"decay": (0.35, 3.0)},
+    **{f"noise_factor: {factor:g}": {"noise_factor": factor} for factor in (0.5, 1.0)},
+    **{f"{name}: {part:g}": {name: part} for name in ("free", "fine") for part in (0.0, 0.03, 0.1)},
+}
 POLICIES = {
     "default": Policy(),
-    "limit: 2 per attribute": Policy(replace(DEFAULT_SCHEDULE, per_attribute=2)),
-    "limit: 3 per attribute": Policy(replace(DEFAULT_SCHEDULE, per_attribute=3)),
-    "limit: 6 per attribute": Policy(replace(DEFAULT_SCHEDULE, per_attribute=6)),
-    "limit: target 0.03": Policy(replace(DEFAULT_SCHEDULE, target=0.03)),
-    "limit: target 0.13": Policy(replace(DEFAULT_SCHEDULE, target=0.13)),
-    "decay: off": Policy(replace(DEFAULT_SCHEDULE, decay=(0.0, 1.5))),
-    "decay: twice as long": Policy(replace(DEFAULT_SCHEDULE, decay=(0.35, 3.0))),
-    "noise_factor: 0.5": Policy(replace(DEFAULT_SCHEDULE, noise_factor=0.5)),
-    "noise_factor: 1": Policy(replace(DEFAULT_SCHEDULE, noise_factor=1.0)),
-    "free: 0": Policy(replace(DEFAULT_SCHEDULE, free=0.0)),
-    "free: 0.03": Policy(replace(DEFAULT_SCHEDULE, free=0.03)),
-    "free: 0.1": Policy(replace(DEFAULT_SCHEDULE, free=0.1)),
-    "fine: 0": Policy(replace(DEFAULT_SCHEDULE, fine=0.0)),
-    "fine: 0.03": Policy(replace(DEFAULT_SCHEDULE, fine=0.03)),
-    "fine: 0.1": Policy(replace(DEFAULT_SCHEDULE, fine=0.1)),
-    "opening: 0.04": Policy(opening=Fraction(4, 100)),
-    "opening: 0.12": Policy(opening=Fraction(12, 100)),
-    "opening: 0.2": Policy(opening=Fraction(20, 100)),
+    **{name: Policy(replace(DEFAULT_SCHEDULE, **changed)) for name, changed in _CHANGED.items()},
+    **{f"opening: {part}": Policy(opening=Fraction(part)) for part in ("0.04", "0.12", "0.2")},
 }
 
 

@@ -11,17 +11,14 @@ are written to be hard, ``--random`` more are drawn.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import multiprocessing
 import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
 
-from benchmarks.runner import peak_mb, reset_peak, tell
+from benchmarks.runner import alone, parser, peak_mb, reset_peak, tell
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 from queries.parsing import parse_line, parse_sql, parse_where
 from queries.work import counted_reading
@@ -238,16 +235,10 @@ def random_statement(seed: int) -> str:
 
 def cost(text: str, domain: Domain) -> dict[str, object]:
     """Return what it takes to read a statement, in a process of its own, and what came of it."""
-    fresh = multiprocessing.get_context("spawn")  # a fork of a process whose libraries have threads may hang
-    ours, theirs = fresh.Pipe(duplex=False)
-    child = fresh.Process(target=_tell_cost, args=(text, domain, theirs))
-    child.start()
-    found: dict[str, object] = ours.recv()
-    child.join()
-    return found
+    return alone(_cost, text, domain)
 
 
-def _tell_cost(text: str, domain: Domain, found: Connection) -> None:
+def _cost(text: str, domain: Domain) -> dict[str, object]:
     parse_where(_WARM, domain)  # loads the libraries
     before, began = reset_peak(), time.process_time()
     with counted_reading() as work:
@@ -258,7 +249,7 @@ def _tell_cost(text: str, domain: Domain, found: Connection) -> None:
             came = f"refused: {refusal.code}"
     seconds = round(time.process_time() - began, 3)
     row = {"bytes": len(text.encode()), "cpu_s": seconds, "mb": round(peak_mb() - before, 1)}
-    found.send({**row, "cells": work.done, "came": came})
+    return {**row, "cells": work.done, "came": came}
 
 
 def plain_conditions(domain: Domain, count: int = 2000) -> Iterator[dict[str, object]]:
@@ -293,7 +284,7 @@ def plain_conditions(domain: Domain, count: int = 2000) -> Iterator[dict[str, ob
 
 def main() -> None:
     """Print a line per form of plain conditions and per statement, and the most of all."""
-    made = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    made = parser(__doc__)
     made.add_argument("--random", type=int, default=400)
     made.add_argument("--seed", type=int, default=1)
     given = made.parse_args()

@@ -12,19 +12,23 @@ import json
 import multiprocessing
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.tables import STREAMS, Case
+from benchmarks.tables import STREAMS, Case, NotApplicableError, TableAbsentError
+from pmw.errors import PMWError
 from pmw.model import SyntheticDistribution
 from pmw.public.answer import Answer
 from pmw.public.export import RowPlan, draw_rows
+from pmw.public.options import Opening
 from pmw.public.state import PublicState
 from queries import CodedRecords
 
@@ -32,36 +36,39 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
+_OPENINGS = [one.value for one in Opening]
+_GROUPS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {  # options that several commands have
+    "stream": {
+        "--stream": {"choices": STREAMS, "default": "random"},
+        "--stream-seed": {"type": int, "help": "other questions than the table's own stream"},
+        "--queries": {"type": int, "default": 10_000},
+    },
+    "budget": {"--epsilon": {"default": "1"}, "--delta": {"default": "1e-9"}},
+    "opening": {"--opening": {"choices": _OPENINGS, "default": "pairs", "help": "of a session"}},
+}
+
+
 def parser(
-    doc: str | None,
-    *,
-    tables: Iterable[str] = (),
-    data: bool = False,
-    stream: bool = False,
-    budget: bool = False,
+    doc: str | None, *groups: str, tables: Iterable[str] = (), seeds: int = 0
 ) -> argparse.ArgumentParser:
     """Return a parser with the options that several commands have.
 
     Args:
         doc: of the command; its first line is the description.
+        groups: names in _GROUPS, or ``data``: there is a data folder, as where tables can be chosen.
         tables: which can be chosen; none where the command has no tables of the data folder.
-        data: there is a data folder; where tables can be chosen there always is.
-        stream: the questions can be chosen.
-        budget: epsilon and delta can be.
+        seeds: of the noise, unless told; 0 where they are not counted.
     """
     made = argparse.ArgumentParser(description=(doc or "").split("\n", maxsplit=1)[0])
-    if data or tables:
+    if "data" in groups or tables:
         folder = os.environ.get("PMW_DATA_DIR")
         made.add_argument("--data-dir", type=Path, default=None if folder is None else Path(folder))
     if tables:
         made.add_argument("--table", action="append", choices=sorted(tables))
-    if stream:
-        made.add_argument("--stream", choices=STREAMS, default="random")
-        made.add_argument("--stream-seed", type=int, help="other questions than the table's own stream")
-        made.add_argument("--queries", type=int, default=10_000)
-    if budget:
-        made.add_argument("--epsilon", default="1")
-        made.add_argument("--delta", default="1e-9")
+    for name, given in ((name, given) for group in groups for name, given in _GROUPS.get(group, {}).items()):
+        made.add_argument(name, **given)
+    if seeds:
+        made.add_argument("--seeds", type=int, default=seeds)
     return made
 
 
@@ -81,6 +88,27 @@ def alone(work: Callable[Given, Result], *given: Given.args, **named: Given.kwar
     pin_threads()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *given, **named).result()
+
+
+def tell_alone(
+    head: Mapping[str, object],
+    work: Callable[Given, Iterable[Mapping[str, object]]],
+    *given: Given.args,
+    **named: Given.kwargs,
+) -> bool:
+    """Tell the lines that work in a process of its own returns, each behind a head.
+
+    Returns:
+        False where it cannot be done, which is told on stderr with why.
+    """
+    try:
+        lines = alone(work, *given, **named)
+    except (TableAbsentError, NotApplicableError, PMWError, BrokenProcessPool) as reason:
+        print(f"skipped {', '.join(map(str, head.values()))}: {reason}", file=sys.stderr, flush=True)
+        return False
+    for line in lines:
+        tell({**head, **line})
+    return True
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -104,6 +132,14 @@ def peak_mb() -> float:
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e6
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def used(pid: int) -> tuple[float, float]:
+    """Return a process's CPU seconds and the memory that it holds, in MB, as Linux tells them."""
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    seconds = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds, pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 # --- scores ------------------------------------------------------------------------------------------------
@@ -190,13 +226,7 @@ def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[ND
 
 
 def typical_scores(answers: Sequence[Answer], exact: NDArray[np.float64], records: int) -> dict[str, object]:
-    """Return how often the truth is within what is typical, and how wide the narrower of both intervals is.
-
-    Args:
-        answers: as they were given.
-        exact: float64, shape (k,), the truth in records.
-        records: in the table.
-    """
+    """Return how often the truth is within what is typical, and how wide the narrower interval is."""
     pairs = [(one, true) for one, true in zip(answers, exact.tolist(), strict=True) if one.typical]
     inside = [low <= true <= high for one, true in pairs for low, high in [one.typical or (0, 0)]]
     widths = [

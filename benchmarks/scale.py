@@ -10,7 +10,6 @@ with a fixed seed, so that what is shown may be shown. With ``--postgres`` its o
 ``pmw_scale`` is written there, and dropped at the end. Of Spark, seconds tell more than CPU
 seconds and memory, which are without those of its own processes. With ``--memory`` cells beyond so many
 bytes go to a file, and with ``--persons`` three records on average share an id, of which two are kept.
-``--plot FILE`` draws the curves.
 
 With ``--people 1000000`` only what bounding the records of each of so many persons takes, beside reading the
 table without it: seconds, processor seconds, the most memory, and the records kept, with and without a column
@@ -69,25 +68,6 @@ _COLUMNS = """
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
-    if arguments.people is not None:
-        for records in arguments.records:
-            for line in _bounding(arguments, records):
-                tell(line)
-        return
-    lines = []
-    for records in arguments.records:
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            for source, table in _tables(Path(folder), records, arguments):
-                measured = alone(_measured, _limited(table, arguments.memory), source, arguments.persons)
-                asked = {"memory": arguments.memory, "persons": arguments.persons}
-                lines.append({"source": source, "records": records, **asked, **measured})
-                tell(lines[-1])
-    if arguments.plot is not None:
-        _draw(lines, arguments.plot)
-
-
-def _arguments() -> argparse.Namespace:
     made = parser(__doc__)
     made.add_argument("--records", type=int, nargs="+", default=[10**5, 10**6, 8 * 10**6, 10**8])
     made.add_argument("--source", nargs="+", default=["parquet", "duckdb", "pandas"])
@@ -95,12 +75,22 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--folder", help="where the tables are written for a while")
     made.add_argument("--memory", type=int, help="bytes that cells may take; default: the usual limit")
     made.add_argument("--persons", action="store_true", help="bound the records of each id")
-    made.add_argument("--plot", type=Path)
     made.add_argument("--people", type=int, metavar="N", help="bound the records of so many persons alone")
     made.add_argument("--limit", type=int, default=8, help="records per person, of --people")
     made.add_argument("--repeats", type=int, default=3, help="of --people: the least of so many counts")
     made.add_argument("--kinds", nargs="*", default=["parquet"], choices=["parquet", "csv"])
-    return made.parse_args()
+    arguments = made.parse_args()
+    if arguments.people is not None:
+        for records in arguments.records:
+            for line in _bounding(arguments, records):
+                tell(line)
+        return
+    for records in arguments.records:
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            for source, table in _tables(Path(folder), records, arguments):
+                measured = alone(_measured, _limited(table, arguments.memory), source, arguments.persons)
+                asked = {"memory": arguments.memory, "persons": arguments.persons}
+                tell({"source": source, "records": records, **asked, **measured})
 
 
 def _limited(table: Any, memory: int | None) -> Any:
@@ -208,22 +198,6 @@ def _counts(table: Any) -> dict[str, object]:
 
 def _now() -> tuple[float, float]:
     return time.process_time(), time.perf_counter()
-
-
-def _draw(lines: list[dict[str, Any]], file: Path) -> None:
-    import matplotlib.pyplot as plt  # an extra
-
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for panel, key, label in zip(
-        panels, ("open_cpu_s", "peak_mb"), ("CPU seconds to open", "peak memory in MB"), strict=True
-    ):
-        for source in dict.fromkeys(line["source"] for line in lines):
-            found = [line for line in lines if line["source"] == source]
-            panel.plot([line["records"] for line in found], [line[key] for line in found], "o-", label=source)
-        panel.set(xscale="log", yscale="log", xlabel="records", ylabel=label)
-        panel.grid(alpha=0.3)
-    panels[0].legend(frameon=False)
-    figure.savefig(file, dpi=120)
 
 
 # --- what bounding the records of each person takes ---------------------------------------------------------

@@ -11,7 +11,6 @@ prints JSON lines. The table is drawn at random with a fixed seed.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import http.client
 import json
@@ -23,8 +22,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ import numpy as np
 import pandas as pd
 
 import pmw
+from benchmarks.runner import parser, tell, used
 from pmw.data import TableFile
 from pmw.errors import ServiceError
 from pmw.service.client import RemoteSession, connect
@@ -48,6 +49,7 @@ TOOL_CALLS = 600
 PAGES = 200  # requests of each page
 BATCH = 50
 SETTLED = "age >= 30"
+SETTLED_BODY = {"where": SETTLED}
 PACED, RATE = 64 * 40, 150  # requests of all clients, and how many a second
 
 
@@ -93,20 +95,11 @@ class Process:
     """The service's process."""
 
     def __init__(self, study: Path, users: Path, port: int = 0) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "pmw",
-            "serve",
-            str(study),
-            "--users",
-            str(users),
-            "--rate",
-            "100000",
-        ]
+        command = [sys.executable, "-m", "pmw", "serve", str(study), "--users", str(users)]
+        command += ["--rate", "100000", "--port", str(port)]
         self._log = (study.parent / "service.log").open("a")
         self.process = subprocess.Popen(  # noqa: S603  # this program itself
-            [*command, "--port", str(port)], stdout=subprocess.PIPE, stderr=self._log, text=True
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
         line = self.process.stdout.readline() if self.process.stdout else ""
         if not line:
@@ -118,6 +111,16 @@ class Process:
         way(self.process)
         self.process.wait(60)
         self._log.close()
+
+
+@contextmanager
+def serving(study: Path, users: UsersFile) -> Iterator[Process]:
+    """Serve a session until what is asked of it is over."""
+    service = Process(study, users.path)
+    try:
+        yield service
+    finally:
+        service.end(subprocess.Popen.terminate)
 
 
 class Client(threading.Thread):
@@ -214,8 +217,7 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
     study, users = made_study(folder), UsersFile(folder / "users.json")
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))
     wheres = [question(seed) for seed in range(1000)]
-    service = Process(study, users.path)
-    try:
+    with serving(study, users) as service:
         with connect(service.url, token=token, session="study") as session:
             kinds = _by_kind(session, wheres[:400])
             session.ask_all(wheres, at_most=1)
@@ -225,8 +227,6 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
             list(pool.map(lambda _: _ask_batches(service.url, token, wheres, 200), range(2)))
             took = time.perf_counter() - began
         crowded = _paced(service.url, token)
-    finally:
-        service.end(subprocess.Popen.terminate)
     p50, p99 = np.quantile(times, [0.5, 0.99])
     settled = {"requests": len(times), "p50_ms": round(1000 * p50, 2), "p99_ms": round(1000 * p99, 2)}
     rate = round(2 * 200 * BATCH / took)
@@ -243,13 +243,13 @@ def _paced(url: str, token: str) -> dict[str, Any]:
     began = time.perf_counter() + 2
 
     def asked(client: int) -> list[tuple[int, float]]:
-        connection, found = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120), []
-        for number in range(PACED // 64):
-            due = began + (64 * number + client) / RATE
-            time.sleep(max(0.0, due - time.perf_counter()))
-            status = _asked_settled(connection, token)
-            found.append((status, time.perf_counter() - due))  # from when it was due: whoever waits, waits
-        connection.close()
+        found = []
+        with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)) as connection:
+            for number in range(PACED // 64):
+                due = began + (64 * number + client) / RATE
+                time.sleep(max(0.0, due - time.perf_counter()))
+                status = _sent(connection, token, SETTLED_BODY)  # timed from when it was due
+                found.append((status, time.perf_counter() - due))
         return found
 
     with ThreadPoolExecutor(64) as pool:
@@ -270,28 +270,24 @@ def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
     study, users = made_wide_study(folder), UsersFile(folder / "users.json")
     large = users.add(User("ann", Role.ANALYST, Fraction(1, 5)))
     small = users.add(User("bob", Role.ANALYST, Fraction(1, 5)))
-    service = Process(study, users.path)
-    try:
-        with connect(service.url, token=small, session="study") as session:
-            session.ask(SETTLED, at_most=1)
-            means = "SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex"
-            session.sql(means, at_most=1)  # the table is read now
-            for name, bodies in large_bodies().items():
-                before = _used(service.process.pid)
-                statuses, waits = _waits(service.url, large, bodies, partial(session.ask, SETTLED))
-                after = _used(service.process.pid)
-                yield {
-                    "benchmark": "behind",
-                    "requests": name,
-                    "statuses": statuses,
-                    "settled": len(waits),
-                    "median_wait_s": round(float(np.median(waits)), 3),
-                    "longest_wait_s": round(max(waits), 3),
-                    "cpu_s": round(after[0] - before[0], 1),
-                    "memory_mb": [round(one[1]) for one in (before, after)],
-                }
-    finally:
-        service.end(subprocess.Popen.terminate)
+    with serving(study, users) as service, connect(service.url, token=small, session="study") as session:
+        session.ask(SETTLED, at_most=1)
+        means = "SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex"
+        session.sql(means, at_most=1)  # the table is read now
+        for name, bodies in large_bodies().items():
+            before = used(service.process.pid)
+            statuses, waits = _waits(service.url, large, bodies, partial(session.ask, SETTLED))
+            after = used(service.process.pid)
+            yield {
+                "benchmark": "behind",
+                "requests": name,
+                "statuses": statuses,
+                "settled": len(waits),
+                "median_wait_s": round(float(np.median(waits)), 3),
+                "longest_wait_s": round(max(waits), 3),
+                "cpu_s": round(after[0] - before[0], 1),
+                "memory_mb": [round(one[1]) for one in (before, after)],
+            }
     yield crowd_row(study, users)
 
 
@@ -340,8 +336,7 @@ def page_rows(folder: Path) -> Iterator[dict[str, Any]]:
     token = users.add(User("ann", Role.CUSTODIAN, Fraction(1)))
     few = "SELECT region, COUNT(*) FROM people GROUP BY region"
     grouped = "SELECT age, sex, COUNT(*) FROM people GROUP BY age, sex"
-    service = Process(study, users.path)
-    try:
+    with serving(study, users) as service:
         with connect(service.url, token=token, session="study") as session:
             session.ask_all([question(seed) for seed in range(500)], at_most=1)
             session.ask(SETTLED, at_most=1)
@@ -357,13 +352,11 @@ def page_rows(folder: Path) -> Iterator[dict[str, Any]]:
         }.items():
             connection = http.client.HTTPConnection(service.url.removeprefix("http://"), timeout=60)
             _page(connection, token, path)  # templates are read
-            before = _used(service.process.pid)[0]
+            before = used(service.process.pid)[0]
             sizes = [_page(connection, token, path) for _ in range(PAGES)]
-            used = 1000 * (_used(service.process.pid)[0] - before) / PAGES
+            spent = 1000 * (used(service.process.pid)[0] - before) / PAGES
             connection.close()
-            yield {"benchmark": "page", "page": name, "bytes": sizes[-1], "server_cpu_ms": round(used, 1)}
-    finally:
-        service.end(subprocess.Popen.terminate)
+            yield {"benchmark": "page", "page": name, "bytes": sizes[-1], "server_cpu_ms": round(spent, 1)}
 
 
 def _page(connection: http.client.HTTPConnection, token: str, path: str) -> int:
@@ -378,47 +371,15 @@ def _page(connection: http.client.HTTPConnection, token: str, path: str) -> int:
 def crowd_row(study: Path, users: UsersFile) -> dict[str, Any]:
     """Return what 64 clients of 4 users, without patience, get for a settled question each, many times."""
     tokens = [users.add(User(f"eve {number}", Role.READER, Fraction(0))) for number in range(4)]
-    service = Process(study, users.path)
-    try:
-        with ThreadPoolExecutor(64) as pool:
-            statuses = list(pool.map(lambda token: _statuses(service.url, token, 40), tokens * 16))
-    finally:
-        service.end(subprocess.Popen.terminate)
+    settled = [SETTLED_BODY] * 40
+    with serving(study, users) as service, ThreadPoolExecutor(64) as pool:
+        statuses = list(pool.map(lambda token: _statuses(service.url, token, settled), tokens * 16))
     counts = Counter(status for some in statuses for status in some)
     return {"benchmark": "crowd", "clients": 64, "statuses": {str(key): n for key, n in counts.items()}}
 
 
-def _statuses(url: str, token: str, count: int) -> list[int]:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
-    found = [_asked_settled(connection, token) for _ in range(count)]
-    connection.close()
-    return found
-
-
-def _asked_settled(connection: http.client.HTTPConnection, token: str) -> int:
-    """Return the status of a question that was answered before."""
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    connection.request("POST", "/sessions/study/ask", json.dumps({"where": SETTLED, "at_most": 1}), headers)
-    with connection.getresponse() as response:
-        response.read()
-        return response.status
-
-
-def _waits(
-    url: str, token: str, bodies: list[dict[str, Any]], ask: Callable[[], object]
-) -> tuple[list[int], list[float]]:
-    """Return the statuses of large requests, and the seconds of each settled question meanwhile."""
-    with ThreadPoolExecutor(len(bodies)) as pool:
-        sent = [pool.submit(_status_of, url, token, body) for body in bodies]
-        waits = [_timed(ask)]
-        while not all(one.done() for one in sent):
-            waits.append(_timed(ask))
-            time.sleep(0.05)
-        return [one.result() for one in sent], waits
-
-
-def _status_of(url: str, token: str, body: dict[str, Any]) -> int:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)
+def _sent(connection: http.client.HTTPConnection, token: str, body: Mapping[str, object]) -> int:
+    """Return the status of a request of questions."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("POST", "/sessions/study/ask", json.dumps({**body, "at_most": 1}), headers)
     with connection.getresponse() as response:
@@ -426,12 +387,23 @@ def _status_of(url: str, token: str, body: dict[str, Any]) -> int:
         return response.status
 
 
-def _used(pid: int) -> tuple[float, float]:
-    """Return a process's CPU seconds and the memory that it holds, in MB, as Linux tells them."""
-    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(times[11]) + int(times[12])
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+def _statuses(url: str, token: str, bodies: Iterable[Mapping[str, object]]) -> list[int]:
+    """Return the statuses of requests over one connection."""
+    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)) as connection:
+        return [_sent(connection, token, body) for body in bodies]
+
+
+def _waits(
+    url: str, token: str, bodies: list[dict[str, Any]], ask: Callable[[], object]
+) -> tuple[list[int], list[float]]:
+    """Return the statuses of large requests, and the seconds of each settled question meanwhile."""
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        sent = [pool.submit(_statuses, url, token, [body]) for body in bodies]
+        waits = [_timed(ask)]
+        while not all(one.done() for one in sent):
+            waits.append(_timed(ask))
+            time.sleep(0.05)
+        return [status for one in sent for status in one.result()], waits
 
 
 def _by_kind(session: RemoteSession, wheres: list[str]) -> dict[str, dict[str, Any]]:
@@ -500,16 +472,14 @@ def assistant_rows(folder: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Print the rows that are asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--load", action="store_true", help="measure latency and throughput")
-    parser.add_argument("--behind", action="store_true", help="measure what waits behind large requests")
-    parser.add_argument("--pages", action="store_true", help="measure the CPU time of pages")
-    parser.add_argument("--assistant", action="store_true", help="measure the tools of an assistant")
-    parser.add_argument("--kill", action="store_true", help="kill the service while clients ask")
-    parser.add_argument("--kills", type=int, default=KILLS)
-    given = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--load", action="store_true", help="measure latency and throughput")
+    made.add_argument("--behind", action="store_true", help="measure what waits behind large requests")
+    made.add_argument("--pages", action="store_true", help="measure the CPU time of pages")
+    made.add_argument("--assistant", action="store_true", help="measure the tools of an assistant")
+    made.add_argument("--kill", action="store_true", help="kill the service while clients ask")
+    made.add_argument("--kills", type=int, default=KILLS)
+    given = made.parse_args()
     os.environ["PYTHONUNBUFFERED"] = "1"
     parts: dict[str, Callable[[Path], Iterable[dict[str, Any]]]] = {
         "load": load_rows,
@@ -522,7 +492,7 @@ def main() -> None:
         for name in filter(partial(getattr, given), parts):
             (Path(folder) / name).mkdir()
             for row in parts[name](Path(folder) / name):
-                print(json.dumps(row), flush=True)
+                tell(row)
 
 
 if __name__ == "__main__":

@@ -46,12 +46,7 @@ _LEAST_SHARE, _MOST_SHARE = 0.005, 0.8
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What is tested.
-
-    Args:
-        queries: k, all values.
-        positives: c, those that should come out above.
-    """
+    """What is tested."""
 
     queries: int
     positives: int
@@ -121,13 +116,7 @@ def margin(scales: Scales, stream: Stream, beta: float = BETA) -> float:
 
 
 def best_split(split: Callable[[float], Scales], stream: Stream, beta: float = BETA) -> tuple[float, Scales]:
-    """Return the least margin over the share of the threshold, and the scales that give it.
-
-    Args:
-        split: from the share that pays for the threshold noise, in (0, 1), to scales.
-        stream: what is tested.
-        beta: failure probability.
-    """
+    """Return the least margin over the share of the threshold, and the scales that give it."""
     found = minimize_scalar(
         lambda log_share: margin(split(math.exp(log_share)), stream, beta),
         bounds=(np.log(_LEAST_SHARE), np.log(_MOST_SHARE)),
@@ -241,7 +230,6 @@ def converted(divergences: Floats, delta: float) -> float:
 
     Args:
         divergences: float64, shape ORDERS.shape, Rényi divergence at each order.
-        delta: of the guarantee.
 
     Source: Canonne, Kamath and Steinke (2020), Proposition 12.
     """
@@ -411,19 +399,11 @@ APPROXIMATE: dict[str, Row] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """What margins are compared with."""
-
-    theorem: float
-    textbook: float
-
-
 def margin_lines(streams: tuple[Stream, ...] = STREAMS) -> Iterator[dict[str, object]]:
     """Yield a line, ready for JSON, for each budget, stream and mechanism."""
     for delta, rows in ((0.0, PURE), (DELTA, APPROXIMATE)):
         for stream in streams:
-            base = _Base(rows[THEOREM](stream)[0], rows[TEXTBOOK](stream)[0])
+            theorem, textbook = rows[THEOREM](stream)[0], rows[TEXTBOOK](stream)[0]
             for name, row in rows.items():
                 found, scales = row(stream)
                 yield {
@@ -433,8 +413,8 @@ def margin_lines(streams: tuple[Stream, ...] = STREAMS) -> Iterator[dict[str, ob
                     **asdict(stream),
                     "mechanism": name,
                     "margin": float(f"{found:.5g}"),
-                    "textbook_over_margin": round(base.textbook / found, 2),
-                    "theorem_over_margin": round(base.theorem / found, 2),
+                    "textbook_over_margin": round(textbook / found, 2),
+                    "theorem_over_margin": round(theorem / found, 2),
                     **({} if scales is None else asdict(scales)),
                 }
 
@@ -448,13 +428,8 @@ class Variant:
     """One algorithm at sensitivity 1, as the scales of its noise and what it tells.
 
     Args:
-        algorithm: number in the paper.
-        origin: where it was published.
         threshold_scale: of the Laplace threshold noise.
-        redrawn: the threshold noise is drawn again after each positive.
         test_scale: of the Laplace test noise; "0" where there is none.
-        tells: what a positive releases.
-        stops: it halts after c positives.
         private: its guarantee, where it is meant to be epsilon-DP.
     """
 
@@ -493,14 +468,6 @@ def exponential_mechanism_accuracy(queries: int, *, epsilon: float, beta: float)
 
     With k - 1 scores at T - alpha and one at T + alpha, weights e^(epsilon score/2) find the one with
     probability e^(epsilon alpha) / (k - 1 + e^(epsilon alpha)), and this alpha makes it 1 - beta.
-
-    Args:
-        queries: k, at least 2.
-        epsilon: of the guarantee.
-        beta: failure probability.
-
-    Raises:
-        BudgetError: a parameter is out of range.
 
     Source: Lyu, Su and Li (2017), Section 5.
     """

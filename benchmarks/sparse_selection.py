@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -42,9 +42,7 @@ class Task:
     """What is to be selected.
 
     Args:
-        limit: c, the number to select.
         threshold: T, in units of the scores.
-        epsilon: of the guarantee.
     """
 
     limit: int
@@ -118,19 +116,18 @@ def task_for(scores: NDArray[np.int64], limit: int, epsilon: float) -> Task:
     return Task(limit, float(scores[limit - 1] + scores[limit]) / 2, epsilon)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ErrorRates:
+class ErrorRates(NamedTuple):
     """Error rates of runs, each float64 of shape (runs,).
 
-    Args:
-        missed: false negative rates.
-        lost: score error rates.
-        lost_filled: score error rates where empty places count.
+    Attributes:
+        fnr: false negative rates.
+        ser: score error rates.
+        ser_filled: score error rates where empty places count.
     """
 
-    missed: Floats
-    lost: Floats
-    lost_filled: Floats
+    fnr: Floats
+    ser: Floats
+    ser_filled: Floats
 
 
 def error_rates(mask: Mask, scores: Floats, limit: int) -> ErrorRates:
@@ -283,7 +280,6 @@ class Counts:
     """Scores to select from.
 
     Args:
-        name: a name in COUNTS.
         data_is: how close they are to the paper's: exact, prefix or substitute.
         scores: int64, shape (k,), from the highest to the lowest; a method is shown them in random order.
         missing: of a prefix, by what factor the paper's table has more records; else 1. The whole table's
@@ -307,11 +303,7 @@ def zipf_counts(records: int = 1_000_000, items: int = 10_000) -> NDArray[np.int
 
 
 def read_counts(name: str, folder: Path | None) -> Counts:
-    """Return the scores of a name in COUNTS.
-
-    Raises:
-        TableAbsentError: its file is not there.
-    """
+    """Return the scores of a name in COUNTS."""
     if name == _ZIPF:
         return Counts(name, COUNTS[name], zipf_counts())
     if folder is None:
@@ -339,11 +331,7 @@ class Plan:
     """What is run.
 
     Args:
-        limits: values of c.
-        runs: for each method and c.
         epsilon: of each run; of a prefix also this times the factor by which records are missing.
-        seed: of the orders and the noise.
-        methods: names in METHODS.
     """
 
     limits: tuple[int, ...] = LIMITS
@@ -353,15 +341,16 @@ class Plan:
     methods: tuple[str, ...] = tuple(METHODS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Outcome:
+class _Outcome(NamedTuple):
     """What one method gave over all runs: one entry for each run, or for each value released for free."""
 
-    rates: ErrorRates
+    fnr: Floats
+    ser: Floats
+    ser_filled: Floats
     selected: Floats
     passes: Floats
     value_errors: Floats
-    seconds: float
+    seconds: Floats  # CPU time of each block of runs
 
 
 def selection_lines(counts: Counts, plan: Plan) -> Iterator[dict[str, object]]:
@@ -415,30 +404,16 @@ def _outcomes(counts: Counts, task: Task, plan: Plan) -> dict[str, _Outcome]:
         seen = generator.permuted(np.tile(scores, shape), axis=1)
         for name in plan.methods:
             found[name].append(_outcome(METHODS[name], task, seen, generator))
-    return {name: _joined(blocks) for name, blocks in found.items()}
+    return {name: _Outcome(*map(np.concatenate, zip(*blocks, strict=True))) for name, blocks in found.items()}
 
 
 def _outcome(method: Method, task: Task, seen: Floats, generator: Generator) -> _Outcome:
     started = time.process_time()
-    selected: Selected = method.select(task, seen, generator)
-    seconds = time.process_time() - started
-    rates = error_rates(selected.mask, seen, task.limit)
+    selected = method.select(task, seen, generator)
+    seconds = np.array([time.process_time() - started])
     counted = selected.mask.sum(axis=1).astype(np.float64)
-    return _Outcome(rates, counted, selected.passes, selected.value_errors, seconds)
-
-
-def _joined(blocks: list[_Outcome]) -> _Outcome:
-    return _Outcome(
-        ErrorRates(
-            np.concatenate([block.rates.missed for block in blocks]),
-            np.concatenate([block.rates.lost for block in blocks]),
-            np.concatenate([block.rates.lost_filled for block in blocks]),
-        ),
-        np.concatenate([block.selected for block in blocks]),
-        np.concatenate([block.passes for block in blocks]),
-        np.concatenate([block.value_errors for block in blocks]),
-        sum(block.seconds for block in blocks),
-    )
+    rates = error_rates(selected.mask, seen, task.limit)
+    return _Outcome(*rates, counted, selected.passes, selected.value_errors, seconds)
 
 
 def _summary(outcome: _Outcome, task: Task) -> dict[str, object]:
@@ -447,11 +422,11 @@ def _summary(outcome: _Outcome, task: Task) -> dict[str, object]:
     ``fresh_epsilon`` is what c values under fresh Laplace noise of the same root mean square would cost.
     """
     summary: dict[str, object] = {
-        **_spread("fnr", outcome.rates.missed),
-        **_spread("ser", outcome.rates.lost),
-        **_spread("ser_filled", outcome.rates.lost_filled),
+        **_spread("fnr", outcome.fnr),
+        **_spread("ser", outcome.ser),
+        **_spread("ser_filled", outcome.ser_filled),
         "selected": round(float(outcome.selected.mean()), 2),
-        "cpu_seconds": round(outcome.seconds, 3),
+        "cpu_seconds": round(float(outcome.seconds.sum()), 3),
     }
     if outcome.passes.size:
         summary["median_passes"] = float(np.median(outcome.passes))

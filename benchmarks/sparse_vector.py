@@ -14,34 +14,30 @@ prints JSON lines. Five parts:
 * ``flawed-proof``: the argument of the paper's Appendix 9.3, on Algorithm 1 .
 
 ``cpu_seconds`` are of the process; the line of part ``cost`` at the end of a part gives them for the whole of
-it. ``--text`` prints tables instead, ``--plot DIR`` also writes figures. ``--figure 4`` draws Figure 4 of the
-paper under that number, and runs its methods alone; so do 3 and 5.
+it. ``--text`` prints tables instead, ``--plot DIR`` also draws the margins. ``--figure 4`` draws Figure 4 of
+the paper under that number, and runs its methods alone; so do 3 and 5.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from benchmarks.runner import parser, tell
 from benchmarks.sparse_margins import closed_form_lines, margin_lines, variant_lines
 from benchmarks.sparse_selection import COUNTS, LIMITS, METHODS, Counts, Plan, read_counts, selection_lines
 from benchmarks.tables import TableAbsentError
+from pmw.display.figures import new_figure, tidy
 from pmw.research.audit import tables_of
 from pmw.research.sparse_vectors import algorithm_1
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _PARTS = ("variants", "closed-forms", "margins", "selection", "flawed-proof")
 _PAPER = tuple(COUNTS)[:4]  # the paper's four, or what stands in for them
@@ -69,42 +65,39 @@ def main() -> None:
         for line in _timed(part, makers[part]()):
             lines.append(line)
             if not arguments.text:
-                print(json.dumps(line), flush=True)
+                tell(line)
     if arguments.text:
         print(as_text(lines))
     folder = arguments.plot or Path("figures")
     if arguments.figure:
         _plot_paper(lines, counts, arguments.figure, folder)
-    elif arguments.plot is not None:
-        _plot(lines, counts, folder)
+    elif arguments.plot is not None and "margins" in parts:
+        folder.mkdir(parents=True, exist_ok=True)
+        margin_figure([line for line in lines if line["part"] == "margins"], folder / "sparse-margins.png")
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    data = os.environ.get("PMW_DATA_DIR")
-    parser.add_argument(
-        "--part", action="append", choices=_PARTS, help="several may be named; all by default"
-    )
-    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
-    parser.add_argument("--counts", action="append", choices=[*COUNTS, "all"])
-    parser.add_argument("--limit", action="append", type=int, metavar="C", help="select C; 25, 50, ... 300")
-    parser.add_argument("--runs", type=int, default=100, help="of each method, for each C")
-    parser.add_argument("--epsilon", type=float, default=0.1, help="of a selection")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--text", action="store_true", help="print tables instead of JSON lines")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="write figures there")
-    parser.add_argument(
+    made = parser(__doc__, "data")
+    made.add_argument("--part", action="append", choices=_PARTS, help="several may be named; all by default")
+    made.add_argument("--counts", action="append", choices=[*COUNTS, "all"])
+    made.add_argument("--limit", action="append", type=int, metavar="C", help="select C; 25, 50, ... 300")
+    made.add_argument("--runs", type=int, default=100, help="of each method, for each C")
+    made.add_argument("--epsilon", type=float, default=0.1, help="of a selection")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--text", action="store_true", help="print tables instead of JSON lines")
+    made.add_argument("--plot", type=Path, metavar="DIR", help="draw the margins there")
+    made.add_argument(
         "--figure",
         action="append",
         type=int,
         choices=(3, 4, 5),
         help="draw the paper's figure of this number, figure-N.png in DIR, or in figures by default",
     )
-    arguments = parser.parse_args()
+    arguments = made.parse_args()
     if arguments.figure and arguments.part:
-        parser.error("--figure runs what it draws; leave out --part")
+        made.error("--figure runs what it draws; leave out --part")
     if any(limit < 1 for limit in arguments.limit or ()) or arguments.runs < 1 or not arguments.epsilon > 0:
-        parser.error("expected --limit and --runs of at least 1, and --epsilon above 0")
+        made.error("expected --limit and --runs of at least 1, and --epsilon above 0")
     return arguments
 
 
@@ -139,20 +132,6 @@ def _timed(what: str, lines: Lines) -> Lines:
     started = time.process_time()
     yield from lines
     yield {"part": "cost", "of": what, "cpu_seconds": round(time.process_time() - started, 2)}
-
-
-def _plot(lines: list[Line], counts: list[Counts], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    margins = [line for line in lines if line["part"] == "margins"]
-    if margins:
-        margin_figure(margins, folder / "sparse-margins.png")
-    selection = [line for line in lines if line["part"] == "selection"]
-    if selection:
-        score_figure(counts, folder / "sparse-scores.png")
-        for setting in ("online", "offline"):
-            methods = setting_methods(selection, setting)
-            title = f"Selecting the top c {setting}"
-            rate_figure(selection, methods, title, folder / f"sparse-{setting}.png")
 
 
 def _plot_paper(lines: list[Line], counts: list[Counts], numbers: list[int], folder: Path) -> None:
@@ -332,7 +311,7 @@ _SHOWN_SCORES = 300
 
 def score_figure(counts: Sequence[Counts], path: Path) -> None:
     """Draw the highest scores by rank, a line for each data set."""
-    figure = _figure(7.5, 4.5)
+    figure = new_figure(7.5, 4.5)
     axes = figure.add_subplot()
     for place, one in enumerate(counts):
         best = one.scores[:_SHOWN_SCORES]
@@ -347,32 +326,16 @@ def score_figure(counts: Sequence[Counts], path: Path) -> None:
     axes.set_xlabel("rank")
     axes.set_ylabel("score")
     axes.set_title(f"The {_SHOWN_SCORES} highest scores")
-    _tidy(axes)
+    tidy(axes)
     axes.legend(frameon=False, fontsize=9)
     figure.savefig(path, dpi=130)
 
 
-def setting_methods(lines: Sequence[Line], setting: str) -> dict[str, str]:
-    """Return the methods of a setting under their own names, and the exponential mechanism beside them.
-
-    A value that is released for free changes no error rate, so that free gap is left out.
-    """
-    names = dict.fromkeys(str(line["method"]) for line in lines if _belongs(line, setting))
-    return {name: name for name in names}
-
-
 def rate_figure(lines: Sequence[Line], methods: Mapping[str, str], title: str, path: Path) -> None:
-    """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation.
-
-    Args:
-        lines: of the selection.
-        methods: what is drawn, with the name that it has in the figure.
-        title: of the figure.
-        path: of the picture.
-    """
+    """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation."""
     chosen = [line for line in lines if line["method"] in methods]
     panels = list(dict.fromkeys((line["data"], line["epsilon"]) for line in chosen))
-    figure = _figure(3.2 + 3.1 * len(panels), 8.6)
+    figure = new_figure(3.2 + 3.1 * len(panels), 8.6)
     grid = figure.subplots(len(_RATES), len(panels), squeeze=False, sharex=True, sharey="row")
     for column, panel in enumerate(panels):
         own = [line for line in chosen if (line["data"], line["epsilon"]) == panel]
@@ -393,7 +356,7 @@ def rate_figure(lines: Sequence[Line], methods: Mapping[str, str], title: str, p
                 grid[row, column].errorbar(
                     places + beside, means, deviations, label=label, elinewidth=0.8, capsize=1.5, **style
                 )
-            _tidy(grid[row, column])
+            tidy(grid[row, column])
     for row, (rate, label) in enumerate(_RATES):
         grid[row, 0].set_ylabel(label)
         if rate != "ser":  # which goes below 0 where few but high scores are selected
@@ -415,7 +378,7 @@ def margin_figure(lines: Sequence[Line], path: Path) -> None:
     longest = max(line["queries"] for line in lines if isinstance(line["queries"], int))
     chosen = [line for line in lines if line["queries"] == longest]
     budgets = list(dict.fromkeys(line["delta"] for line in chosen))
-    figure = _figure(7.0 * len(budgets), 4.8)
+    figure = new_figure(7.0 * len(budgets), 4.8)
     grid = figure.subplots(1, len(budgets), squeeze=False, sharey=True)[0]
     for axes, delta in zip(grid, budgets, strict=True):
         own = [line for line in chosen if line["delta"] == delta]
@@ -429,21 +392,10 @@ def margin_figure(lines: Sequence[Line], path: Path) -> None:
         axes.minorticks_off()
         axes.set_xlabel("c, positives")
         axes.set_title(f"epsilon {own[0]['epsilon']:g}, delta {delta:g}".replace("e-0", "e-"))
-        _tidy(axes)
+        tidy(axes)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     grid[0].set_ylabel(f"margin, k = {longest:,} queries, beta 0.05")
     figure.savefig(path, dpi=130)
-
-
-def _belongs(line: Line, setting: str) -> bool:
-    method = str(line["method"])
-    return method == _BEST or (line["setting"] == setting and not method.startswith("free gap"))
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _style(place: int, *, dashed: bool = False) -> dict[str, Any]:
@@ -454,11 +406,6 @@ def _style(place: int, *, dashed: bool = False) -> dict[str, Any]:
         "markersize": 4,
         "linewidth": 1.5,
     }
-
-
-def _tidy(axes: Axes) -> None:
-    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

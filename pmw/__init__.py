@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pmw.public.answer import Source as Source
     from pmw.public.answer import Spent as Spent
     from pmw.public.answers import Answers
-    from pmw.public.expected import ExpectedQuestions as ExpectedQuestions
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger as Ledger
     from pmw.public.ledger import LedgerLine as LedgerLine
+    from pmw.public.options import ExpectedQuestions as ExpectedQuestions
     from pmw.public.options import ModelKind as ModelKind
     from pmw.public.options import Opening as Opening
     from pmw.public.options import Options
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from pmw.session.synthesis import Synthesis as Synthesis
     from pmw.session.synthesis import synthesize
     from pmw.session.table import move_session
-    from pmw.session.verification import Check as Check
-    from pmw.session.verification import Verification as Verification
+    from pmw.session.verification.report import Check as Check
+    from pmw.session.verification.report import Verification as Verification
     from pmw.sparse_vector import Sides as Sides
     from pmw.sparse_vector import SparseVectorKind as SparseVectorKind
     from queries.domain import Domain
@@ -128,10 +128,9 @@ _HOMES = {
     "pmw.privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
     "pmw.public.answer": ("Answer", "Source", "Spent"),
     "pmw.public.answers": ("Answers",),
-    "pmw.public.expected": ("ExpectedQuestions",),
     "pmw.public.export": ("RowPlan",),
     "pmw.public.ledger": ("Ledger", "LedgerLine"),
-    "pmw.public.options": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
+    "pmw.public.options": ("ExpectedQuestions", "ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
     "pmw.public.prior": ("Prior",),
     "pmw.public.quotes": ("Quote",),
     "pmw.public.status": ("Status",),
@@ -147,7 +146,7 @@ _HOMES = {
     "pmw.session.session": ("Session",),
     "pmw.session.synthesis": ("Synthesis", "synthesize"),
     "pmw.session.table": ("move_session",),
-    "pmw.session.verification": ("Check", "Verification"),
+    "pmw.session.verification.report": ("Check", "Verification"),
     "pmw.sparse_vector": ("Sides", "SparseVectorKind"),
     "queries.domain": ("Domain",),
     "queries.linear": ("LinearQuery",),

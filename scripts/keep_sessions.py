@@ -31,7 +31,9 @@ from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.drafts import DraftTerms, draft_bounds
 from pmw.session.maintenance import read_ledger, read_session
-from pmw.session.store import FORMAT_VERSION, SessionStore, read_charges
+from pmw.session.store.draft_file import read_charges
+from pmw.session.store.rows import FORMAT_VERSION
+from pmw.session.store.store import SessionStore
 from pmw.session.table import move_session
 from queries import (
     CategoricalAttribute,

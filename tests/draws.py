@@ -12,18 +12,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pmw.data import CountSource, MemorySource
-from pmw.loop import (
-    BatchDraws,
-    Proposal,
-    Settled,
-    batch_entries,
-    draw_opening,
-    draw_tests,
-    released_total,
-    settle,
-    settle_opening,
-)
+from pmw.loop.loop import Settled, batch_entries, draw_tests, settle
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import BatchDraws, Proposal
+from pmw.loop.untested import draw_opening, released_total, settle_opening
 from pmw.planning.opening import open_contract, plan_opened
 from pmw.privacy.budget import Budget, Charge, NeighboringRelation
 from pmw.privacy.random_bits import BitSource

@@ -25,7 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 from pmw.cli.main import main
-from pmw.session.store import SessionFiles
+from pmw.session.store.connection import SessionFiles
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

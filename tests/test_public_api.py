@@ -122,8 +122,9 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_a_function_that_touches_data_or_noise_states_its_guarantee() -> None:
-    from pmw import loop
     from pmw.data import CountSource, MemorySource
+    from pmw.loop.loop import draw_tests
+    from pmw.loop.untested import draw_opening
     from pmw.privacy.selection import ExponentialMechanism
     from pmw.research.baselines import all_pairs_max_entropy
     from pmw.research.histograms import counted
@@ -131,7 +132,7 @@ def test_a_function_that_touches_data_or_noise_states_its_guarantee() -> None:
     from pmw.sparse_vector import AboveThreshold, NumericSparse, Sparse, ThresholdTest
 
     for thing in (
-        loop.draw_opening, loop.draw_tests, opening.open_session, MemorySource, MemorySource.counts,
+        draw_opening, draw_tests, opening.open_session, MemorySource, MemorySource.counts,
         CountSource.counts, AboveThreshold, FreeGap, NaiveAboveThreshold, NumericSparse, Retraversal,
         Sparse, ThresholdTest, TopC, ExponentialMechanism, online.PrivateMultiplicativeWeights,
         online.PrivateMultiplicativeWeights.answer, online.SparseVector, online.UpdateRule, online.source_of,

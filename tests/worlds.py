@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,10 @@ import pmw
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
+from pmw.public.sums import Estimate
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
+_One = TypeVar("_One")
 REGIONS = ("north", "east", "south", "west")
 
 
@@ -65,6 +67,17 @@ def opened(
     return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=chosen)
 
 
+def known(one: _One | None) -> _One:
+    """Return what a test needs, which is there."""
+    assert one is not None
+    return one
+
+
+def ends(answer: pmw.Answer | Estimate) -> tuple[float, float]:
+    """Return the ends of an answer's interval, which is there."""
+    return known(answer.interval)
+
+
 def repeat_noise(patch: pytest.MonkeyPatch, seed: int) -> None:
     """Make the noise of sessions in files the same in every run; a session itself refuses to."""
     numbers = itertools.count()
@@ -73,9 +86,7 @@ def repeat_noise(patch: pytest.MonkeyPatch, seed: int) -> None:
 
 def marginal_plan(state: PublicState) -> MarginalTestPlan:
     """Return the plan of the tests of marginals."""
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    return tier
+    return known(marginal_tier(state.plan))
 
 
 def state_with(state: PublicState, **changes: Any) -> PublicState:

@@ -6,7 +6,6 @@ import csv
 import io
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +32,8 @@ _OF_POPULATION = {"population_low": "DOUBLE", "population_high": "DOUBLE"}  # mo
 _ROWS = 2**14  # that are put together until the file is written
 
 
-class AnswerWriter(ABC):
-    """Writes what came of questions to standard output, in order.
+class AnswerWriter:
+    """Writes what came of questions to standard output, in order: here as one object a line.
 
     The head of each is what it is known by: its id, and where it is told, its line or the question.
 
@@ -44,41 +43,13 @@ class AnswerWriter(ABC):
 
     def __init__(self, *, tells_population: bool = False) -> None:
         self.tells_population = tells_population
-
-    @abstractmethod
-    def answer(
-        self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
-    ) -> None:
-        """Take the answer to one question."""
-
-    @abstractmethod
-    def table(self, head: dict[str, Any], table: AnswerTable) -> None:
-        """Take the table of a statement."""
-
-    @abstractmethod
-    def refusal(self, head: dict[str, Any], error: QueryError) -> None:
-        """Take why a question is refused."""
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Write what was taken so far."""
-
-    def close(self) -> None:
-        """Write what is left."""
-        self.flush()
-
-
-class _JsonLines(AnswerWriter):
-    """One object a line."""
-
-    def __init__(self, *, tells_population: bool = False) -> None:
-        super().__init__(tells_population=tells_population)
         self._lines: list[str] = []
         self._known: dict[int, tuple[Answer, str]] = {}  # lines of answers that come again, by their objects
 
     def answer(
         self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
     ) -> None:
+        """Take the answer to one question."""
         if id(answer) not in self._known:
             self._known[id(answer)] = answer, _answer_line(answer)[1:]
         line = f"{_head_line(head)[:-1]}, {self._known[id(answer)][1]}"
@@ -87,24 +58,26 @@ class _JsonLines(AnswerWriter):
         self._lines.append(f"{line}\n")
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
-        self._line(head, table.to_dict())
+        """Take the table of a statement."""
+        self._lines.append(json_line({**head, **table.to_dict()}) + "\n")
 
     def refusal(self, head: dict[str, Any], error: QueryError) -> None:
-        self._line(head, {"error": error.to_dict()})
-
-    def _line(self, head: dict[str, Any], form: dict[str, Any]) -> None:
-        self._lines.append(json_line({**head, **form}) + "\n")
+        """Take why a question is refused."""
+        self._lines.append(json_line({**head, "error": error.to_dict()}) + "\n")
 
     def flush(self) -> None:
+        """Write what was taken so far."""
         lines, self._lines, self._known = self._lines, [], {}
         if lines:
             sys.stdout.write("".join(lines))
             sys.stdout.flush()
 
+    def close(self) -> None:
+        """Write what is left."""
+        self.flush()
+
 
 class _Rows(AnswerWriter):
-    """One row an answer, and one for each refused question."""
-
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
         self._columns = _COLUMNS | (_OF_POPULATION if tells_population else {})
@@ -115,7 +88,10 @@ class _Rows(AnswerWriter):
     ) -> None:
         ends = {} if population is None else population.to_dict()
         told = {f"population_{name}": ends.get(name) for name in ("low", "high")}
-        self._row(head, {**_numbers(answer), **told})
+        form = answer.to_dict()
+        low, high = form.pop("interval") or (None, None)
+        form.update(low=low, high=high, share=form["spent"]["share"])
+        self._row(head, {**_columns(form, refused=answer.is_refused), **told})
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
         shared = {"confidence": table.confidence, "version": table.version, "share": table.spent.share}
@@ -135,8 +111,6 @@ class _Rows(AnswerWriter):
 
 
 class _Csv(_Rows):
-    """Rows of CSV under a header; what is missing is empty."""
-
     def __init__(self, *, tells_population: bool = False) -> None:
         super().__init__(tells_population=tells_population)
         sys.stdout.write(",".join(self._columns) + "\n")
@@ -187,11 +161,7 @@ class _Parquet(_Rows):
 
 def writer_of(name: str, *, tells_population: bool = False) -> AnswerWriter:
     """Return what writes answers in one of ``FORMATS``; see ``AnswerWriter``."""
-    writers: dict[str, type[_JsonLines | _Csv | _Parquet]] = {
-        "jsonl": _JsonLines,
-        "csv": _Csv,
-        "parquet": _Parquet,
-    }
+    writers = {"jsonl": AnswerWriter, "csv": _Csv, "parquet": _Parquet}
     return writers[name](tells_population=tells_population)
 
 
@@ -216,7 +186,6 @@ def _head_line(head: dict[str, Any]) -> str:
 
 
 def _is_plain(words: str) -> bool:
-    """Tell whether JSON writes a text as it is."""
     return words.isascii() and words.isprintable() and not ('"' in words or "\\" in words)
 
 
@@ -245,16 +214,7 @@ def _number(value: float) -> str:
     return float.__repr__(float(value))
 
 
-def _numbers(answer: Answer) -> dict[str, Any]:
-    """Return the columns of an answer."""
-    form = answer.to_dict()
-    low, high = form.pop("interval") or (None, None)
-    form.update(low=low, high=high, share=form["spent"]["share"])
-    return _columns(form, refused=answer.is_refused)
-
-
 def _columns(form: dict[str, Any], *, refused: bool) -> dict[str, Any]:
-    """Return what is written of an answer, or of what an aggregate comes to."""
     low, high = form.pop("typical") or (None, None)
     told = {"code": "inaccurate", "message": REFUSAL} if refused else {}
     return {**form, "typical_low": low, "typical_high": high, **told}

@@ -1,7 +1,4 @@
-"""Answering: one question as a command gets it, or a stream or a workload, whose answers come line by line.
-
-An answer is printed in words, as JSON or as rows, and has an exit code.
-"""
+"""Answering: one question as a command gets it, a stream or a workload, whose answers come line by line."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union
 
 import click
 
-from pmw.cli.texts import answer_text, json_line, table_text
 from pmw.cli.usage import echo
 from pmw.display.progress import Progress
 from pmw.display.texts import counted
@@ -65,8 +61,6 @@ class StreamOptions:
     Args:
         fresh: ask a newer model, or for tests that were not made, where there are stored answers.
         strict: the exit code is 3 or 4 where no test could be paid for an answer, or a question was refused.
-        format: how answers are written, one of ``FORMATS``.
-        population: tell the interval of the population too; see ``pmw.public.population``.
         at_most: the part of the budget that one question may charge; None unless told.
     """
 
@@ -79,54 +73,18 @@ class StreamOptions:
 
 
 def read_condition(where: str, domain: Domain) -> LinearQuery:
-    """Return the query of a condition, written as text or as a JSON object."""
+    """Return the query of a condition."""
     return parse_where(condition_of(where), domain)
 
 
 def condition_of(where: str) -> str | dict[str, Any]:
-    """Return a condition as it is asked: its text, or the object that was written."""
+    """Return a condition as it is asked: its text, or the JSON object that was written."""
     return read_line(where) if where.lstrip().startswith("{") else where
 
 
-def answered(session: Asking, asked: Asked, options: StreamOptions) -> Result:
-    """Return the answer to one question."""
-    require_accepted(asked, options)
-    if isinstance(asked, LinearQuery):
-        return session.ask_all([asked], fresh=options.fresh, at_most=options.at_most)
-    return session.tabulate(asked, fresh=options.fresh, at_most=options.at_most)
-
-
-def form_of(result: Result) -> dict[str, Any]:
-    """Return an answer ready for JSON."""
-    return result[0].to_dict() if isinstance(result, Answers) else result.to_dict()
-
-
-def text_of(result: Result) -> str:
-    """Return an answer in words, or as a table."""
-    return answer_text(result[0]) if isinstance(result, Answers) else table_text(result)
-
-
-def told(
-    session: Asking, query: LinearQuery, answer: Answer, options: StreamOptions, *, as_json: bool
-) -> str:
-    """Return the answer to one condition as JSON or in words, with all that the options want beside it."""
-    population, form = None, answer.to_dict()
-    if options.population:
-        from pmw.cli.answer_formats import population_form
-
-        population = None if answer.is_refused else session.population_interval(query)
-        form |= population_form(population)
-    return json_line(form) if as_json else answer_text(answer, population)
-
-
-def csv_of(result: Result) -> str:
-    """Return an answer as CSV with a header: what was asked, the number, and the ends of its interval."""
-    return str(result.to_pandas().to_csv(index=False)).rstrip("\n")
-
-
-def exit_code_of(result: Result, *, strict: bool) -> int:
+def exit_code_of(result: Answer | AnswerTable, *, strict: bool) -> int:
     """Return the exit code of an answer; see ``source_code``."""
-    found = (result[0],) if isinstance(result, Answers) else result.estimates()
+    found = (result,) if isinstance(result, Answer) else result.estimates()
     return max((source_code(one.source, strict=strict) for one in found), default=0)
 
 
@@ -144,8 +102,7 @@ def paid(
     """Return what one question comes to; where it could cost more than it may, after a yes.
 
     Args:
-        session: that is asked; of one in a file a tenth of what is left may be charged unless told.
-        at_most: the part of the budget that may be charged; None unless told.
+        at_most: the part that may be charged; None for a tenth of what is left of a session in a file.
         price: tells what it costs, in words; None for the part of the budget alone.
     """
     if at_most is None and isinstance(session, LocalAsking):
@@ -209,7 +166,6 @@ def _answer_batches(
 def _answered_boxes(
     session: Asking, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
 ) -> Iterator[_Step]:
-    """Write the answers to questions about ranges, many at a time."""
     numbers = itertools.count(1)
     for boxes in batches:
         found = session.answer_arrays(boxes.scope, boxes.first, boxes.last, fresh=options.fresh)
@@ -222,18 +178,9 @@ def _answered_boxes(
 
 
 def _answer_steps(
-    session: Asking,
-    steps: Iterator[_Step],
-    options: StreamOptions,
-    writer: AnswerWriter,
-    total: int | None,
+    session: Asking, steps: Iterator[_Step], options: StreamOptions, writer: AnswerWriter, total: int | None
 ) -> int:
-    """Answer some questions after the others, and return the exit code.
-
-    Args:
-        steps: each answers some and tells how many, the strictest exit code, and how many were refused.
-        total: how many questions there are; None where nobody knows.
-    """
+    """Answer some questions after the others, of so many where that is known; return the exit code."""
     code = asked = refused = 0
     try:
         with Progress("answered", total) as progress:
@@ -256,16 +203,19 @@ def _answer_steps(
 def _answer_batch(
     session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
 ) -> tuple[int, int, float]:
-    """Write what comes of each question, in order.
-
-    Returns:
-        The strictest exit code, how many were refused, and the part of the budget that is spent.
-    """
+    """Write what comes of each question, in order; return a step but for how many they are."""
     printer = _Printer(session, parsed, writer)
     whole = session.answers_whole_statements or options.at_most is not None
+    how: dict[str, Any] = {"fresh": options.fresh, "at_most": options.at_most}
     for questions in _chunks(printer.questions, whole=whole):
-        if not questions[0].is_counting or (whole and not isinstance(questions[0].query, LinearQuery)):
-            _answer_statement(session, questions[0], printer, options)
+        first = questions[0]
+        if not isinstance(first.query, LinearQuery) and (whole or not first.is_counting):
+            try:
+                table = session.tabulate(first.query, request_id=first.request_id, **how)
+            except QueryError as error:
+                printer.refuse(error)
+            else:
+                printer.deliver_table(table)
             continue
         ask = partial(session.ask_all, fresh=options.fresh, deliver=printer.deliver, at_most=options.at_most)
         before = printer.answered
@@ -280,20 +230,6 @@ def _answer_batch(
                     printer.refuse(error)
     printer.finish()
     return printer.code, printer.refused, printer.share
-
-
-def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
-    """Print the table of one statement, or why it is refused."""
-    if isinstance(question.query, LinearQuery):
-        return
-    try:
-        table = session.tabulate(
-            question.query, fresh=options.fresh, request_id=question.request_id, at_most=options.at_most
-        )
-    except QueryError as error:
-        printer.refuse(error)
-    else:
-        printer.deliver_table(table)
 
 
 def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question]]:
@@ -322,19 +258,12 @@ def _chunks(questions: list[Question], *, whole: bool) -> Iterator[list[Question
 
 
 class _Printer:
-    """Prints a line for each question, in order, as its answer becomes durable.
-
-    Args:
-        parsed: what each line begins with, and its question or why it is refused.
-    """
+    """Prints a line for each question, in order, as its answer becomes durable."""
 
     def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
-        self._session = session
-        self._writer = writer
+        self._session, self._writer = session, writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
-        self.code = 0
-        self.answered = 0
-        self.refused = 0
+        self.code = self.answered = self.refused = 0
         self.share = 0.0  # of the budget, as the newest answer tells it
         self._waiting = deque(parsed)
         self._table: Tabulation | None = None  # of the statement at the front
@@ -430,11 +359,7 @@ class _Printer:
 def _parsed(
     number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
 ) -> _Parsed:
-    """Return what a line begins with, and its question or why it is refused.
-
-    Args:
-        known: what lines that came before were found to be; the same line is the same question.
-    """
+    """Return what a line begins with, and its question or why it is refused; the same as it was before."""
     found = known.get(line)
     if found is not None:
         return found
@@ -442,7 +367,8 @@ def _parsed(
     try:
         form = read_line(line)
         head["id"] = identifier_of(form)
-        question = _accepted(session.reader.question(form), options)
+        question = session.reader.question(form)
+        require_accepted(question.query, options)
     except QueryError as error:
         if head["id"] is None:
             head["line"] = number  # else nobody could tell which question was refused
@@ -456,14 +382,10 @@ def _parsed(
 def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parsed:
     head = {"id": number, "question": query.describe()}
     try:
-        return head, _accepted(Question(query), options)
+        require_accepted(query, options)
     except QueryError as error:
         return head, error
-
-
-def _accepted(question: Question, options: StreamOptions) -> Question:
-    require_accepted(question.query, options)
-    return question
+    return head, Question(query)
 
 
 def require_accepted(asked: Asked, options: StreamOptions) -> None:

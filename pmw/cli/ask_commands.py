@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,26 +12,27 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from pmw.cli.session_files import (
+    connected,
     is_address,
-    opened_model,
+    opened,
     require_address,
     resumed,
     token_option,
     wait_option,
 )
-from pmw.cli.usage import budget_part, echo
+from pmw.cli.usage import budget_part, echo, flag, json_option, option
 
 if TYPE_CHECKING:
-    from pmw.cli.answering import Result, StreamOptions
+    from pmw.cli.answering import StreamOptions
     from pmw.public.answer import Answer
     from pmw.public.quotes import Quote, Within
+    from pmw.public.tables import AnswerTable
     from pmw.session.asking import Asking
     from pmw.session.requests import Part
     from pmw.session.session import Session
 
 
 def _width(_: click.Context, parameter: click.Parameter, value: str | None) -> Within | None:
-    """Return a half-width that --within was given, for click."""
     if value is None:
         return None
     from pmw.errors import BudgetError
@@ -50,7 +50,7 @@ def _at_most(told: str) -> Callable[[Any], Any]:
         "The most of the budget that one question, or what is measured, may charge; above it a terminal is "
         f"asked, and others are refused. {told}  [default: a tenth of what may be spent]"
     )
-    return click.option("--at-most", metavar="P%", callback=budget_part, help=text)
+    return option("--at-most P%", text, callback=budget_part)
 
 
 @contextmanager
@@ -100,52 +100,41 @@ Workloads:
 )
 @click.argument("session", type=click.Path())  # or an address
 @click.argument("where", required=False)
-@click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
-@click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
-@click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
-@click.option(
+@option("--sql TEXT", "Ask a statement: SELECT COUNT(*) FROM ….")
+@flag("--stream", "Read questions from standard input, one JSON object per line.")
+@option("--workload NAME", "Ask a whole workload; answers as JSON Lines.")
+@option(
     "--format",
-    type=click.Choice(["jsonl", "csv", "parquet"]),
-    help="How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
+    "How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
     "file to standard output.",
+    click.Choice(["jsonl", "csv", "parquet"]),
 )
-@click.option(
-    "--fresh",
-    is_flag=True,
-    help="Ask a newer model, or for tests not yet made, what was answered before.",
-)
-@click.option(
-    "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
-)
-@click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
-@click.option(
+@flag("--fresh", "Ask a newer model, or for tests not yet made, what was answered before.")
+@flag("--strict", "Exit with 3 when an answer is exhausted, with 4 when one is unverified.")
+@flag("--strict-cells", "Refuse conditions that cut a cell of the schema.")
+@flag(
     "--population",
-    is_flag=True,
-    help="Also tell an interval for the population that the table is a simple random sample of; conditions "
+    "Also tell an interval for the population that the table is a simple random sample of; conditions "
     "only, free.",
 )
-@click.option(
-    "--within",
-    metavar="N|P%",
-    callback=_width,
-    help="Answer counts within ± N records or P% of all records, or AVG and SUM within ± N of their own unit "
-    "or P% of the answer, and pay the price where there is one. Of AVG and SUM, whether P% is met depends on "
+@option(
+    "--within N|P%",
+    "Answer counts within ± N records or P% of all records, or AVG and SUM within ± N of their own unit or "
+    "P% of the answer, and pay the price where there is one. Of AVG and SUM, whether P% is met depends on "
     "a drawn number, so that a little more may miss.",
+    callback=_width,
 )
 @_at_most("0 takes the free answer.")
-@click.option(
-    "--request-id",
-    metavar="KEY",
-    help="With --within: idempotency key; run again with it, the command pays nothing more.",
+@option(
+    "--request-id KEY", "With --within: idempotency key; run again with it, the command pays nothing more."
 )
-@click.option(
+@flag(
     "--explain",
-    is_flag=True,
-    help="Tell which counts are asked, what is held of them and what they may cost; ask and spend nothing.",
+    "Tell which counts are asked, what is held of them and what they may cost; ask and spend nothing.",
 )
 @token_option
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
+@json_option("Print the answer, or why it is refused, as JSON.")
 def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
@@ -179,143 +168,102 @@ def ask(session: str, where: str | None, wait: float, **given: Any) -> None:
     commands read a session that is in use without waiting.
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
-    _check(sum(asked), where, given)
+    file = " (--stream reads the lines of standard input: < FILE)" if given["stream"] and where else ""
+    if sum(asked) != 1:
+        raise click.UsageError(f"give a condition, --sql, --stream or --workload, one of the four{file}")
+    _check(given)
     require_address(session, given["token_file"])
-    with _as_json(given["as_json"]):
-        code = _ask(session, where, wait, given)
+    from pmw.session.store.connection import is_model_file
+
+    is_model = not is_address(session) and is_model_file(Path(session))
+    if is_address(session) and given["population"]:
+        raise click.UsageError(
+            "--population is for a session or a model in a file; leave it out, or ask a model"
+        )
+    if is_model and given["within"] is not None:
+        raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
+    if is_model and given["explain"]:
+        raise click.UsageError("--explain tells what may be charged, and a model charges nothing")
+    with (
+        _as_json(given["as_json"]),
+        opened(session, given["token_file"], wait, as_json=given["as_json"]) as found,
+    ):
+        code = _answer(found, where, given)
     sys.exit(code)
 
 
-def _ask(session: str, where: str | None, wait: float, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked of a session or a model; return the exit code."""
-    from pmw.cli.answering import StreamOptions
-    from pmw.session.store import is_model_file
-
-    options = StreamOptions(
-        given["fresh"],
-        given["strict"],
-        given["strict_cells"],
-        given["format"] or "jsonl",
-        given["population"],
-        given["at_most"],
-    )
-    with ExitStack() as held:
-        if is_address(session):
-            from pmw.cli.remote import connected
-
-            if given["population"]:
-                raise click.UsageError(
-                    "--population is for a session or a model in a file; leave it out, or ask a model"
-                )
-            return _answer(held.enter_context(connected(session, given["token_file"])), where, options, given)
-        if not is_model_file(Path(session)):
-            return _answer(held.enter_context(resumed(Path(session), wait)), where, options, given)
-        if given["within"] is not None:
-            raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
-        if given["explain"]:
-            raise click.UsageError("--explain tells what may be charged, and a model charges nothing")
-        return _answer(opened_model(Path(session), as_json=given["as_json"]), where, options, given)
-
-
-def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go together."""
-    if forms != 1:
-        file = " (--stream reads the lines of standard input: < FILE)" if given["stream"] and where else ""
-        raise click.UsageError(f"give a condition, --sql, --stream or --workload, one of the four{file}")
-    if given["format"] is not None and not (given["stream"] or given["workload"] is not None):
+def _check(given: dict[str, Any]) -> None:
+    many, within = given["stream"] or given["workload"] is not None, given["within"] is not None
+    one = "is for one condition or statement; give WHERE or --sql with it"
+    idle = [name for name in ("fresh", "strict", "population", "within") if given[name] not in (None, False)]
+    if given["format"] is not None and not many:
         raise click.UsageError("--format is for --stream and --workload; leave it out, or give one of them")
     if given["format"] == "parquet" and sys.stdout.isatty():
         raise click.UsageError("a Parquet file is not for a terminal; write it to a file: > answers.parquet")
-    if given["within"] is not None:
-        _check_within(where, given)
-    elif given["request_id"] is not None:
-        raise click.UsageError("--request-id is for a bar that is paid once; give --within N with it")
-    if given["explain"]:
-        _check_explained(given)
-
-
-def _check_within(where: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go with --within."""
-    if where is None and given["sql"] is None:
-        raise click.UsageError("--within is for one condition or statement; give WHERE or --sql with it")
-    if given["fresh"]:
+    if within and many:
+        raise click.UsageError(f"--within {one}")
+    if within and given["fresh"]:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
+    if given["request_id"] is not None and not within:
+        raise click.UsageError("--request-id is for a bar that is paid once; give --within N with it")
+    if given["explain"] and many:
+        raise click.UsageError(f"--explain {one}")
+    if given["explain"] and idle:
+        raise click.UsageError(f"--explain answers nothing; leave --{''.join(idle[:1])} out")
 
 
-def _check_explained(given: dict[str, Any]) -> None:
-    """Refuse options that --explain has no use for."""
-    if given["stream"] or given["workload"] is not None:
-        raise click.UsageError("--explain is for one condition or statement; give WHERE or --sql with it")
-    for name in ("fresh", "strict", "population", "within"):
-        if given[name] not in (None, False):
-            raise click.UsageError(f"--explain answers nothing; leave --{name} out")
+def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
+    from pmw.cli.answering import StreamOptions, answer_stream, answer_workload
 
-
-def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answers to what was asked, in whichever form; return the exit code."""
-    from pmw.cli.answering import answer_stream, answer_workload
-
+    names = ("fresh", "strict", "strict_cells", "population", "at_most")
+    options = StreamOptions(format=given["format"] or "jsonl", **{name: given[name] for name in names})
     if given["stream"]:
         return answer_stream(session, sys.stdin.buffer, options)
     if given["workload"] is not None:
         from queries.workloads import parse_workload
 
         return answer_workload(session, parse_workload(given["workload"], session.domain), options)
+    return _answer_one(session, where or "", options, given)
+
+
+def _answer_one(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Answer, or explain, one condition or statement."""
+    from pmw.cli.answering import condition_of, exit_code_of, paid, read_condition, require_accepted
+    from pmw.cli.texts import answer_text, json_line, table_text, terminal_width
+    from pmw.public.answer import Answer
+    from queries.linear import LinearQuery
+    from queries.parsing import parse_sql
+
+    sql, within, population = given["sql"], given["within"], None
+    asked = read_condition(where, session.domain) if sql is None else parse_sql(sql, session.domain)
+    require_accepted(asked, options)
     if given["explain"]:
-        return _explain(cast("Session", session), where or "", given)
-    if given["sql"] is not None:
-        return _ask_statement(session, given["sql"], options, given)
-    return _ask_condition(session, where or "", options, given)
+        found = cast("Session", session).explain(asked)
+        echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
+        return 0
 
-
-def _ask_condition(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to one condition, within a bar where one is asked for; return the exit code."""
-    from pmw.cli.answering import condition_of, paid, read_condition, require_accepted, source_code, told
-
-    query, within = read_condition(where, session.domain), given["within"]
-    require_accepted(query, options)
-
-    def ask(most: Part) -> Answer:
-        if within is None:
+    def ask(most: Part) -> Answer | AnswerTable:
+        how = {"request_id": given["request_id"], "at_most": most}
+        if isinstance(asked, LinearQuery):
+            if within is not None:
+                return session.ask_within(asked, within, **how)
             return session.ask_all([condition_of(where)], fresh=options.fresh, at_most=most)[0]
-        return session.ask_within(query, within, request_id=given["request_id"], at_most=most)
+        if within is not None:
+            return session.sql_within(asked, within, **how)
+        return session.tabulate(asked, fresh=options.fresh, at_most=most)
 
     answer = paid(session, options.at_most, ask)
-    echo(told(session, query, answer, options, as_json=given["as_json"]))
-    return source_code(answer.source, strict=options.strict)
+    form = answer.to_dict()
+    if options.population and isinstance(answer, Answer) and isinstance(asked, LinearQuery):
+        from pmw.cli.answer_formats import population_form
 
-
-def _ask_statement(session: Asking, sql: str, options: StreamOptions, given: dict[str, Any]) -> int:
-    """Print the answer to one statement, within bars where they are asked for; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, form_of, paid, require_accepted, text_of
-    from pmw.cli.texts import json_line
-    from queries.parsing import parse_sql
-
-    statement, within = parse_sql(sql, session.domain), given["within"]
-    require_accepted(statement, options)
-
-    def ask(most: Part) -> Result:
-        if within is None:
-            return answered(session, statement, replace(options, at_most=most))
-        return session.sql_within(statement, within, request_id=given["request_id"], at_most=most)
-
-    result = paid(session, options.at_most, ask)
-    echo(json_line(form_of(result)) if given["as_json"] else text_of(result))
-    return exit_code_of(result, strict=options.strict)
-
-
-def _explain(session: Session, where: str, given: dict[str, Any]) -> int:
-    """Print what asking a condition or a statement would do; return the exit code."""
-    from pmw.cli.answering import StreamOptions, read_condition, require_accepted
-    from pmw.cli.texts import json_line, terminal_width
-    from queries.parsing import parse_sql
-
-    domain, sql = session.domain, given["sql"]
-    asked = read_condition(where, domain) if sql is None else parse_sql(sql, domain)
-    require_accepted(asked, StreamOptions(strict_cells=given["strict_cells"]))
-    found = session.explain(asked)
-    echo(json_line(found.to_dict()) if given["as_json"] else found.to_text(terminal_width()))
-    return 0
+        population = None if answer.is_refused else session.population_interval(asked)
+        form |= population_form(population)
+    if given["as_json"]:
+        echo(json_line(form))
+    else:
+        echo(answer_text(answer, population) if isinstance(answer, Answer) else table_text(answer))
+    return exit_code_of(answer, strict=options.strict)
 
 
 @click.command(
@@ -335,48 +283,30 @@ Examples:
 )
 @click.argument("session", type=click.Path())  # or an address
 @click.argument("attributes", metavar="[ATTRIBUTE[,ATTRIBUTE…]|WHERE|SELECT…]", required=False)
-@click.option(
-    "--sum",
-    "summed",
-    metavar="ATTRIBUTE",
-    help="Measure the sums of an attribute's values instead; the schema gives it a resolution.",
+@option(
+    "--sum ATTRIBUTE",
+    "Measure the sums of an attribute's values instead; the schema gives it a resolution.",
+    to="summed",
 )
-@click.option(
-    "--heads",
-    is_flag=True,
-    help="Measure how many persons there are instead, where several records of each are kept.",
+@flag("--heads", "Measure how many persons there are instead, where several records of each are kept.")
+@option("--by ATTRIBUTE[,ATTRIBUTE…]", "With --sum or --heads: by whose values; everybody unless told.")
+@option(
+    "--share P%", "With a question, --sum or --heads: the part of the budget that is paid.  [default: 2%]"
 )
-@click.option(
-    "--by",
-    metavar="ATTRIBUTE[,ATTRIBUTE…]",
-    help="With --sum or --heads: by whose values; everybody unless told.",
+@option(
+    "--within N|P%",
+    "With a question: pay what keeps it within N records, or P% of all records. With --sum: what keeps the "
+    "mean of a group of average size within N, or within P% of the least that the mean of all may be.",
 )
-@click.option(
-    "--share",
-    metavar="P%",
-    help="With a question, --sum or --heads: the part of the budget that is paid.  [default: 2%]",
-)
-@click.option(
-    "--within",
-    metavar="N|P%",
-    help="With a question: pay what keeps it within N records, or P% of all records. With --sum: what keeps "
-    "the mean of a group of average size within N, or within P% of the least that the mean of all may be.",
-)
-@click.option(
-    "--squares",
-    is_flag=True,
-    help="With --sum: measure the sums of squares too, for VARIANCE and STDDEV.",
-)
-@click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
+@flag("--squares", "With --sum: measure the sums of squares too, for VARIANCE and STDDEV.")
+@flag("--dry-run", "Tell the price and the error bar; nothing is spent.")
 @_at_most("A --share that is told is paid.")
-@click.option(
-    "--request-id",
-    metavar="KEY",
-    help="Idempotency key; run again with it, the command pays nothing and prints the same.",
+@option(
+    "--request-id KEY", "Idempotency key; run again with it, the command pays nothing and prints the same."
 )
 @token_option
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
+@json_option("Print the price and the error bar as JSON.")
 def measure(session: str, attributes: str | None, wait: float, as_json: bool, **given: Any) -> None:
     """Measure how many records have each combination of some attributes' values, now, or questions, or sums.
 
@@ -407,7 +337,13 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
 
     require_address(session, given["token_file"])
     _check_measured(attributes, given)
-    with _as_json(as_json), _measuring(session, wait, given["token_file"]) as opened:
+    with (
+        _as_json(as_json),
+        connected(session, given["token_file"])
+        if is_address(session)
+        else resumed(Path(session), wait) as found,
+    ):
+        opened = cast("Session", found)  # that of a service has the same methods
         named = given["share"] is not None and given["at_most"] is None  # a share is its own price
         ask, free = partial(_measured, opened, attributes, given), {**given, "dry_run": True}
 
@@ -419,33 +355,23 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
     echo(json_line(quote.to_dict()) if as_json else told)
 
 
-def _measuring(session: str, wait: float, token_file: Path | None) -> AbstractContextManager[Session]:
-    """Return the session in a file, or that of a service: it has the same methods."""
-    if not is_address(session):
-        return resumed(Path(session), wait)
-    from pmw.cli.remote import connected
-
-    return cast("AbstractContextManager[Session]", connected(session, token_file))
-
-
 def _check_measured(attributes: str | None, given: dict[str, Any]) -> None:
-    """Refuse options that do not go together."""
-    if sum((attributes is not None, given["summed"] is not None, given["heads"])) != 1:
+    sums, within = given["summed"] is not None, given["within"] is not None
+    if sum((attributes is not None, sums, given["heads"])) != 1:
         raise click.UsageError("give attributes whose counts are measured, or --sum, or --heads, one of them")
     if attributes is not None and given["by"] is not None:
         raise click.UsageError("--by goes with --sum or --heads; leave it out, or give one")
     if attributes is not None and all(name.isidentifier() for name in _names(attributes)):
         _require_table(given)
-    if given["heads"] and given["within"] is not None:
+    if given["heads"] and within:
         raise click.UsageError("--within goes with a question or --sum; leave it out")
-    if given["summed"] is None and given["squares"]:
+    if given["squares"] and not sums:
         raise click.UsageError("--squares goes with --sum; leave it out, or give --sum")
-    if given["share"] is not None and given["within"] is not None:
+    if given["share"] is not None and within:
         raise click.UsageError("--share says the price, and --within the bar; leave one of the two out")
 
 
 def _measured(session: Session, attributes: str | None, given: dict[str, Any], at_most: Part) -> Quote:
-    """Measure what was asked for, or tell its price alone."""
     from pmw.public.quotes import Within
 
     how = {"dry_run": given["dry_run"], "request_id": given["request_id"], "at_most": at_most}
@@ -464,12 +390,10 @@ def _measured(session: Session, attributes: str | None, given: dict[str, Any], a
 
 
 def _require_table(given: dict[str, Any]) -> None:
-    """Refuse options that a table of counts has no use for."""
+    told = "goes with a question, --sum or --heads; a table of counts has a noise of its own"
     for name in ("share", "within"):
         if given[name] is not None:
-            raise click.UsageError(
-                f"--{name} goes with a question, --sum or --heads; a table of counts has a noise of its own"
-            )
+            raise click.UsageError(f"--{name} {told}")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -477,5 +401,4 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _told(quote: Quote, session: Session, *, measured: bool) -> str:
-    """Return what was measured, or would be, in words."""
     return quote.sentence(session.domain, session.contract.options.confidence, measured=measured)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import echo, typed, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_option, option, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.audit.report import AuditOptions, Finding
@@ -35,35 +35,25 @@ Verdicts:
 """,
 )
 @click.argument("mechanisms", nargs=-1, metavar="[MECHANISM]...")
-@click.option("--exact", is_flag=True, help="Enumerate outputs only.")
-@click.option("--statistical", is_flag=True, help="Count runs of the implementation only.")
-@click.option(
-    "--show", is_flag=True, help="Show the output that convicts each flawed mechanism; --json always does."
+@flag("--exact", "Enumerate outputs only.")
+@flag("--statistical", "Count runs of the implementation only.")
+@flag("--show", "Show the output that convicts each flawed mechanism; --json always does.")
+@option(
+    "--runs N",
+    "Counted runs on each table.  [default: 20000; 1000000 with --long]",
+    click.IntRange(100, 10**8),
 )
-@click.option(
-    "--runs",
-    type=click.IntRange(100, 10**8),
-    metavar="N",
-    help="Counted runs on each table.  [default: 20000; 1000000 with --long]",
-)
-@click.option(
-    "--false-alarm",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+@option(
+    "--false-alarm RATE",
+    "Probability that the runs wrongly accuse a sound mechanism.",
+    click.FloatRange(0, 1, min_open=True, max_open=True),
     default=1e-6,
-    show_default=True,
-    metavar="RATE",
-    help="Probability that the runs wrongly accuse a sound mechanism.",
 )
-@click.option("--long", "is_long", is_flag=True, help="Search more neighbours and streams, make more runs.")
-@click.option("--seed", type=int, metavar="S", help="Repeat the runs of an audit; by default they are fresh.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw found against claimed: a PNG, PDF or SVG file. Needs the extra 'plots'.",
-)
-@click.option("--force", is_flag=True, help="Overwrite an existing picture.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per mechanism.")
+@flag("--long", "Search more neighbours and streams, make more runs.", to="is_long")
+@option("--seed S", "Repeat the runs of an audit; by default they are fresh.", int)
+@option("--plot FILE", "Draw found against claimed: a PNG, PDF or SVG file. Needs the extra 'plots'.", PATH)
+@flag("--force", "Overwrite an existing picture.")
+@json_option("Print one line of JSON per mechanism.")
 def command(
     mechanisms: tuple[str, ...], plot: Path | None, force: bool, show: bool, as_json: bool, **given: Any
 ) -> None:
@@ -75,15 +65,14 @@ def command(
     event it counts is chosen on separate runs. Mechanisms that do more than compare are enumerated only. By
     default both audits are made, with few runs.
     """
-    _refuse_idle_options(plot, force, show, given)
+    _refuse_idle_options(show, given)
     from pmw.cli.session_files import check_picture
     from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
     from pmw.research.audit.catalogue import chosen
     from pmw.research.audit.report import audit
 
-    if plot is not None:
-        check_picture(plot, force=force)
+    check_picture(plot, force=force)
     options = _options(given)
     with wrong_values():
         entries = chosen(mechanisms, runs_only=not options.exact)
@@ -106,9 +95,7 @@ def command(
             echo(f"Wrote {plot}.")
 
 
-def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict[str, Any]) -> None:
-    if plot is None and force:
-        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+def _refuse_idle_options(show: bool, given: dict[str, Any]) -> None:
     if show and given["statistical"] and not given["exact"]:
         raise click.UsageError("--show belongs to the exact audit; leave out --statistical, or add --exact")
     counting = typed("runs", "false_alarm", "seed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.table_options import (
+from pmw.cli.options import (
     dialect_options,
     load_domain,
     person_options,
@@ -16,7 +16,7 @@ from pmw.cli.table_options import (
     schema_option,
     table_options,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import echo, json_option
 from pmw.display.texts import counted, shown_name, text_table
 
 _MOST_LISTED = 5  # keys of a lookup
@@ -43,7 +43,7 @@ Examples:
 @schema_option
 @person_options
 @dialect_options
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option("Print one line of JSON.")
 def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None:
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 
@@ -61,19 +61,20 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
     no record would be kept.
     """
-    from pmw.cli.plan_texts import require_size, usual_bins
+    from pmw.cli.plan_texts import usual_bins
     from pmw.cli.texts import json_line
     from pmw.data.inspection import WARNING, inspect_table
+    from pmw.planning.refusals import check_attributes
 
     place = place_given(given, data)
     domain = load_domain(schema, given)
-    require_size(domain)
+    check_attributes(domain)  # which no session holds, whatever its options
     echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)
     if domain.lookups:
         form["lookups"] = [_lookup_form(one, domain) for one in domain.lookups]
-        lines = [*lines, "", *(_lookup_line(one, domain) for one in domain.lookups)]
+        lines = [*lines, "", *map(_lookup_line, domain.lookups, form["lookups"])]
     told = json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines))
     echo(told)
     if not facts.kept and not facts.absent:
@@ -186,15 +187,12 @@ def _lookup_form(lookup: Lookup, domain: Domain) -> dict[str, Any]:
     }
 
 
-def _lookup_line(lookup: Lookup, domain: Domain) -> str:
-    attribute = domain[lookup.attribute]
+def _lookup_line(lookup: Lookup, form: dict[str, Any]) -> str:
     text = f"Lookup {shown_name(lookup.name)!r} of {shown_name(lookup.attribute)!r}"
     text += f" ({_listed(lookup.columns)}): {counted(len(lookup.rows), 'key')}"
-    for words, found in (
-        ("declared values without one", lookup.unnamed(attribute)),
-        ("keys that are no declared value", lookup.undeclared(attribute)),
-    ):
-        if found:
+    kinds = {"unnamed": "declared values without one", "undeclared": "keys that are no declared value"}
+    for kind, words in kinds.items():
+        if found := form[kind]:
             more = ", …" if len(found) > _MOST_LISTED else ""
             text += f"; {words}: {_listed(tuple(found[:_MOST_LISTED]))}{more}"
     return f"{text}."

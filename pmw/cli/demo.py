@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
-from itertools import islice
+from itertools import count
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from pmw.public.export import RowPlan
 from pmw.public.state import PublicState
 from pmw.session.opening import open_session
 from pmw.session.session import Session
-from pmw.session.store import SessionFiles
+from pmw.session.store.connection import SessionFiles
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.factors import UNITS
@@ -72,85 +72,70 @@ def fertility_table() -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """True errors of answers.
+class Errors:
+    """True errors of answers to k questions, as parts of all records.
 
     Args:
-        errors: float64, shape (k,), |answer - truth| / records.
-        widths: float64, shape (k,), half the interval / records; NaN where nothing was promised.
-        coverage: share of the intervals that hold the truth.
+        errors: float64, shape (k,), |answer - truth|.
+        widths: float64, shape (k,) or (1,), half of the intervals; NaN where nothing was promised.
+        noise: the distribution of the noise on each question, in words; empty for a session.
+        coverage: share of a session's intervals that hold the truth.
     """
 
     errors: NDArray[np.float64]
     widths: NDArray[np.float64]
-    coverage: float
+    noise: str = ""
+    coverage: float = math.nan
+
+    def figures(self) -> dict[str, float]:
+        """Return what sums them up."""
+        return {
+            "mean": float(self.errors.mean()),
+            "p95": float(np.quantile(self.errors, 0.95)),
+            "max": float(self.errors.max()),
+            "half_width_median": float(np.nanmedian(self.widths)),
+        }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Baseline:
-    """True errors of independent noise on each question under the same budget.
-
-    Args:
-        errors: float64, shape (k,), one draw for each question, / records.
-        width: half the interval at the session's confidence / records.
-        distribution: the distribution of the noise, in words.
-    """
-
-    errors: NDArray[np.float64]
-    width: float
-    distribution: str
-
-
-def score(answers: Sequence[Answer], truth: NDArray[np.float64], records: int) -> Scores:
-    """Return the true errors of answers.
-
-    Args:
-        truth: float64, shape (k,), true answers in records.
-        records: true number of records.
-    """
+def score(answers: Sequence[Answer], truth: NDArray[np.float64], records: int) -> Errors:
+    """Return the true errors of answers, by the true answers, shape (k,), and the true number of records."""
     counts = np.array([answer.count for answer in answers])
     ends = np.array([answer.interval or (math.nan, math.nan) for answer in answers]).reshape(-1, 2)
     promised = ~np.isnan(ends[:, 0])
     held = (ends[:, 0] - 1e-6 <= truth) & (truth <= ends[:, 1] + 1e-6)
-    return Scores(
-        np.abs(counts - truth) / records,
-        (ends[:, 1] - ends[:, 0]) / 2 / records,
-        float(held[promised].mean()) if promised.any() else math.nan,
-    )
+    coverage = float(held[promised].mean()) if promised.any() else math.nan
+    widths = (ends[:, 1] - ends[:, 0]) / 2 / records
+    return Errors(np.abs(counts - truth) / records, widths, coverage=coverage)
 
 
-def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
+def noise_per_query(state: PublicState, asked: int, records: int) -> Errors:
     """Return the errors of a simulated mechanism that adds noise to each question and knows their number.
 
     The whole budget is shared evenly: Gaussian noise of sigma = sqrt(k/(2 rho)) under zCDP, Laplace noise of
     scale k/epsilon under plain sums; with delta > 0 whichever is narrower, whatever rule the session follows.
     It is a simulation with ordinary floating-point noise.
-
-    Args:
-        state: whose budget is shared.
-        records: true number of records.
     """
     generator = np.random.default_rng(0)
     budget, confidence = state.contract.budget, state.contract.options.confidence
-    laplace, gaussian = count / float(budget.epsilon), math.inf
+    laplace, gaussian = asked / float(budget.epsilon), math.inf
     if budget.delta:
-        gaussian = math.sqrt(count / (2 * float(open_filter(budget, Composition.ZCDP).cap)))
+        gaussian = math.sqrt(asked / (2 * float(open_filter(budget, Composition.ZCDP).cap)))
     if gaussian < math.sqrt(2) * laplace:
-        draws, distribution = generator.normal(0, gaussian, count), "Gaussian noise"
+        draws, distribution = generator.normal(0, gaussian, asked), "Gaussian noise"
         width = gaussian * NormalDist().inv_cdf((1 + confidence) / 2)
     else:
-        draws, distribution = generator.laplace(0, laplace, count), "Laplace noise"
+        draws, distribution = generator.laplace(0, laplace, asked), "Laplace noise"
         width = -laplace * math.log1p(-confidence)
-    return Baseline(np.abs(draws) / records, width / records, distribution)
+    return Errors(np.abs(draws) / records, np.array([width / records]), distribution)
 
 
-def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
+def draw_errors(path: Path, scores: Errors, baseline: Errors) -> None:
     """Draw true errors against the number of questions and against each other."""
     figure = new_figure(_WIDTH, _HEIGHT)
     left, right = figure.subplots(1, 2)
     lines = (
         ("this session", scores.errors, MODEL),
-        (f"{baseline.distribution} per question", baseline.errors, MEASURED),
+        (f"{baseline.noise} per question", baseline.errors, MEASURED),
     )
     for label, errors, color in lines:
         centers, middle, upper = _windows(errors)
@@ -207,12 +192,7 @@ def _windows(
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """What a demonstration does.
-
-    Args:
-        folder: where it writes; made where absent.
-        query_seed: of the questions; the noise is never seeded.
-    """
+    """What a demonstration does, and where it writes; the seed is of the questions, never of the noise."""
 
     folder: Path
     epsilon: str = "1"
@@ -227,20 +207,16 @@ class DemoResult:
     """What a demonstration found.
 
     Args:
-        scores: true errors of the answers; None for a table of one's own.
-        baseline: true errors of Gaussian noise on each question, under the same budget; None likewise.
+        errors: those of the answers, and of noise on each question; None for a table of one's own.
     """
 
     session: Session
     answers: tuple[Answer, ...]
-    scores: Scores | None
-    baseline: Baseline | None
+    errors: tuple[Errors, Errors] | None = None
 
 
 def run_demo(
-    plan: DemoPlan,
-    own: tuple[Table, Domain] | None = None,
-    progress: Callable[[int, str], None] | None = None,
+    plan: DemoPlan, own: tuple[Table, Domain] | None, progress: Callable[[int, str], None]
 ) -> DemoResult:
     """Run the main job and write its files; the caller closes the session.
 
@@ -271,24 +247,23 @@ def run_demo(
 
 
 def _demonstrate(
-    session: Session, plan: DemoPlan, public: Table | None, progress: Callable[[int, str], None] | None
+    session: Session, plan: DemoPlan, public: Table | None, progress: Callable[[int, str], None]
 ) -> DemoResult:
     """Ask, export and draw; true errors are computed for a public table alone."""
     queries = list(random_conjunctions(session.domain, plan.queries, seed=plan.query_seed))
-    answers = tuple(_answers(session, queries, plan, progress))
+    answers = tuple(_answers(session, queries, plan.folder, progress))
     session.export(plan.folder / "synthetic.csv", RowPlan(), force=plan.force)
     picture = plan.folder / "error.png"
     if public is None:
         draw_promises(picture, answers, session.state)
-        return DemoResult(session, answers, None, None)
+        return DemoResult(session, answers)
     source = as_source(public, session.domain, None)
     # The packaged table is public, so its true answers may be shown; nowhere else are they.
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in queries])
     records = source.counts(()).total
-    scores = score(answers, truth, records)
-    baseline = noise_per_query(session.state, len(queries), records)
-    draw_errors(picture, scores, baseline)
-    return DemoResult(session, answers, scores, baseline)
+    errors = score(answers, truth, records), noise_per_query(session.state, len(queries), records)
+    draw_errors(picture, *errors)
+    return DemoResult(session, answers, errors)
 
 
 def _prepare(plan: DemoPlan) -> None:
@@ -308,41 +283,40 @@ def _prepare(plan: DemoPlan) -> None:
 
 
 def _answers(
-    session: Session,
-    queries: Sequence[LinearQuery],
-    plan: DemoPlan,
-    progress: Callable[[int, str], None] | None,
-) -> list[Answer]:
-    answers: list[Answer] = []
-    remaining = iter(queries)
-    with open(plan.folder / "answers.jsonl", "w", encoding="utf-8") as stream:
-        while batch := list(islice(remaining, _BATCH)):
+    session: Session, queries: Sequence[LinearQuery], folder: Path, progress: Callable[[int, str], None]
+) -> Iterator[Answer]:
+    """Yield the answers, and write them."""
+    numbers = count(1)
+    with open(folder / "answers.jsonl", "w", encoding="utf-8") as stream:
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
             for query, answer in zip(batch, session.ask_all(batch), strict=True):
-                answers.append(answer)
-                line = {"id": len(answers), "question": query.describe(), **answer.to_dict()}
+                line = {"id": next(numbers), "question": query.describe(), **answer.to_dict()}
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-            if progress is not None:
-                progress(len(batch), f"{session.state.ledger.share:.1%} of the budget spent")
-    return answers
+                yield answer
+            progress(len(batch), f"{session.state.ledger.share:.1%} of the budget spent")
 
 
 def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
     """Return the report of a demonstration."""
     state = result.session.state
+    limit = counted(state.positives_limit, "correction")
+    learned = f"{state.positives_used} of at most {limit} of the model were made"
+    if state.contract.options.reserved:
+        numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
+        learned = f"{counted(numbers, 'list')} of numbers drawn where error bars were wide"
     lines = [
         f"Table: {state.domain.name}, {counted(len(state.domain), 'attribute')}, "
         f"{counted(cell_count(state.domain.size), 'cell')}, about {counted(state.total.records, 'record')}.",
         f"Guarantee: {guarantee_terms(state.contract)}.",
         f"Answered {counted(len(result.answers), 'random question')} in {seconds:.0f} s, "
         "one after the other, not knowing the next.",
-        f"Spent {state.ledger.share:.1%} of the budget; {_learned(state)}.",
+        f"Spent {state.ledger.share:.1%} of the budget; {learned}.",
         "",
     ]
-    if result.scores is not None and result.baseline is not None:
-        lines += _comparison(result.scores, result.baseline)
-    else:
-        lines += ["True errors are not shown: they would be a release of their own."]
+    hidden = ["True errors are not shown: they would be a release of their own."]
     lines += [
+        *(hidden if result.errors is None else _comparison(*result.errors)),
         "",
         f"Wrote {plan.folder}/answers.jsonl, synthetic.csv with its manifest, and error.png.",
         f"The session itself is {plan.folder}/session.pmw; it is secret. Go on with it:",
@@ -351,80 +325,38 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _learned(state: PublicState) -> str:
-    """Return how often the model learned something after opening."""
-    if state.contract.options.reserved:
-        numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
-        return f"{counted(numbers, 'list')} of numbers drawn where error bars were wide"
-    limit = counted(state.positives_limit, "correction")
-    return f"{state.positives_used} of at most {limit} of the model were made"
-
-
 def demo_form(result: DemoResult, plan: DemoPlan, seconds: float) -> dict[str, Any]:
     """Return the figures of a demonstration, ready for JSON; errors are fractions of all records.
 
     ``errors`` is null for a table of one's own, whose true errors are not shown.
     """
-    form: dict[str, Any] = {
-        "folder": str(plan.folder),
-        "seconds": round(seconds, 1),
-        **result.session.status().to_dict(),
-        "errors": None,
+    errors = None
+    if result.errors is not None:
+        own, noise = result.errors
+        errors = {"session": {**own.figures(), "coverage": own.coverage}, "noise_per_query": noise.figures()}
+    about = {"folder": str(plan.folder), "seconds": round(seconds, 1)}
+    return {**about, **result.session.status().to_dict(), "errors": errors}
+
+
+def _comparison(scores: Errors, baseline: Errors) -> list[str]:
+    ours, theirs, name = scores.figures(), baseline.figures(), f"{baseline.noise} per question"
+    labels = ("mean error", "95 % of errors below", "largest error", "error bar, half, median")
+    closer = float(np.mean(scores.errors < baseline.errors))
+    losses = {
+        "max": "its largest error is larger",
+        "half_width_median": "its error bars are wider: a test promises only that an error is below its "
+        "threshold, however small the error is",
+        "mean": "its mean error is larger",
     }
-    if result.scores is not None and result.baseline is not None:
-        form["errors"] = {
-            "session": _figures(result.scores.errors, result.scores.widths, result.scores.coverage),
-            "noise_per_query": _figures(result.baseline.errors, np.array([result.baseline.width]), None),
-        }
-    return form
-
-
-def _figures(
-    errors: NDArray[np.float64], widths: NDArray[np.float64], coverage: float | None
-) -> dict[str, Any]:
-    form = {
-        "mean": float(errors.mean()),
-        "p95": float(np.quantile(errors, 0.95)),
-        "max": float(errors.max()),
-        "half_width_median": float(np.nanmedian(widths)),
-    }
-    return form if coverage is None else {**form, "coverage": coverage}
-
-
-def _comparison(scores: Scores, baseline: Baseline) -> list[str]:
-    rows = [
-        ("mean error", scores.errors.mean(), baseline.errors.mean()),
-        ("95 % of errors below", np.quantile(scores.errors, 0.95), np.quantile(baseline.errors, 0.95)),
-        ("largest error", scores.errors.max(), baseline.errors.max()),
-        ("error bar, half, median", np.nanmedian(scores.widths), baseline.width),
-    ]
-    name = f"{baseline.distribution} per question"
-    lines = [
+    lost = "; ".join(told for which, told in losses.items() if ours[which] > theirs[which])
+    return [
         "The table is public, so the true errors may be shown (in % of all records):",
         f"  {'':24}{'this session':>14}{name:>30}",
-    ]
-    lines += [f"  {label:24}{ours:14.3%}{theirs:30.3%}" for label, ours, theirs in rows]
-    lines.append(f"  {'truth inside error bar':24}{scores.coverage:14.1%}{'95.0%':>30}")
-    closer = float(np.mean(scores.errors < baseline.errors))
-    lines += [
+        *(f"  {one:24}{ours[key]:14.3%}{theirs[key]:30.3%}" for one, key in zip(labels, ours, strict=True)),
+        f"  {'truth inside error bar':24}{scores.coverage:14.1%}{'95.0%':>30}",
         "",
-        f"This session was closer on {closer:.0%} of the questions, "
-        f"{baseline.distribution.split()[0]} noise on "
+        f"This session was closer on {closer:.0%} of the questions, {baseline.noise.split()[0]} noise on "
         f"{1 - closer:.0%}.",
         f"{name} must know the number of questions in advance and is spent after them; this session goes on.",
+        *([f"Where this session loses: {lost}."] if lost else []),
     ]
-    return lines + _losses(scores, baseline)
-
-
-def _losses(scores: Scores, baseline: Baseline) -> list[str]:
-    losses = []
-    if scores.errors.max() > baseline.errors.max():
-        losses.append("its largest error is larger")
-    if float(np.nanmedian(scores.widths)) > baseline.width:
-        losses.append(
-            "its error bars are wider: a test promises only that an error is below its threshold, "
-            "however small the error is"
-        )
-    if scores.errors.mean() > baseline.errors.mean():
-        losses.append("its mean error is larger")
-    return [f"Where this session loses: {'; '.join(losses)}."] if losses else []

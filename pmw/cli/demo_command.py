@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pmw.cli.table_options import public_option, refuse_drafted
-from pmw.cli.usage import echo, read_budget
+from pmw.cli.options import public_option, refuse_drafted
+from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget
 
 
 @click.command(
@@ -21,36 +21,18 @@ Examples:
   pmw demo --data people.csv --schema people.toml --output ours
 """,
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("pmw-demo"),
-    show_default=True,
-    help="The folder to write.",
+@option("--output", "The folder to write.", PATH, default=Path("pmw-demo"))
+@option("--epsilon E", "Privacy budget: epsilon.", default="1")
+@option("--delta D", "Privacy budget: delta.", default="1e-9")
+@option("--queries N", "Number of random questions.", click.IntRange(1, 10**6), default=10_000)
+@option(
+    "--query-seed S", "Seed of the random questions; the noise has no seed.", click.IntRange(min=0), default=1
 )
-@click.option("--epsilon", default="1", show_default=True, metavar="E", help="Privacy budget: epsilon.")
-@click.option("--delta", default="1e-9", show_default=True, metavar="D", help="Privacy budget: delta.")
-@click.option(
-    "--queries",
-    type=click.IntRange(1, 10**6),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="Number of random questions.",
-)
-@click.option(
-    "--query-seed",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    metavar="S",
-    help="Seed of the random questions; the noise has no seed.",
-)
-@click.option("--data", type=click.Path(path_type=Path), help="A table of your own.")
-@click.option("--schema", type=click.Path(path_type=Path), help="Its schema.")
+@option("--data", "A table of your own.", PATH)
+@option("--schema", "Its schema.", PATH)
 @public_option
-@click.option("--force", is_flag=True, help="Overwrite an earlier demonstration.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as one line of JSON.")
+@flag("--force", "Overwrite an earlier demonstration.")
+@json_option("Print the figures as one line of JSON.")
 def command(output: Path, data: Path | None, schema: Path | None, **given: Any) -> None:
     """Open a session on a real census table, answer random questions, and write what comes out.
 

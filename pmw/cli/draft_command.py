@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.table_options import (
+from pmw.cli.options import (
     declared_public,
     dialect_of,
     dialect_options,
@@ -19,7 +19,7 @@ from pmw.cli.table_options import (
     public_option,
     table_options,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import PATH, echo, flag, json_option, option
 from pmw.display.texts import shown_name
 
 if TYPE_CHECKING:
@@ -53,75 +53,56 @@ Examples:
 """,
 )
 @table_options
-@click.option(
+@flag(
     "--look",
-    is_flag=True,
-    help="Of a CSV file, read what kinds of texts its columns hold: whole numbers, dates and so on; no value "
-    "is printed.",
+    "Of a CSV file, read what kinds of texts its columns hold: whole numbers, dates and so on; no value is "
+    "printed.",
 )
-@click.option(
+@flag(
     "--interactive",
-    is_flag=True,
-    help="Ask on the terminal for the kind and the domain of each column, and print the schema declared.",
+    "Ask on the terminal for the kind and the domain of each column, and print the schema declared.",
 )
-@click.option(
+@option(
     "--from-public",
-    type=click.Path(path_type=Path),
-    help="A table that you declare to be public; its values fill the domains of the columns that both have.",
+    "A table that you declare to be public; its values fill the domains of the columns that both have.",
+    PATH,
 )
 @public_option
-@click.option(
-    "--bounds",
-    metavar="ATTRIBUTE",
-    help="Tell ends of the numbers of an attribute instead, by noisy counts of records; it costs --epsilon.",
+@option(
+    "--bounds ATTRIBUTE",
+    "Tell ends of the numbers of an attribute instead, by noisy counts of records; it costs --epsilon.",
 )
-@click.option(
-    "--keys",
-    metavar="ATTRIBUTE",
-    help="Tell the texts of a column that enough persons hold instead, by noisy counts; it costs --epsilon "
-    "and --delta.",
+@option(
+    "--keys ATTRIBUTE",
+    "Tell the texts of a column that enough persons hold instead, by noisy counts; it costs --epsilon and "
+    "--delta.",
 )
-@click.option(
-    "--epsilon",
-    metavar="E",
-    help="With --bounds or --keys: what the draft costs, beside the session's budget.",
-)
-@click.option(
-    "--delta", metavar="D", help="With --keys: likewise; the chance that a text of one person is told."
-)
-@click.option(
-    "--draft",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --bounds or --keys: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
+@option("--epsilon E", "With --bounds or --keys: what the draft costs, beside the session's budget.")
+@option("--delta D", "With --keys: likewise; the chance that a text of one person is told.")
+@option(
+    "--draft FILE",
+    "With --bounds or --keys: where the charge is written, for pmw open --draft.  [default: FILE.draft, "
     "beside the table]",
+    click.Path(dir_okay=False, path_type=Path),
 )
-@click.option(
+@option(
     "--neighbors",
-    type=click.Choice(["add-remove", "replace-one"]),
+    "With --bounds or --keys: which tables are neighbours, as for the session.",
+    click.Choice(["add-remove", "replace-one"]),
     default="add-remove",
-    show_default=True,
-    help="With --bounds or --keys: which tables are neighbours, as for the session.",
 )
-@click.option(
+@option(
     "--records-per-person",
-    type=click.IntRange(1),
+    "With --bounds or --keys: the most records of one person, as for the session.",
+    click.IntRange(1),
     default=1,
-    show_default=True,
-    help="With --bounds or --keys: the most records of one person, as for the session.",
 )
-@click.option(
-    "--person-column",
-    metavar="COLUMN",
-    help="With --bounds or --keys: the column of ids, by which no more records, or texts, of each are "
-    "counted.",
+@option(
+    "--person-column COLUMN",
+    "With --bounds or --keys: the column of ids, by which no more records, or texts, of each are counted.",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="With --keys: tell how many persons are enough; nothing is read or charged.",
-)
-@click.option("--json", "as_json", is_flag=True, help="With --bounds or --keys: print JSON.")
+@flag("--dry-run", "With --keys: tell how many persons are enough; nothing is read or charged.")
+@json_option("With --bounds or --keys: print JSON.")
 @dialect_options
 def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """Print a schema for the table in --data, in which every domain is a TODO.
@@ -229,7 +210,6 @@ def _asked_attribute(drafted: dict[str, Any]) -> Attribute | None:
 
 
 def _toml(typed: Any) -> str:
-    """Return what was typed as a schema has it."""
     if isinstance(typed, list):
         return f"[{', '.join(map(_toml, typed))}]"
     is_number = isinstance(typed, str) and _NUMBER.fullmatch(typed)
@@ -238,14 +218,18 @@ def _toml(typed: Any) -> str:
 
 def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
     """Tell ends of an attribute's numbers, or keys of a column, once their charge is durable."""
-    from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line, key_threshold_text
+    from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line
     from pmw.session.drafts import draft_bounds, draft_keys
 
     _check_terms(data, from_public, given)
     path, terms = given["draft"] or Path(f"{data}.draft"), _terms(given)
     if given["dry_run"]:
         form = {"attribute": given["keys"], "threshold": terms.threshold}
-        echo(json_line(form) if given["as_json"] else key_threshold_text(given["keys"], terms))
+        told = (
+            f"A text of {given['keys']} is told if its number of persons, noise included, comes to "
+            f"{terms.threshold:,}. Nothing was read or charged."
+        )
+        echo(json_line(form) if given["as_json"] else told)
         return
     place = place_given(given, data)
     if given["keys"] is None:
@@ -257,7 +241,6 @@ def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[st
 
 
 def _terms(given: dict[str, Any]) -> DraftTerms:
-    """Return whom a draft protects, and how much."""
     from pmw.privacy.budget import NeighboringRelation, as_fraction
     from pmw.session.drafts import DraftTerms
 
@@ -271,7 +254,6 @@ def _terms(given: dict[str, Any]) -> DraftTerms:
 
 
 def _check_terms(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
-    """Refuse options of a draft by privacy that are missing, or do not go together."""
     option = "--bounds" if given["keys"] is None else "--keys"
     if from_public is not None:
         raise click.UsageError(f"{option} costs privacy, and --from-public reads a public table; give one")

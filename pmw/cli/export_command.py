@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import echo, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_option, option, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.export import ExportFormat, RowPlan
@@ -27,47 +27,36 @@ Examples:
   pmw export study.pmw --output study.model
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option(
+@click.argument("session", type=PATH)
+@option("--output", "The file to write.", PATH, required=True)
+@option(
     "--format",
-    "file_format",
-    type=click.Choice(["csv", "parquet", "measurements", "model"]),
-    help="Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. "
-    "[default: by the file's name: .csv or no ending is csv, .parquet and .pq are parquet, .model is model]",
+    "Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. [default: by the "
+    "file's name: .csv or no ending is csv, .parquet and .pq are parquet, .model is model]",
+    click.Choice(["csv", "parquet", "measurements", "model"]),
+    to="file_format",
 )
-@click.option(
-    "--rows",
-    type=int,
-    metavar="N",
-    help="Number of rows. [default: the session's total, or the model's count of --where]",
+@option("--rows N", "Number of rows. [default: the session's total, or the model's count of --where]", int)
+@option(
+    "--where CONDITION",
+    "Only rows that satisfy a condition, as pmw ask takes it: rows of the model given it.",
 )
-@click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Only rows that satisfy a condition, as pmw ask takes it: rows of the model given it.",
-)
-@click.option(
+@option(
     "--method",
-    type=click.Choice(["systematic", "independent"]),
-    help="Cells rounded up or down to whole records, or independent draws. [default: systematic]",
+    "Cells rounded up or down to whole records, or independent draws. [default: systematic]",
+    click.Choice(["systematic", "independent"]),
 )
-@click.option(
-    "--seed", type=int, metavar="S", help="Repeat a drawing of rows; the model does not depend on it."
+@option("--seed S", "Repeat a drawing of rows; the model does not depend on it.", int)
+@flag(
+    "--refine", "First fit the model to everything released more closely, where noise allows; free, not kept."
 )
-@click.option(
-    "--refine",
-    is_flag=True,
-    help="First fit the model to everything released more closely, where noise allows; free, not kept.",
-)
-@click.option(
+@flag(
     "--croissant",
-    is_flag=True,
-    help="Also write FILE.croissant.json, which tells catalogues and programs what the columns and the "
+    "Also write FILE.croissant.json, which tells catalogues and programs what the columns and the "
     "guarantee are (Croissant 1.1).",
 )
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@flag("--force", "Overwrite existing files.")
+@json_option("Print the manifest as JSON.")
 def command(session: Path, output: Path, file_format: str | None, as_json: bool, **given: Any) -> None:
     """Write a synthetic table drawn from the model of SESSION, and a manifest beside it.
 
@@ -95,11 +84,13 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.cli.texts import json_line, pairs_lines
     from pmw.disk import write_json
     from pmw.display.progress import Progress
-    from pmw.loop import MOST_STEPS, refined, residual
+    from pmw.display.texts import counted
+    from pmw.loop.fit import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, croissant_form, export, reproduction_sentence
+    from pmw.public.status import pairs_sentence
     from pmw.session.maintenance import read_session, save_model
     from pmw.session.model_file import copy_model, read_model
-    from pmw.session.store import is_model_file
+    from pmw.session.store.connection import is_model_file
 
     is_model, beside = is_model_file(session), _beside(output, given)
     _refuse_targets([output, *beside], session, force=given["force"], is_model=is_model)
@@ -109,7 +100,13 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if chosen is ExportFormat.MODEL:
         save = copy_model if is_model else save_model
         about = save(session, output, force=given["force"])
-        echo(json_line(about) if as_json else _model_text(about, output))
+        measured = counted(about["measurements"], "measurement")
+        told = [
+            f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.",
+            pairs_sentence(about["pairs"]),
+            "It is public, and holds the guarantee in full.",
+        ]
+        echo(json_line(about) if as_json else "\n".join(filter(None, told)))
         return
     state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
@@ -123,9 +120,10 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         echo(json_line(manifest))
         return
     named = " and ".join(path.name for path in beside)
+    kind = ("rows", "synthetic row") if chosen.has_rows else ("measurements", "measurement")
     told = [
         _refinement(before, residual(state)) if refine else "",
-        f"Wrote {_count(manifest)} to {output}, and {named} beside it.",
+        f"Wrote {counted(manifest[kind[0]], kind[1])} to {output}, and {named} beside it.",
         *pairs_lines(state, None if is_model else session),
         reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
         f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.",
@@ -140,7 +138,6 @@ def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
 
 
 def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model: bool) -> None:
-    """Refuse files that must not be written, before anything is."""
     from pmw.cli.session_files import refuse_session_files, refuse_table
     from pmw.disk import require_file
 
@@ -153,7 +150,6 @@ def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model
 
 
 def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
-    """Return how rows are drawn, where that was typed."""
     from pmw.public.export import RowPlan
 
     rows, method, seed, where = (given[name] for name in ("rows", "method", "seed", "where"))
@@ -164,23 +160,6 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
         raise click.UsageError(f"--format {chosen.value} has no rows: leave out {named}")
     with wrong_values():
         return RowPlan(rows, method == "independent", seed, where) if typed_rows else None
-
-
-def _model_text(about: dict[str, Any], output: Path) -> str:
-    from pmw.display.texts import counted
-    from pmw.public.pairs import pairs_sentence
-
-    measured, pairs = counted(about["measurements"], "measurement"), pairs_sentence(about["pairs"])
-    wrote = f"Wrote the model, with {measured}, to {output}; pmw ask answers from it."
-    return "\n".join([wrote, *([pairs] if pairs else []), "It is public, and holds the guarantee in full."])
-
-
-def _count(manifest: dict[str, Any]) -> str:
-    from pmw.display.texts import counted
-
-    if manifest["format"] == "measurements":
-        return counted(manifest["measurements"], "measurement")
-    return counted(manifest["rows"], "synthetic row")
 
 
 def _refinement(before: float | None, after: float | None) -> str:

@@ -42,8 +42,6 @@ _GARBAGE = 100_000  # new objects after which cycles are looked for; loading a c
 
 
 class _Commands(Suggesting):
-    """Loads a command's module when it is listed or run."""
-
     def main(self, *args: Any, **kwargs: Any) -> Any:
         gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
         return super().main(*args, **kwargs)

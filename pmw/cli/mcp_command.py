@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from pmw.cli.session_files import (
-    is_address,
-    opened_model,
-    require_address,
-    resumed,
-    token_option,
-    wait_option,
-)
-from pmw.cli.usage import budget_part
-
-if TYPE_CHECKING:
-    from pmw.session.asking import Asking
+from pmw.cli.session_files import opened, require_address, token_option, wait_option
+from pmw.cli.usage import budget_part, option
 
 _NAME = "assistant"  # whom charges are booked to
 
@@ -39,17 +26,15 @@ Examples:
 """,
 )
 @click.argument("session", type=click.Path())  # or an address
-@click.option(
-    "--at-most",
-    metavar="P%",
+@option(
+    "--at-most P%",
+    "The most of the budget that one question may cost without a person.  [default: 0]",
     callback=budget_part,
-    help="The most of the budget that one question may cost without a person.  [default: 0]",
 )
-@click.option(
-    "--total",
-    metavar="P%",
+@option(
+    "--total P%",
+    "The most that all questions of this run may cost without a person.  [default: --at-most]",
     callback=budget_part,
-    help="The most that all questions of this run may cost without a person.  [default: --at-most]",
 )
 @token_option
 @wait_option
@@ -76,24 +61,10 @@ def command(
     if find_spec("mcp") is None or find_spec("fastapi") is None:
         raise click.ClickException(f"pmw mcp needs mcp and fastapi: {installed_by('mcp')}")
     from pmw.service.assistants import Purse, server_of
+    from pmw.session.session import Session
 
     most = at_most or Fraction(0)
-    with _opened(session, token_file, wait) as opened:
-        opened.progress = False
-        server_of(Purse(opened, session, most, most if total is None else total)).run("stdio")
-
-
-@contextmanager
-def _opened(session: str, token_file: Path | None, wait: float) -> Iterator[Asking]:
-    """Return a session of a service, a model, or a session in a file on behalf of the assistant."""
-    from pmw.session.store import is_model_file
-
-    with ExitStack() as held:
-        if is_address(session):
-            from pmw.cli.remote import connected
-
-            yield held.enter_context(connected(session, token_file))
-        elif is_model_file(Path(session)):
-            yield opened_model(Path(session), as_json=False)
-        else:
-            yield held.enter_context(resumed(Path(session), wait)).analyst(_NAME)
+    with opened(session, token_file, wait) as found:
+        asked = found.analyst(_NAME) if isinstance(found, Session) else found
+        asked.progress = False
+        server_of(Purse(asked, session, most, most if total is None else total)).run("stdio")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.session_options import release_options
-from pmw.cli.table_options import (
+from pmw.cli.options import (
     dialect_of,
     dialect_options,
     load_domain,
@@ -17,9 +16,10 @@ from pmw.cli.table_options import (
     memory_options,
     public_option,
     refuse_drafted,
+    release_options,
     schema_option,
 )
-from pmw.cli.usage import echo, read_budget, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.offline import OfflineOptions, OfflineRelease
@@ -37,51 +37,39 @@ Examples:
       --rounds 40 --threshold 200 --output synthetic.parquet
 """,
 )
-@click.option(
-    "--workload",
+@option(
+    "--workload NAME|FILE",
+    "The questions: a workload by name, such as marginals:2, or a file of conditions, statements and JSON "
+    "Lines, a question each.",
     required=True,
-    metavar="NAME|FILE",
-    help="The questions: a workload by name, such as marginals:2, or a file of conditions, statements and "
-    "JSON Lines, a question each.",
 )
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@option("--data", "The table: CSV or Parquet.", PATH, required=True)
 @schema_option
-@click.option(
+@option(
     "--output",
+    "The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
+    PATH,
     required=True,
-    type=click.Path(path_type=Path),
-    help="The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
 )
 @release_options
-@click.option(
-    "--records-per-person",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="K",
-    help="The most records of one person (declared, not checked).",
+@option("--records-per-person K", "The most records of one person (declared, not checked).", int, default=1)
+@option(
+    "--rounds C",
+    "The most rounds; each has an equal share of the budget. [default: 4 for each attribute]",
+    int,
 )
-@click.option(
-    "--rounds",
-    type=int,
-    metavar="C",
-    help="The most rounds; each has an equal share of the budget. [default: 4 for each attribute]",
+@option(
+    "--threshold T",
+    "Return the model at the first measured error of at most T records. [default: what the noise alone "
+    "reaches at 95% confidence]",
+    float,
 )
-@click.option(
-    "--threshold",
-    type=float,
-    metavar="T",
-    help="Return the model at the first measured error of at most T records. "
-    "[default: what the noise alone reaches at 95% confidence]",
-)
-@click.option(
-    "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
-)
+@option("--rows N", "Number of rows. [default: the released number of records]", int)
 @dialect_options
 @memory_options
 @public_option
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@flag("--force", "Overwrite existing files.")
+@json_option("Print one line of JSON.")
 def command(workload: str, output: Path, force: bool, as_json: bool, **given: Any) -> None:
     """Fit a model to the table in --data for a workload, write a synthetic table, and print the cost.
 
@@ -105,7 +93,10 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
         plan = None if given["rows"] is None else RowPlan(given["rows"])
         ExportFormat.chosen(None, output)  # a name of no format is wrong usage
         _options(given, 1)
-    _refuse_inputs(output, given["data"], given["schema"], Path(workload))
+    for target in map(os.path.realpath, (output, output.parent / (output.name + ".manifest.json"))):
+        for read in (given["data"], given["schema"], Path(workload)):  # forced or not
+            if target == os.path.realpath(read):
+                raise click.UsageError(f"--output would overwrite {read}, which is read; name another file")
     if not output.parent.is_dir():
         raise click.UsageError(f"--output: expected a folder that is there, got {output.parent}")
     require_target(output, format=None, force=force)
@@ -122,10 +113,8 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
         )
     manifest = release.export(output, plan, force=force)
     form = _form(release, options)
-    if as_json:
-        echo(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
-    else:
-        echo(_text(release, form, output, manifest))
+    whole = {**form, "ledger": release.ledger.to_dict(), "manifest": manifest}
+    echo(json_line(whole) if as_json else _text(release, form, output, manifest))
 
 
 def _options(given: dict[str, Any], usual_rounds: int) -> OfflineOptions:
@@ -137,16 +126,7 @@ def _options(given: dict[str, Any], usual_rounds: int) -> OfflineOptions:
     return OfflineOptions.textbook(rounds=rounds, threshold=given["threshold"], policy=policy)
 
 
-def _refuse_inputs(output: Path, *inputs: Path) -> None:
-    """Refuse to write over a file that is read, forced or not."""
-    for target in (output, output.parent / (output.name + ".manifest.json")):
-        for read in inputs:
-            if os.path.realpath(target) == os.path.realpath(read):
-                raise click.UsageError(f"--output would overwrite {read}, which is read; name another file")
-
-
 def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
-    """Return the questions of a workload's name, or of a file."""
     from queries.linear import LinearQuery
     from queries.reader import QuestionReader, questions_in_text
     from queries.workloads import parse_workload
@@ -162,7 +142,6 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
 
 
 def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
-    """Return what the rounds came to, in records."""
     from pmw.research.offline import largest_error, last_measured, small_error
     from queries.factors import UNITS
 

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.session_options import SectionedCommand, expected_given, read_options, session_options
-from pmw.cli.table_options import (
-    dialect_options,
-    inside_option,
+from pmw.cli.options import (
+    SectionedCommand,
+    draft_option,
+    drafts_given,
+    expected_given,
     load_domain,
-    memory_options,
     place_given,
     public_option,
+    read_options,
+    reading_options,
     refuse_drafted,
     schema_option,
+    session_options,
     table_options,
 )
-from pmw.cli.usage import echo, read_budget, typed, wrong_values
+from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
 from pmw.display.texts import counted
 
 if TYPE_CHECKING:
     from pmw.planning.session_plan import SessionPlan
-    from pmw.public.drafts import DraftCharge
     from pmw.public.options import Options
     from pmw.public.prior import Prior
     from pmw.public.state import PublicState
     from queries.domain import Domain
 
 
-draft_option = click.option(
-    "--draft",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The file of the drafts by privacy of the schema, as pmw draft named it: their charges are part of "
-    "the contract.",
-)
 _MOST_BUDGETS = 6  # that one screen has room for
 
 
@@ -58,39 +53,28 @@ Examples:
   pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=PATH)
 @table_options
 @schema_option
 @session_options
-@dialect_options
-@memory_options
-@inside_option
+@reading_options
 @public_option
-@click.option(
-    "--prior",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="What is public about a table like this one, for the model to begin with: a model file of another "
-    "session, or, with --prior-is-public, a CSV or Parquet file. Pairs that opening measures decide whether "
-    "it is used; that costs nothing.",
+@option(
+    "--prior FILE",
+    "What is public about a table like this one, for the model to begin with: a model file of another "
+    "session, or, with --prior-is-public, a CSV or Parquet file. Pairs that opening measures decide "
+    "whether it is used; that costs nothing.",
+    FILE,
 )
-@click.option(
+@flag(
     "--prior-is-public",
-    is_flag=True,
-    help="Declare that the table in --prior is public: nobody in it is protected. It must not hold the "
-    "records of --data.",
+    "Declare that the table in --prior is public: nobody in it is protected. It must not hold the records "
+    "of --data.",
 )
 @draft_option
-@click.option("--verbose", is_flag=True, help="Tell what was measured, and what tests look for, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
-def open_(
-    session: Path,
-    data: Path | str,
-    schema: Path,
-    verbose: bool,
-    as_json: bool,
-    **given: Any,
-) -> None:
+@flag("--verbose", "Tell what was measured, and what tests look for, too.")
+@json_option("Print the session's status as JSON.")
+def open_(session: Path, data: Path | str, schema: Path, verbose: bool, as_json: bool, **given: Any) -> None:
     """Begin SESSION, a new file, over the table in --data.
 
     The schema declares the attributes and their cells. Opening measures the number of records and, unless
@@ -100,9 +84,15 @@ def open_(
     from pmw.cli.texts import json_line, opening_text
     from pmw.session.opening import open_session
 
+    accuracy, query = given["accuracy"] is not None, given["preset"] is not None or given["test"] == "query"
     if verbose and as_json:
         raise click.UsageError("--verbose is for words, and --json prints none; leave one of the two out")
-    _refuse_missing(given)
+    if given["epsilon"] is None and not accuracy:
+        raise click.UsageError("give --epsilon or --accuracy, or both")
+    if accuracy != (given["records"] is not None):
+        raise click.UsageError("--accuracy is a fraction of --records: give both, or neither")
+    if accuracy and query:
+        raise click.UsageError("--accuracy belongs to --test marginal; choose that, or leave it out")
     read_budget(given)
     options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
@@ -114,29 +104,12 @@ def open_(
         expected=expected_given(given, domain),
     )
     delta = given["delta"] if session.exists() else _chosen_delta(domain, options, given)
-    with open_session(
-        place,
-        domain,
-        epsilon=given["epsilon"],
-        delta=delta,
-        path=session,
-        options=options,
-    ) as opened:
-        note = _sech2_note(opened.state) if given["sparse_vector"] == "sech2" else None
-        if note is not None:
-            echo(note, err=True)
-        state = opened.state
-        if as_json:
-            echo(json_line(opened.status().to_dict()))
-        else:
-            echo(opening_text(state, session, verbose=verbose))
-
-
-def drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:
-    """Return what the drafts of --draft were charged; none where it is not given."""
-    from pmw.session.store import read_charges
-
-    return () if given["draft"] is None else read_charges(given["draft"])
+    budget = {"epsilon": given["epsilon"], "delta": delta}
+    with open_session(place, domain, **budget, path=session, options=options) as opened:
+        if given["sparse_vector"] == "sech2":
+            _note_sech2(opened.state)
+        status = json_line(opened.status().to_dict()) if as_json else ""
+        echo(status or opening_text(opened.state, session, verbose=verbose))
 
 
 def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
@@ -150,10 +123,11 @@ def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
     from pmw.session.priors import public_prior
     from pmw.session.public_model import load_model
 
-    is_model = is_model_file(path)
-    if is_model and given["prior_is_public"]:
-        raise click.UsageError(f"{path} is a model, which is public as it is; leave --prior-is-public out")
-    if is_model:
+    if is_model_file(path):
+        if given["prior_is_public"]:
+            raise click.UsageError(
+                f"{path} is a model, which is public as it is; leave --prior-is-public out"
+            )
         return public_prior(load_model(path), domain)
     if not given["prior_is_public"]:
         raise click.UsageError(
@@ -161,16 +135,6 @@ def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
             "protection, or name a file that pmw export --format model wrote"
         )
     return public_prior(place_given({**given, "table": None, "inside": False}, path), domain)
-
-
-def _refuse_missing(given: dict[str, Any]) -> None:
-    """Refuse a session without a budget, and an accuracy contract that is half given, or of no use."""
-    if given["epsilon"] is None and given["accuracy"] is None:
-        raise click.UsageError("give --epsilon or --accuracy, or both")
-    if (given["accuracy"] is None) != (given["records"] is None):
-        raise click.UsageError("--accuracy is a fraction of --records: give both, or neither")
-    if given["accuracy"] is not None and (given["preset"] is not None or given["test"] == "query"):
-        raise click.UsageError("--accuracy belongs to --test marginal; choose that, or leave it out")
 
 
 def _chosen_delta(domain: Domain, options: Options, given: dict[str, Any]) -> str:
@@ -201,10 +165,8 @@ def _differing(
         return None
     from pmw.planning.plans import delta_for_pairs
 
-    records = given["records"]
-    every = (
-        delta_for_pairs(domain, epsilon=one, options=options, records=records) for one in epsilons if one
-    )
+    how = {"options": options, "records": given["records"]}
+    every = (delta_for_pairs(domain, epsilon=one, **how) for one in epsilons if one)
     return next(filter(None, every), None)
 
 
@@ -226,24 +188,24 @@ def _delta(plan: SessionPlan) -> str:
     return f"{float(plan.contract.budget.delta):g}"
 
 
-def _sech2_note(state: PublicState) -> str | None:
-    """Return by how much tests would be narrower with exponential noise; None where they would not."""
+def _note_sech2(state: PublicState) -> None:
+    """Say by how much tests would be narrower with exponential noise, where they would."""
     from pmw.planning.opening import open_contract
     from pmw.planning.tested_bounds import forecast_sparse_vectors
 
     if state.contract.budget.delta > 0 or not state.plan:
-        return None
+        return
     fixed = state.contract
     contract, opening = open_contract(fixed.domain, fixed.budget, fixed.options)
     found = forecast_sparse_vectors(contract, opening, state.ledger, state.total.value)
     bands = {one.name: one.half_band for one in found if one.name in ("exponential", "sech2")}
-    if bands.get("exponential", math.inf) >= bands["sech2"]:
-        return None
-    return (
-        f"Note: without a delta, exponential noise is narrower: its tests err within "
-        f"{counted(bands['exponential'], 'record')} of the threshold, those of sech2 within "
-        f"{bands['sech2']:,.0f}."
-    )
+    if bands.get("exponential", math.inf) < bands["sech2"]:
+        echo(
+            "Note: without a delta, exponential noise is narrower: its tests err within "
+            f"{counted(bands['exponential'], 'record')} of the threshold, those of sech2 within "
+            f"{bands['sech2']:,.0f}.",
+            err=True,
+        )
 
 
 @click.command(
@@ -267,12 +229,7 @@ For tested questions only the bound is known beforehand: their errors depend on 
 )
 @schema_option
 @session_options
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one line of JSON: of several epsilons, a list of their plans.",
-)
+@json_option("Print one line of JSON: of several epsilons, a list of their plans.")
 def plan(schema: Path, as_json: bool, **given: Any) -> None:
     """Tell what a session would give over a table with the schema in --schema and N records.
 
@@ -291,6 +248,7 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     """
     records, epsilons = given["records"], _epsilons(given)
     _refuse_wrong_count(records, given)
+    from pmw.cli.texts import json_line
     from pmw.planning.plans import check_accuracy
     from pmw.planning.session_plan import check_records
 
@@ -303,29 +261,26 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     domain = load_domain(schema, given)
     options = replace(options, expected=expected_given(given, domain))
     _note(_differing(domain, options, given, epsilons))
-    if given["preset"] is not None:
-        _plan_textbook(domain, records, options, given, schema if not as_json else None)
-    elif records is not None and len(epsilons) > 1:
-        _plan_budgets(
-            domain, records, options, {**given, "epsilon": epsilons}, schema if not as_json else None
-        )
-    elif records is not None:
-        _plan_session(domain, records, options, given, schema if not as_json else None)
+    planned: Callable[..., tuple[Any, str]] = _planned_budgets if len(epsilons) > 1 else _planned_session
+    planned = planned if given["preset"] is None else _planned_textbook
+    form, text = planned(domain, options, {**given, "epsilons": epsilons}, schema)
+    echo(json_line(form) if as_json else text)
 
 
 def _refuse_wrong_count(records: int | None, given: dict[str, Any]) -> None:
-    """Refuse more or fewer of --epsilon, --accuracy and --records than a plan is made from."""
+    budget = [given["epsilon"], given["accuracy"]]
     if given["preset"] is not None:
-        if [records, given["epsilon"], given["accuracy"]].count(None) != 1:
-            raise click.UsageError(
-                "give two of --epsilon, --accuracy and --records: --preset textbook gives the third"
-            )
+        told = "give two of --epsilon, --accuracy and --records: --preset textbook gives the third"
+        if [records, *budget].count(None) != 1:
+            raise click.UsageError(told)
     elif records is None:
         raise click.MissingParameter(param_hint="'--records'", param_type="option")
-    elif given["epsilon"] is None and given["accuracy"] is None:
-        raise click.UsageError("give --epsilon or --accuracy, or both")
-    elif None not in (given["epsilon"], given["accuracy"]) and given["test"] == "query":
-        raise click.UsageError("with --test query give --epsilon or --accuracy, one of the two")
+    else:
+        one = "with --test query give --epsilon or --accuracy, one of the two"
+        if budget == [None, None]:
+            raise click.UsageError("give --epsilon or --accuracy, or both")
+        if None not in budget and given["test"] == "query":
+            raise click.UsageError(one)
 
 
 def _epsilons(given: dict[str, Any]) -> tuple[str, ...]:
@@ -333,89 +288,72 @@ def _epsilons(given: dict[str, Any]) -> tuple[str, ...]:
     from pmw.privacy.budget import Budget
 
     found = () if given["epsilon"] is None else tuple(one.strip() for one in given["epsilon"].split(","))
+    missing = "expected numbers such as 1 or 0.5,1,2; one between commas is missing"
     if len(found) > _MOST_BUDGETS:
         raise click.UsageError(f"--epsilon: expected at most {_MOST_BUDGETS} budgets, got {len(found):,}")
     if "" in found:
-        raise click.UsageError(
-            "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"
-        )
+        raise click.UsageError(f"--epsilon: {missing}")
     for one in found or (None,):
         read_budget({**given, "epsilon": one})
-    if len({Budget.of(one).epsilon for one in found}) < len(found):
+    other = "".join(typed("accuracy", "preset")[:1]) if len(found) > 1 else ""
+    several = len({Budget.of(one).epsilon for one in found}) < len(found)
+    if several:
         raise click.UsageError(f"--epsilon: expected each budget once, got {given['epsilon']}")
-    other = typed("accuracy", "preset") if len(found) > 1 else []
     if other:
-        raise click.UsageError(f"{other[0]} plans one budget; give one --epsilon, or leave {other[0]} out")
+        raise click.UsageError(f"{other} plans one budget; give one --epsilon, or leave {other} out")
     return found
 
 
-def _plan_budgets(
-    domain: Domain, records: int, options: Options, given: dict[str, Any], schema: Path | None
-) -> None:
-    """Print the plans of several epsilons, as JSON where there is no schema to name."""
+def _planned_budgets(
+    domain: Domain, options: Options, given: dict[str, Any], schema: Path
+) -> tuple[list[Any], str]:
+    """Return the plans of several epsilons, ready for JSON and in words."""
     from pmw.cli.plan_texts import budgets_text
-    from pmw.cli.texts import json_line
     from pmw.errors import BudgetError
     from pmw.planning.plans import plan_session
 
-    plans = []
-    for one in given["epsilon"]:
+    plans, how = [], {"records": given["records"], "delta": given["delta"], "options": options}
+    for one in given["epsilons"]:
         try:
-            plan = plan_session(domain, records=records, epsilon=one, delta=given["delta"], options=options)
+            plans.append(plan_session(domain, epsilon=one, **how))
         except BudgetError as error:
             raise BudgetError(f"epsilon {one}: {error}") from None
-        plans.append(plan)
-    echo(json_line([plan.to_dict() for plan in plans]) if schema is None else budgets_text(plans, schema))
+    return [plan.to_dict() for plan in plans], budgets_text(plans, schema)
 
 
-def _plan_session(
-    domain: Domain, records: int, options: Options, given: dict[str, Any], schema: Path | None
-) -> None:
-    """Print the plan of a session, as JSON where there is no schema to name."""
+def _planned_session(
+    domain: Domain, options: Options, given: dict[str, Any], schema: Path
+) -> tuple[dict[str, Any], str]:
+    """Return the plan of a session, likewise."""
     from pmw.cli.plan_texts import plan_text
-    from pmw.cli.texts import json_line
     from pmw.planning.plans import contract_budget, forecast_people, out_of_reach, plan_accuracy, plan_session
 
-    if given["accuracy"] is None or given["epsilon"] is not None:
-        epsilon = contract_budget(domain, given["epsilon"], given["delta"], options).epsilon
-        plan = plan_session(domain, records=records, epsilon=epsilon, delta=given["delta"], options=options)
-    else:
-        found = plan_accuracy(
-            domain, records=records, accuracy=given["accuracy"], delta=given["delta"], options=options
-        )
-        if found is None:
-            raise click.ClickException(out_of_reach(given["accuracy"]))
+    epsilon, accuracy, delta = given["epsilon"], given["accuracy"], given["delta"]
+    how = {"records": given["records"], "delta": delta, "options": options}
+    if accuracy is None or epsilon is not None:
+        plan = plan_session(domain, epsilon=contract_budget(domain, epsilon, delta, options).epsilon, **how)
+    elif (found := plan_accuracy(domain, accuracy=accuracy, **how)) is not None:
         plan = found
-    people = forecast_people(plan)
-    if schema is None:
-        form = {"people": [asdict(one) for one in people]} if people else {}
-        echo(json_line({**plan.to_dict(), **form}))
     else:
-        echo(plan_text(plan, schema, people))
+        raise click.ClickException(out_of_reach(accuracy))
+    people = forecast_people(plan)
+    form = {"people": [asdict(one) for one in people]} if people else {}
+    return {**plan.to_dict(), **form}, plan_text(plan, schema, people)
 
 
-def _plan_textbook(
-    domain: Domain, records: int | None, options: Options, given: dict[str, Any], schema: Path | None
-) -> None:
-    """Print Theorem 5, solved, and the plan of a session with its numbers."""
+def _planned_textbook(
+    domain: Domain, options: Options, given: dict[str, Any], schema: Path
+) -> tuple[dict[str, Any], str]:
+    """Return Theorem 5, solved, and the plan of a session with its numbers, likewise."""
     from pmw.cli.plan_texts import plan_text, theorem_text
-    from pmw.cli.texts import json_line
     from pmw.planning.plans import plan_session
-    from pmw.planning.textbook_plan import solve_textbook
+    from pmw.planning.theorems import solve_textbook
 
-    theorem = solve_textbook(
-        domain,
-        records=records,
-        epsilon=given["epsilon"],
-        delta=given["delta"],
-        accuracy=given["accuracy"],
-        options=options,
-    )
+    how = {name: given[name] for name in ("records", "epsilon", "delta", "accuracy")}
+    theorem = solve_textbook(domain, options=options, **how)
     budget = theorem.budget
     plan = plan_session(
         domain, records=theorem.records, epsilon=budget.epsilon, delta=budget.delta, options=options
     )
-    if schema is None:
-        echo(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
-    else:
-        echo(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")
+    text = f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}"
+    return {**plan.to_dict(), "theorem": theorem.to_dict()}, text

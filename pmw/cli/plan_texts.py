@@ -17,10 +17,9 @@ from pmw.planning.error_quantiles import SHARE
 from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_persons
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
-from pmw.planning.refusals import check_attributes
 from pmw.planning.session_plan import SessionPlan
-from pmw.planning.tested_bounds import BinForecast, CertificateForecast, MarginalForecast
-from pmw.planning.textbook_plan import TextbookPlan
+from pmw.planning.tested_bounds import BinForecast, MarginalForecast
+from pmw.planning.theorems import TextbookPlan
 from pmw.public.clear import FULL
 from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
 from queries.cells import cell_count
@@ -36,19 +35,8 @@ _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 
 def plan_text(plan: SessionPlan, schema: Path, people: Sequence[PeopleForecast] = ()) -> str:
     """Return a plan in words and one table, and what numbers of records per person would cost."""
-    return "\n".join(
-        [
-            *_head(plan),
-            "",
-            *_table(plan),
-            "",
-            *_tests(plan),
-            *_sparse_vectors(plan),
-            *_beside(plan),
-            *_people(people),
-            _next(plan, schema),
-        ]
-    )
+    told = [*_head(plan), "", *_table(plan), "", *_tests(plan), *_beside(plan), *_people(people)]
+    return "\n".join([*told, _next(plan, schema)])
 
 
 def budgets_text(plans: Sequence[SessionPlan], schema: Path) -> str:
@@ -98,7 +86,6 @@ def budget_table(plans: Sequence[SessionPlan], titles: Sequence[str], *, sized: 
 
 
 def _near(order: OrderForecast, plan: SessionPlan, *, sized: bool) -> str:
-    """Return how near to the truth a count is."""
     if order.bound is None:
         return "no bound"
     if order.promise == "tested":
@@ -121,21 +108,24 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     promise = contract_words(plan.contract.options)
     if promise is not None:
         yield f"Contract: {promise}."
-    parts = []
-    if plan.total_deviation:
-        parts.append("the number of records")
-    if plan.table_measured:
-        parts.append("the whole table, cell by cell")
-    elif plan.attributes:
-        parts.append(counted(len(plan.attributes), "one-attribute marginal"))
-    if plan.pairs:
-        parts.append(f"all {counted(plan.pairs, 'pair')}")
-    if plan.triples:
-        parts.append(f"all {counted(plan.triples, 'triple')}")
-    measured = listed(parts) or "nothing is measured"
+    attributes = "" if plan.table_measured else plan.attributes
+    parts = (
+        (plan.total_deviation, "the number of records"),
+        (plan.table_measured, "the whole table, cell by cell"),
+        (attributes, counted(len(attributes), "one-attribute marginal")),
+        (plan.pairs, f"all {counted(plan.pairs, 'pair')}"),
+        (plan.triples, f"all {counted(plan.triples, 'triple')}"),
+    )
+    measured = listed([words for is_so, words in parts if is_so]) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
     yield from _beside_counts(plan)
-    yield from _reserve(plan)
+    if plan.number_bound is not None:
+        share = float(plan.contract.options.reserved)
+        yield f"Reserve: {share:.0%} of the budget is kept for what is asked."
+        yield (
+            f"  Where an error bar is wider than ± {plan.number_bound:,.0f} records, the question, or all "
+            f"groups of the statement together, get numbers within that: {FULL} times, then wider ones."
+        )
     if plan.expected is not None:
         found = plan.expected
         yield (
@@ -146,21 +136,7 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     yield from bin_lines(plan)
 
 
-def _reserve(plan: SessionPlan) -> Iterator[str]:
-    """Yield what is kept for questions, and how near a number brings an answer."""
-    if plan.number_bound is not None:
-        yield (
-            f"Reserve: {float(plan.contract.options.reserved):.0%} of the budget is kept for what is asked."
-        )
-        yield (
-            f"  Where an error bar is wider than ± {plan.number_bound:,.0f} records, the question, or all "
-            f"groups of the statement together, get numbers within that: {FULL} times, then wider ones."
-        )
-
-
 def _beside_counts(plan: SessionPlan) -> Iterator[str]:
-    """Yield what opening measures beside numbers of records, and what it keeps for more of that."""
-
     def kept(share: Fraction, what: str) -> str:
         is_kept = plan.pairs and plan.contract.options.tests_questions
         return f"; {float(share):.0%} of the budget is kept for {what}" if is_kept else ""
@@ -174,23 +150,13 @@ def _beside_counts(plan: SessionPlan) -> Iterator[str]:
 
 
 def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
+    row = "  {:>9} {:>14} {:>14} {:>14} {:>14}"
     if people:
         yield "Bounds by records per person, K (pmw check tells the custodian what share of a table K keeps):"
-        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format("K", "everybody", "one cell", "tested", "measured")
+        yield row.format("K", "everybody", "one cell", "tested", "measured")
     for one in people:
         bounds = (one.everybody_bound, one.cell_bound, one.tested_bound, one.measured_bound)
-        cells = ("" if bound is None else f"{bound:,.0f}" for bound in bounds)
-        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format(f"{one.records:,}", *cells)
-
-
-def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
-    """Yield what holds for questions about more attributes than rows are shown for."""
-    more = f"{_SHOWN_ORDERS} or more attributes"
-    bound = _bound(_widest([order.bound for order in plan.orders[shown:]]), plan)
-    yield _ROW.format(more, "", "", _error(plan.orders[-1], plan), bound)
-    cut = max((order.cut_bound or 0.0 for order in plan.orders[shown:]), default=0.0)
-    if cut:
-        yield _ROW.format("  cutting bins", "", "", "tested", _bound(cut, plan))
+        yield row.format(f"{one.records:,}", *("" if bound is None else f"{bound:,.0f}" for bound in bounds))
 
 
 def _table(plan: SessionPlan) -> Iterator[str]:
@@ -198,8 +164,12 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     shown = _SHOWN_ORDERS if len(plan.orders) > _SHOWN_ORDERS + 1 else _SHOWN_ORDERS + 1
     for order in plan.orders[:shown]:
         yield from _order_rows(order, plan)
-    if len(plan.orders) > shown:
-        yield from _wider_rows(plan, shown)
+    if wider := plan.orders[shown:]:
+        more, bounds = f"{_SHOWN_ORDERS} or more attributes", [order.bound for order in wider]
+        widest = None if None in bounds else max(filter(None, bounds), default=0.0)
+        yield _ROW.format(more, "", "", _error(wider[-1], plan), _bound(widest, plan))
+        if cut := max(order.cut_bound or 0.0 for order in wider):
+            yield _ROW.format("  cutting bins", "", "", "tested", _bound(cut, plan))
     if plan.vector is not None:
         error, bound = number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
         yield _ROW.format("measured answer", "", "", error, bound)
@@ -210,9 +180,15 @@ def _table(plan: SessionPlan) -> Iterator[str]:
 
 
 def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
-    """Yield what questions about so many attributes get, in one row or more."""
-    yield _order_row(order, plan)
-    yield from _typical_row(order, plan)
+    names = {0: "everybody", 1: "1 attribute, one cell"}
+    name = names.get(order.order, f"{order.order} attributes")
+    error, cells = _error(order, plan), cell_count(order.cells)
+    yield _ROW.format(name, cells, number(order.mean_count), error, _bound(order.bound, plan))
+    tested = plan.marginals is not None and order.promise == "tested"
+    for one in plan.marginals.certificates if tested and plan.marginals is not None else ():
+        if one.order == order.order and one.typical_cells is not None and one.typical_bound is not None:
+            cells, bound = cell_count(one.typical_cells), _bound(one.typical_bound, plan)
+            yield _ROW.format("  on a typical marginal", cells, "", "tested", bound)
     if order.cut_bound is not None:
         yield _ROW.format("  cutting bins", "", "", "tested", _bound(order.cut_bound, plan))
     if order.parts_bound is not None:
@@ -224,7 +200,6 @@ def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
 
 
 def _legend(plan: SessionPlan) -> Iterator[str]:
-    """Yield what the table's numbers mean."""
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
     said = f"In records, of one attribute for the noisiest; {held}"
     parts = any(order.parts_bound is not None for order in plan.orders)
@@ -236,33 +211,6 @@ def _legend(plan: SessionPlan) -> Iterator[str]:
         return
     yield f"  {said}, and while positives are left. A tested"
     yield f"  answer is off by less than its bound. {even}".rstrip()
-
-
-def _widest(bounds: list[float | None]) -> float | None:
-    """Return the widest of several bounds; None where one of them is not promised."""
-    known = [bound for bound in bounds if bound is not None]
-    return max(known) if len(known) == len(bounds) else None
-
-
-def _typical_row(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
-    """Yield what a typical marginal of the order promises, where marginals are tested."""
-    if plan.marginals is None or order.promise != "tested":
-        return
-    for one in plan.marginals.certificates:
-        if one.order == order.order and one.typical_cells is not None and one.typical_bound is not None:
-            cells, bound = cell_count(one.typical_cells), _bound(one.typical_bound, plan)
-            yield _ROW.format("  on a typical marginal", cells, "", "tested", bound)
-
-
-def _order_row(order: OrderForecast, plan: SessionPlan) -> str:
-    names = {0: "everybody", 1: "1 attribute, one cell"}
-    return _ROW.format(
-        names.get(order.order, f"{order.order} attributes"),
-        cell_count(order.cells),
-        number(order.mean_count),
-        _error(order, plan),
-        _bound(order.bound, plan),
-    )
 
 
 def _error(order: OrderForecast, plan: SessionPlan) -> str:
@@ -277,7 +225,12 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
     if plan.table_measured:
         yield "Tests: none is needed; the measured table covers every question."
         return
-    yield from _choice(plan)
+    if plan.choice is not None:
+        yield (
+            "Pairs: with all of them measured, questions about two attributes err by about "
+            f"{_records(plan.choice.measured)};"
+        )
+        yield f"  with tests of them (--opening one-way), by about {number(plan.choice.tested)}."
     if plan.marginals is not None:
         yield from _marginal_tests(plan, plan.marginals)
         return
@@ -298,18 +251,12 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
     yield from _quantiles(plan)
 
 
-def _choice(plan: SessionPlan) -> Iterator[str]:
-    """Yield why all pairs are measured, where there was a choice."""
-    if plan.choice is not None:
-        yield (
-            "Pairs: with all of them measured, questions about two attributes err by about "
-            f"{_records(plan.choice.measured)};"
-        )
-        yield f"  with tests of them (--opening one-way), by about {number(plan.choice.tested)}."
-
-
 def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]:
-    tested = ", ".join(_tested(one) for one in tests.certificates)
+    names = {1: "attributes", 2: "pairs", 3: "triples"}
+    tested = ", ".join(
+        f"{'at most ' if one.order > 2 else ''}{one.tested:,} of {one.marginals:,} {names[one.order]}"
+        for one in tests.certificates
+    )
     cells = counted(cell_count(tests.most_cells), "cell")
     yield f"Tests: they compare whole marginals of up to {cells} with the model ({tested};"
     yield (
@@ -347,33 +294,24 @@ def _quantiles(plan: SessionPlan) -> Iterator[str]:
         )
 
 
-def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
-    """Yield how near to its threshold each kind of test may err, the narrowest first."""
-    if not plan.sparse_vectors:
-        return
-    yield "Kinds of tests at this price (--sparse-vector), and how near to its threshold any test may err:"
-    shown = []
-    for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band):
-        chosen = " (chosen)" if one.chosen else ""
-        shown.append(f"{one.name}{chosen} {number(one.half_band)}")
-    yield f"  {', '.join(shown)} records."
-
-
-def _tested(one: CertificateForecast) -> str:
-    name = {1: "attributes", 2: "pairs", 3: "triples"}[one.order]
-    most = "at most " if one.order > 2 else ""
-    return f"{most}{one.tested:,} of {one.marginals:,} {name}"
-
-
 def _beside(plan: SessionPlan) -> Iterator[str]:
+    if plan.sparse_vectors:
+        kinds = "Kinds of tests at this price (--sparse-vector)"
+        yield f"{kinds}, and how near to its threshold any test may err:"
+        shown = [
+            f"{one.name}{' (chosen)' if one.chosen else ''} {number(one.half_band)}"
+            for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band)
+        ]
+        yield f"  {', '.join(shown)} records."
     yield from _delta(plan)
+    theorem = "4.15" if plan.contract.budget.delta else "4.14"
     textbook, answers = plan.textbook, counted(plan.contract.options.expected_queries, "answer")
     yield f"Textbook theorems (Dwork and Roth 2014) for the same budget, all {answers} at once:"
     if textbook.online_pmw_update_limit is None:
         yield "  online private multiplicative weights: nothing, its printed noise does not keep this budget"
     else:
         yield (
-            f"  online private multiplicative weights, Theorem {_theorem(plan)}: errors up to "
+            f"  online private multiplicative weights, Theorem {theorem}: errors up to "
             f"{_bound(textbook.online_pmw_error, plan)}, at most "
             f"{counted(textbook.online_pmw_update_limit, 'update')}"
         )
@@ -409,10 +347,6 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
         yield f"With delta = {other.delta:g} instead, bounds would be: {', '.join(parts)}."
 
 
-def _theorem(plan: SessionPlan) -> str:
-    return "4.15" if plan.contract.budget.delta else "4.14"
-
-
 def _next(plan: SessionPlan, schema: Path, epsilon: str = "") -> str:
     budget = plan.contract.budget
     epsilon, delta = epsilon or f"{float(budget.epsilon):g}", float(budget.delta)
@@ -444,9 +378,9 @@ def theorem_text(plan: TextbookPlan) -> str:
             f"  Theorem 4.10, multiplicative weights: at most {counted(loop.update_limit, 'update')}",
             "  Theorem 3.27, NumericSparse is private: Laplace noise of scale "
             f"{scales[0]} on T, {scales[1]} on tests, {scales[2]} on values",
-            f"  Theorem 3.28, NumericSparse: alpha = {_records(figures.numeric_sparse)} at c positives",
-            f"  Theorem 3.26, Sparse: alpha = {_records(figures.sparse)}",
-            f"  Theorem 3.24, AboveThreshold: alpha = {_records(figures.above_threshold)}",
+            f"  Theorem 3.28, NumericSparse: alpha = {_records(figures['numeric_sparse'])} at c positives",
+            f"  Theorem 3.26, Sparse: alpha = {_records(figures['sparse'])}",
+            f"  Theorem 3.24, AboveThreshold: alpha = {_records(figures['above_threshold'])}",
             "Below is a session by the same loop, which plans T, c, eta and noise itself.",
         ]
     )
@@ -483,16 +417,12 @@ def bin_lines(plan: SessionPlan) -> Iterator[str]:
     most = sorted(plan.binned, key=lambda one: -one.cells)
     for one in most[:_SHOWN_BINS]:
         cost = f"{cell_count(one.cells)} cells in about {one.bins:,} bins: {_part(one.cut_width, plan)}"
-        worth = "" if one.coarser_bound is None and plan.pairs else f": {_worth(one, plan)}"
+        worth = "" if plan.pairs else ": with others, too many cells to test"
+        worth = worth if one.coarser_bound is None else f": {_part(one.coarser_bound, plan)}"
         coarser = f"in at most {_coarser(one, plan)} none is cut{worth}"
         yield f"    {shown_name(one.name)}, {cost}; {coarser}"
     if len(most) > _SHOWN_BINS:
         yield f"    {counted(len(most) - _SHOWN_BINS, 'more attribute')} of fewer cells"
-
-
-def require_size(domain: Domain) -> None:
-    """Refuse a schema that no session holds, whatever its options; see ``check_attributes``."""
-    check_attributes(domain)
 
 
 def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]:
@@ -522,12 +452,6 @@ def _coarser(one: BinForecast, plan: SessionPlan) -> str:
     if not isinstance(attribute, IntegerAttribute):
         return cells
     return f"{cells} (width = {attribute.width * -(-one.cells // one.coarser_cells)})"
-
-
-def _worth(one: BinForecast, plan: SessionPlan) -> str:
-    if one.coarser_bound is None:
-        return "with others, too many cells to test"
-    return _part(one.coarser_bound, plan)
 
 
 def _part(records: float, plan: SessionPlan) -> str:

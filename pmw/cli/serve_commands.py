@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import Suggesting, budget_part, echo
+from pmw.cli.usage import PATH, Suggesting, budget_part, echo, flag, json_option, option
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
 _VALID = 90  # days of a new token, unless told
-_users_option = click.option(
-    "--users",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The file of users; made by the first add.",
-)
+_users_option = option("--users", "The file of users; made by the first add.", PATH, required=True)
 
 
 @click.command(
@@ -38,52 +33,33 @@ Examples:
   pmw serve study.pmw --users users.json --postgres 5433
 """,
 )
-@click.argument("sessions", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SESSION…")
-@click.option("--users", required=True, type=click.Path(path_type=Path), help="The file of pmw user add.")
-@click.option(
+@click.argument("sessions", nargs=-1, required=True, type=PATH, metavar="SESSION…")
+@option("--users", "The file of pmw user add.", PATH, required=True)
+@option(
     "--host",
+    "The address to listen at. Another machine reaches the default by a proxy with TLS alone.",
     default="127.0.0.1",
-    show_default=True,
-    help="The address to listen at. Another machine reaches the default by a proxy with TLS alone.",
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one."
+@option("--port", "0 takes a free one.", click.IntRange(0, 65535), default=8000)
+@option(
+    "--postgres PORT",
+    "Also speak Postgres' protocol at this port, for psql, drivers and dashboards; 0 takes a free one. The "
+    "password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
+    click.IntRange(0, 65535),
 )
-@click.option(
-    "--postgres",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Also speak Postgres' protocol at this port, for psql, drivers and dashboards; 0 takes a free one. "
-    "The password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
-)
-@click.option(
-    "--behind-tls", is_flag=True, help="A proxy with TLS is before the service, at another address too."
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(0, min_open=True),
+@flag("--behind-tls", "A proxy with TLS is before the service, at another address too.")
+@option(
+    "--rate N",
+    "Requests a second that each user may make; twice as many after a pause.",
+    click.FloatRange(0, min_open=True),
     default=100,
-    show_default=True,
-    metavar="N",
-    help="Requests a second that each user may make; twice as many after a pause.",
 )
-@click.option(
-    "--audit",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
+@option(
+    "--audit FILE",
+    "Write down which question was answered or refused, for whom, and its charge; see pmw verify.",
+    PATH,
 )
-def serve(
-    sessions: tuple[Path, ...],
-    users: Path,
-    host: str,
-    port: int,
-    postgres: int | None,
-    *,
-    behind_tls: bool,
-    rate: float,
-    audit: Path | None,
-) -> None:
+def serve(sessions: tuple[Path, ...], users: Path, rate: float, audit: Path | None, **where: Any) -> None:
     """Serve each SESSION to the users of a file, with a page and a JSON API, and to clients of Postgres.
 
     A session is named by its file: study.pmw is served as study. Whoever has a token of `pmw user add` asks
@@ -109,8 +85,8 @@ def serve(
     def ready(*addresses: str) -> None:
         echo(f"Serving at {' and '.join(addresses)}; Ctrl-C ends it.")
 
-    address = server.Address(host, port, postgres, behind_tls)
-    server.serve(sessions, UsersFile(users), address, rate=Rate(rate, 2 * rate), audit=audit, ready=ready)
+    address, pace = server.Address(**where), Rate(rate, 2 * rate)
+    server.serve(sessions, UsersFile(users), address, rate=pace, audit=audit, ready=ready)
 
 
 @click.group(
@@ -136,58 +112,42 @@ def user() -> None:
 
 
 def _expires_option(default: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--expires",
-        type=click.DateTime(["%Y-%m-%d"]),
-        metavar="DATE",
-        help=f"The last day of the token, in UTC, such as 2027-12-31.  [default: {default}]",
+    return option(
+        "--expires DATE",
+        f"The last day of the token, in UTC, such as 2027-12-31.  [default: {default}]",
+        click.DateTime(["%Y-%m-%d"]),
     )
 
 
-_beyond_option = click.option(
-    "--beyond", is_flag=True, help="Let the shares of analysts add up to more than 1."
-)
+_beyond_option = flag("--beyond", "Let the shares of analysts add up to more than 1.")
 
 
 @user.command("add", short_help="Add a user and print the token.")
 @click.argument("name")
-@click.option(
-    "--share",
-    metavar="PART",
-    callback=budget_part,
-    help="The part of what each session's opening leaves that may be charged, such as 0.2, 1/5 or 20%. "
+@option(
+    "--share PART",
+    "The part of what each session's opening leaves that may be charged, such as 0.2, 1/5 or 20%. "
     "[required for analysts; custodians have 1 by default, readers have 0]",
-)
-@click.option(
-    "--role",
-    type=click.Choice(["analyst", "custodian", "reader"]),
-    default="analyst",
-    show_default=True,
-    help="A custodian sees everybody's questions; a reader gets free answers only.",
-)
-@click.option(
-    "--at-most",
-    metavar="P%",
     callback=budget_part,
-    help="The most of a session's budget that one question may charge, such as 0.5%; a request may allow "
-    "less, and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
-    "tells]",
 )
-@click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
+@option(
+    "--role",
+    "A custodian sees everybody's questions; a reader gets free answers only.",
+    click.Choice(["analyst", "custodian", "reader"]),
+    default="analyst",
+)
+@option(
+    "--at-most P%",
+    "The most of a session's budget that one question may charge, such as 0.5%; a request may allow less, "
+    "and no more. With 0 nothing is charged. [default: a tenth of what may be spent, unless a request "
+    "tells]",
+    callback=budget_part,
+)
+@option("--sessions A,B", "The sessions that may be used. [default: all]")
 @_beyond_option
 @_expires_option(f"{_VALID} days from now")
 @_users_option
-def add(
-    name: str,
-    share: Fraction | None,
-    role: str,
-    sessions: str | None,
-    expires: datetime | None,
-    users: Path,
-    *,
-    at_most: Fraction | None,
-    beyond: bool,
-) -> None:
+def add(name: str, users: Path, sessions: str | None, **given: Any) -> None:
     """Add the user NAME and print the token, which is shown this once and stored nowhere.
 
     Charges are booked to NAME, so that it is never used for somebody else. Its letters are of one script.
@@ -195,13 +155,13 @@ def add(
     """
     from pmw.service.users import Role, User, UsersFile, script_of
 
-    chosen = Role(role)
+    role = Role(given["role"])
     listed = None if sessions is None else tuple(one.strip() for one in sessions.split(",") if one.strip())
     if listed == ():
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
-    last = _last_day(expires) or datetime.now(UTC).date() + timedelta(_VALID)
-    user = User(name, chosen, _share_of(chosen, share), listed, last, at_most=at_most)
-    token = UsersFile(users).add(user, beyond=beyond)
+    last = _last_day(given["expires"]) or datetime.now(UTC).date() + timedelta(_VALID)
+    user = User(name, role, _share_of(role, given["share"]), listed, last, at_most=given["at_most"])
+    token = UsersFile(users).add(user, beyond=given["beyond"])
     if (script := script_of(user.name)) not in ("", "LATIN"):
         told = f"The name is in {script} letters; one in other letters that looks the same is another user."
         echo(told, err=True)
@@ -215,7 +175,6 @@ def _last_day(expires: datetime | None) -> date | None:
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:
-    """Return the share of a user who gets a role."""
     if role.value == "analyst" and share is None:
         raise click.UsageError("an analyst needs --share, such as 0.2")
     if role.value == "reader":
@@ -237,24 +196,14 @@ Examples:
 """,
 )
 @click.argument("name")
-@click.option("--share", metavar="PART", callback=budget_part, help="See pmw user add.")
-@click.option("--role", type=click.Choice(["analyst", "custodian", "reader"]), help="See pmw user add.")
-@click.option("--at-most", metavar="P%", callback=budget_part, help="See pmw user add.")
-@click.option("--no-ceiling", is_flag=True, help="Take the ceiling for one question away.")
+@option("--share PART", "See pmw user add.", callback=budget_part)
+@option("--role", "See pmw user add.", click.Choice(["analyst", "custodian", "reader"]))
+@option("--at-most P%", "See pmw user add.", callback=budget_part)
+@flag("--no-ceiling", "Take the ceiling for one question away.")
 @_expires_option("as it is")
 @_beyond_option
 @_users_option
-def change(
-    name: str,
-    share: Fraction | None,
-    role: str | None,
-    at_most: Fraction | None,
-    users: Path,
-    *,
-    no_ceiling: bool,
-    expires: datetime | None,
-    beyond: bool,
-) -> None:
+def change(name: str, users: Path, beyond: bool, no_ceiling: bool, **given: Any) -> None:
     """Change what NAME may do; what is not told stays as it is, and so does the token.
 
     What was charged to NAME stays charged: a share below it leaves nothing. A service that runs takes the
@@ -262,18 +211,18 @@ def change(
     """
     from pmw.service.users import Role, UsersFile
 
-    ceilings = no_ceiling + (at_most is not None)
-    if ceilings > 1 or not (ceilings or any(one is not None for one in (share, role, expires))):
+    told = {name: value for name, value in given.items() if value is not None}
+    if not (told or no_ceiling) or (no_ceiling and "at_most" in told):
         raise click.UsageError("tell what changes: --share, --role, --expires, and --at-most or --no-ceiling")
 
-    last = _last_day(expires)
+    last = _last_day(given["expires"])
 
     def changed(user: User) -> User:
-        chosen = user.role if role is None else Role(role)
-        stays = share is None and chosen is user.role
-        ceiling = None if no_ceiling else user.at_most if at_most is None else at_most
-        own = user.share if stays else _share_of(chosen, share)
-        return replace(user, role=chosen, share=own, at_most=ceiling, expires=last or user.expires)
+        role = Role(told.get("role", user.role))
+        stays = "share" not in told and role is user.role
+        ceiling = None if no_ceiling else told.get("at_most", user.at_most)
+        own = user.share if stays else _share_of(role, given["share"])
+        return replace(user, role=role, share=own, at_most=ceiling, expires=last or user.expires)
 
     UsersFile(users).change(name, changed, beyond=beyond)
     echo(f"Changed {name}.")
@@ -281,13 +230,8 @@ def change(
 
 @user.command("list", short_help="List users.")
 @_users_option
-@click.option(
-    "--session",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Tell shares as parts of its whole budget, and none above what is left.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@option("--session FILE", "Tell shares as parts of its whole budget, and none above what is left.", PATH)
+@json_option("Print one line of JSON.")
 def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line
@@ -308,21 +252,19 @@ def list_(users: Path, session: Path | None, as_json: bool) -> None:
         echo(json_line({"users": told}))
         return
     header = ("name", "role", "share", "one question", "sessions", "expires", "last used")
-    rows = [(*_row(user), used.get(user.name, "never")) for user in listed]
+    rows = [
+        (
+            user.name,
+            user.role.value,
+            f"{float(user.share):.4g}",
+            "a tenth" if user.at_most is None else f"{100 * float(user.at_most):.4g}%",
+            "all" if user.sessions is None else ", ".join(user.sessions),
+            "revoked" if user.revoked else "expired" if user.is_expired else str(user.expires or "never"),
+            used.get(user.name, "never"),
+        )
+        for user in listed
+    ]
     echo(text_table(header, rows, left=7))
-
-
-def _row(user: User) -> tuple[str, ...]:
-    sessions = "all" if user.sessions is None else ", ".join(user.sessions)
-    expires = "never" if user.expires is None else user.expires.isoformat()
-    return (
-        user.name,
-        user.role.value,
-        f"{float(user.share):.4g}",
-        "a tenth" if user.at_most is None else f"{100 * float(user.at_most):.4g}%",
-        sessions,
-        "revoked" if user.revoked else "expired" if user.is_expired else expires,
-    )
 
 
 @user.command("revoke", short_help="Make a user's token invalid.")

@@ -16,6 +16,7 @@ import click
 
 from pmw.cli.session_files import (
     check_picture,
+    connected,
     is_address,
     opened_model,
     refuse_session_files,
@@ -23,13 +24,13 @@ from pmw.cli.session_files import (
     require_address,
     token_option,
 )
-from pmw.cli.usage import echo
+from pmw.cli.usage import PATH, echo, flag, json_option, option
 
 if TYPE_CHECKING:
     from pmw.public.contract import Contract
     from pmw.public.ledger import Ledger
     from pmw.public.status import Status
-    from pmw.session.verification import Check, Verification
+    from pmw.session.verification.report import Check, Verification
 
 _WIDTH = 100  # columns of a table
 _LABEL = 2  # the column of texts that may be long
@@ -48,15 +49,12 @@ Examples:
 """,
 )
 @click.argument("session", type=click.Path())  # or an address
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
+@option(
+    "--plot FILE", "Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.", PATH
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing picture.")
+@flag("--force", "Overwrite an existing picture.")
 @token_option
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option("Print one line of JSON.")
 def status(session: str, plot: Path | None, force: bool, token_file: Path | None, as_json: bool) -> None:
     """Show the guarantee of SESSION, what was spent and how many questions were answered.
 
@@ -66,16 +64,15 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
     """
     from pmw.cli.texts import json_line, status_text
     from pmw.session.maintenance import read_session
-    from pmw.session.store import is_model_file
+    from pmw.session.store.connection import is_model_file
 
-    if plot is None and force:
-        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
     require_address(session, token_file)
     path, is_file = Path(session), not is_address(session) and not is_model_file(Path(session))
     if plot is not None and is_file:
         refuse_session_files(plot, path, "the picture")
         if force:
             refuse_table(plot, path, "the picture")
+    if plot is None or is_file:
         check_picture(plot, force=force)
     own = ""
     if is_file:
@@ -98,15 +95,12 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
 def _told_by(
     session: str, plot: Path | None, token_file: Path | None, *, as_json: bool
 ) -> tuple[Contract, Status, str]:
-    """Return what a service, or a model, says of its session; and of what the user may still spend."""
     if plot is not None:
         who = "a service" if is_address(session) else "a model"
         raise click.UsageError(
             f"--plot draws how the budget was spent, which {who} does not tell; leave it out"
         )
     if is_address(session):
-        from pmw.cli.remote import connected
-
         with connected(session, token_file) as served:
             left = float(served.budget().left or 0)
             return served.contract, served.status(), f"\nYou may still spend {left:.2%} of the budget."
@@ -128,8 +122,8 @@ its price rests on), and exact: the
 charge as a fraction. epsilon_cap and delta are of the session and of its drafts, cap of the session alone.
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@click.argument("session", type=PATH)
+@json_option("Print one line of JSON.")
 def ledger(session: Path, as_json: bool) -> None:
     """Show every charge to the budget of SESSION: what it paid for, and its share of the cap.
 
@@ -158,20 +152,18 @@ With --json, one object: holds, unfinished, closed, checks (each with name, hold
 The exit code is 0 where every check holds, and 5 where one fails.
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option(
-    "--anchor",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Compare with, and keep, a file of public bytes that tells how far the session had come.",
+@click.argument("session", type=PATH)
+@option(
+    "--anchor FILE",
+    "Compare with, and keep, a file of public bytes that tells how far the session had come.",
+    PATH,
 )
-@click.option(
-    "--audit",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Check the file of pmw serve --audit too: its chain, and its charges against the ledger.",
+@option(
+    "--audit FILE",
+    "Check the file of pmw serve --audit too: its chain, and its charges against the ledger.",
+    PATH,
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option("Print one line of JSON.")
 def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool) -> None:
     """Check what the file of SESSION holds.
 
@@ -191,11 +183,16 @@ def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool
     """
     from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
-    from pmw.session.maintenance import verify_session
+    from pmw.session.maintenance import read_ledger, verify_session
 
     if anchor is not None:
         refuse_session_files(anchor, session, "the anchor")
-    checks = () if audit is None else _audit_checks(audit, session)
+    checks: tuple[Check, ...] = ()
+    if audit is not None:
+        from pmw.service.audit import audit_checks, audit_lines
+
+        lines = audit_lines(audit)  # first: a charge is in the ledger before its line is written
+        checks = audit_checks(lines, session.stem, read_ledger(session))
     with Progress("models fitted again") as progress:
 
         def told(count: int, total: int) -> None:
@@ -209,14 +206,6 @@ def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool
         sys.exit(5)
 
 
-def _audit_checks(audit: Path, session: Path) -> tuple[Check, ...]:
-    from pmw.service.audit import audit_checks, audit_lines
-    from pmw.session.maintenance import read_ledger
-
-    lines = audit_lines(audit)  # first: a charge is in the ledger before its line is written
-    return audit_checks(lines, session.stem, read_ledger(session))
-
-
 @click.command(
     "report",
     short_help="Write a report for readers of the numbers.",
@@ -227,15 +216,14 @@ Examples:
   pmw report study.pmw --registry deployment.yaml
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="The HTML file to write.")
-@click.option(
-    "--registry",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write, instead or too, an entry of the OpenDP registry of deployments, as JSON that is YAML too.",
+@click.argument("session", type=PATH)
+@option("--output, -o", "The HTML file to write.", PATH)
+@option(
+    "--registry FILE",
+    "Write, instead or too, an entry of the OpenDP registry of deployments, as JSON that is YAML too.",
+    PATH,
 )
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@flag("--force", "Overwrite existing files.")
 def report(session: Path, output: Path | None, registry: Path | None, force: bool) -> None:
     """Write a report on SESSION as one HTML file that opens offline and prints on A4.
 

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.open_commands import draft_option, drafts_given
-from pmw.cli.session_options import SectionedCommand, expected_given, release_options
-from pmw.cli.table_options import (
+from pmw.cli.options import (
+    SectionedCommand,
     TableName,
     database_option,
-    dialect_options,
-    inside_option,
+    draft_option,
+    drafts_given,
+    expected_given,
     load_domain,
-    memory_options,
     person_options,
     place_given,
     public_option,
+    reading_options,
     refuse_drafted,
+    release_options,
     schema_option,
 )
-from pmw.cli.usage import echo, read_budget, typed, wrong_values
+from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.privacy.budget import Budget
@@ -47,55 +48,36 @@ Examples:
 @database_option
 @schema_option
 @release_options
-@click.option(
-    "--output",
-    "-o",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The file to write: .csv or .parquet.",
-)
-@click.option(
-    "--target",
+@option("--output, -o", "The file to write: .csv or .parquet.", PATH, required=True)
+@option(
+    "--target COLUMN",
+    "An attribute that a model will predict: its pairs with all others are measured more precisely.",
     multiple=True,
-    metavar="COLUMN",
-    help="An attribute that a model will predict: its pairs with all others are measured more precisely.",
 )
-@click.option(
-    "--expect",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Public questions that the rows should answer well, as for pmw open. With --delta.",
+@option(
+    "--expect FILE", "Public questions that the rows should answer well, as for pmw open. With --delta.", FILE
 )
-@click.option(
-    "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
+@option("--rows N", "Number of rows. [default: the released number of records]", int)
+@option(
+    "--records N",
+    "About how many records the table has, a public number: a budget that leaves them noise is refused.",
+    int,
 )
-@click.option(
-    "--records",
-    type=int,
-    metavar="N",
-    help="About how many records the table has, a public number: a budget that leaves them noise is refused.",
+@option(
+    "--session FILE",
+    "Keep the session in a new file, closed, to ask and export later; secret as the table is.",
+    PATH,
 )
-@click.option(
-    "--session",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Keep the session in a new file, closed, to ask and export later; secret as the table is.",
+@option(
+    "--report FILE", "The page of how near the rows are. [default: the output's name with .report.html]", PATH
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The page of how near the rows are. [default: the output's name with .report.html]",
-)
-@click.option("--no-report", is_flag=True, help="Write no such page.")
+@flag("--no-report", "Write no such page.")
 @person_options
-@dialect_options
-@memory_options
-@inside_option
+@reading_options
 @public_option
 @draft_option
-@click.option("--force", is_flag=True, help="Overwrite existing files; never a session.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@flag("--force", "Overwrite existing files; never a session.")
+@json_option("Print the manifest as JSON.")
 def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given: Any) -> None:
     """Write a synthetic table of TABLE, a manifest beside it, and a page of how near it is.
 
@@ -120,14 +102,8 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     budget = Budget.of(given["epsilon"], given["delta"])
     options = synthesis_options(domain, budget, target, _options(given, domain))
     _tell_noise(domain, budget, options, given["records"])
-    with open_session(
-        place,
-        domain,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        path=given["session"],
-        options=options,
-    ) as session:
+    how = {"epsilon": budget.epsilon, "delta": budget.delta, "path": given["session"], "options": options}
+    with open_session(place, domain, **how) as session:
         facts = finished(session, target)
     manifest = export(facts.state, output, plan, force=given["force"])
     if report is not None:
@@ -136,7 +112,6 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
 
 
 def _row_plan(given: dict[str, Any], output: Path) -> RowPlan:
-    """Return how rows are drawn, once what was typed can be."""
     from pmw.planning.session_plan import check_records
     from pmw.public.export import RowPlan
 
@@ -187,7 +162,6 @@ def _options(given: dict[str, Any], domain: Domain) -> Options:
 
 
 def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> None:
-    """Say of how few records the rows would be noise, and what a delta gains, before anything is drawn."""
     from pmw.display.texts import number
     from pmw.errors import BudgetError
     from pmw.planning.plans import delta_for_pairs, fewest_records

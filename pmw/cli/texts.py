@@ -1,7 +1,4 @@
-"""What commands print: public state in words, on a screen.
-
-What is piped has no screen and no limit.
-"""
+"""What commands print: public state in words, on a screen; what is piped has no screen and no limit."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from pmw.cli.usage import echo
 from pmw.display.texts import counted, listed, number, terminal_text
 from pmw.errors import SessionError
 from pmw.model import noise_variance
-from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
 from pmw.public.contract import Contract, contract_words, guarantee
 from pmw.public.options import Opening
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.public.tables import AnswerTable
-    from pmw.session.drafts import DraftedEnds, DraftedKeys, DraftTerms
+    from pmw.session.drafts import DraftedEnds, DraftedKeys
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
@@ -104,13 +100,9 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
 
 
 def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:
-    """Yield how many pairs of attributes are held, and what measures one that is not.
-
-    Args:
-        path: of its file; None where nothing can be measured.
-    """
-    from pmw.public.pairs import held_pairs, pairs_sentence
+    """Yield how many pairs of attributes are held, and what measures another; without a path nothing does."""
     from pmw.public.quotes import measuring, quote_marginal
+    from pmw.public.status import held_pairs, pairs_sentence
 
     pairs = held_pairs(state)
     if pairs.number:
@@ -124,7 +116,6 @@ def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:
 
 
 def _details(state: PublicState) -> Iterator[str]:
-    """Yield what opening measured and promised, and what is tested."""
     options, measured = state.contract.options, ["the number of records"]
     if options.opening is not Opening.NONE:
         whole = any(len(one.scope) > 1 for one in state.opening)
@@ -142,12 +133,12 @@ def _details(state: PublicState) -> Iterator[str]:
 
 
 def _tests_text(plan: TestPlan) -> str:
-    """Return what is tested, and what positives measure."""
     marginals, questions = marginal_tier(plan), question_tier(plan)
     measuring = ""
     if questions is not None:
-        width = 2 * _deviation(questions.noise)
-        measuring = f"up to {_measuring(questions.update_limit)}, each within about ± {width:,.0f}."
+        limit, width = questions.update_limit, 2 * math.sqrt(noise_variance(questions.noise))
+        answers = "1 answer is measured" if limit == 1 else f"{limit} answers are measured"
+        measuring = f"up to {answers}, each within about ± {width:,.0f}."
     if marginals is None or not marginals.tests:
         if questions is None:
             return "Nothing is left for tests: questions are answered from these alone."
@@ -157,13 +148,10 @@ def _tests_text(plan: TestPlan) -> str:
         "A marginal is measured where its distance from the model exceeds "
         f"{counted(number(per_cell / UNITS), 'record')} per cell and {marginals.margin / UNITS:,.0f} more "
         f"(at first more than that), up to {counted(marginals.update_limit, 'marginal')}, each cell with "
-        f"standard deviation {number(_deviation(marginals.noise))}."
+        f"standard deviation {number(math.sqrt(noise_variance(marginals.noise)))}."
     )
-    return (
-        f"{text} Questions whose marginals are too large to test are tested one by one; {measuring}"
-        if measuring
-        else text
-    )
+    singly = f" Questions whose marginals are too large to test are tested one by one; {measuring}"
+    return text + (singly if measuring else "")
 
 
 def answer_text(answer: Answer, population: PopulationInterval | None = None) -> str:
@@ -204,30 +192,18 @@ def _charged_in(path: Path) -> str:
 
 def drafted_keys_text(keys: DraftedKeys, path: Path) -> str:
     """Return drafted keys in words, and as a section of a schema."""
-    charge = keys.charge
-    cost = f"epsilon = {float(charge.epsilon):g} and delta = {float(charge.delta):g}"
-    head = (
-        f"# Values of {keys.attribute} by noisy counts of persons, for {cost}.",
-        _charged_in(path),
-    )
+    epsilon, delta = float(keys.charge.epsilon), float(keys.charge.delta)
+    cost = f"epsilon = {epsilon:g} and delta = {delta:g}"
+    head = f"# Values of {keys.attribute} by noisy counts of persons, for {cost}.\n{_charged_in(path)}\n"
     if not keys.keys:
-        told = (
-            f"# No noisy count came to {keys.threshold:,} persons: there is no value to declare.",
-            "# A larger epsilon needs fewer persons: --dry-run tells how many, and costs nothing.",
+        return (
+            f"{head}# No noisy count came to {keys.threshold:,} persons: there is no value to declare.\n"
+            "# A larger epsilon needs fewer persons: --dry-run tells how many, and costs nothing."
         )
-        return "\n".join((*head, *told))
     those = f"# Those that came to {keys.threshold:,} persons, noise included; all others count as other."
     domain = Domain((CategoricalAttribute(keys.attribute, keys.keys, missing=True, other=True),))
     section = format_schema(domain)
-    return "\n".join((*head, those, section[section.index("[[attributes]]") :].removesuffix("\n")))
-
-
-def key_threshold_text(attribute: str, terms: DraftTerms) -> str:
-    """Return how many persons a key needs, in words."""
-    return (
-        f"A text of {attribute} is told if its number of persons, noise included, comes to "
-        f"{terms.threshold:,}. Nothing was read or charged."
-    )
+    return f"{head}{those}\n{section[section.index('[[attributes]]') :]}".removesuffix("\n")
 
 
 def finish_plan_text(
@@ -257,17 +233,15 @@ def _now(state: PublicState, quote: Quote) -> str:
 def finish_text(
     path: Path, quotes: Sequence[Quote], state: PublicState, before: Sequence[float], after: Sequence[float]
 ) -> str:
-    """Return what finishing a session measured, and what became better, in words.
-
-    Args:
-        before: half-widths of the asked questions' bars before that, in records.
-    """
-    lines = _finish_lines(quotes, state, len(before), measured=True)
-    if quotes:
-        lines.append(_narrower(before, after))
-    lines.append(f"Closed {path}: nothing is spent any more ({state.ledger.share:.1%} of the budget was).")
-    lines.append("Questions and exports go on from the model, without the table.")
-    return "\n".join(lines)
+    """Return what finishing a session measured, and how many half-widths of bars became smaller."""
+    return "\n".join(
+        [
+            *_finish_lines(quotes, state, len(before), measured=True),
+            *([_narrower(before, after)] if quotes else []),
+            f"Closed {path}: nothing is spent any more ({state.ledger.share:.1%} of the budget was).",
+            "Questions and exports go on from the model, without the table.",
+        ]
+    )
 
 
 def _finish_lines(quotes: Sequence[Quote], state: PublicState, asked: int, *, measured: bool) -> list[str]:
@@ -275,27 +249,24 @@ def _finish_lines(quotes: Sequence[Quote], state: PublicState, asked: int, *, me
     if not asked:
         return ["Nothing is measured: no question was asked."]
     if not quotes:
-        return [f"Nothing is measured: what is left pays for no table that would serve {_asked(asked)}."]
+        served = counted(asked, "asked question")
+        return [f"Nothing is measured: what is left pays for no table that would serve {served}."]
     return [quote.sentence(state.domain, confidence, measured=measured) for quote in quotes]
 
 
 def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
-    """Return how many bars became narrower by a tenth or more, and from what to what."""
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if new < old and new <= 0.9 * old]
+    asked = counted(len(before), "asked question")
     if not pairs:
-        return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."
+        return f"Narrower bars: none of {asked}, by a tenth or more."
     import statistics  # a single answer has no median
 
     old, new = (statistics.median_low(widths) for widths in zip(*pairs, strict=True))
     was = "there was none" if math.isinf(old) else f"it was ± {number(old)}"
     return (
-        f"Narrower bars: {len(pairs):,} of {_asked(len(before))}, ± {number(new)} records where {was} "
+        f"Narrower bars: {len(pairs):,} of {asked}, ± {number(new)} records where {was} "
         "(medians). Ask again for the better answers."
     )
-
-
-def _asked(number: int) -> str:
-    return counted(number, "asked question")
 
 
 def table_text(table: AnswerTable) -> str:
@@ -326,10 +297,6 @@ def status_text(contract: Contract, status: Status) -> str:
     rows = status_rows(contract, status)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
-def _deviation(noise: NoiseDistribution) -> float:
-    return math.sqrt(noise_variance(noise))
 
 
 def asking(path: Path, domain: Domain) -> str:
@@ -364,7 +331,3 @@ def _example_condition(attribute: Attribute) -> str | None:
 def value_text(value: CategoricalValue) -> str:
     """Return a declared value as a condition writes it."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).upper()
-
-
-def _measuring(limit: int) -> str:
-    return "1 answer is measured" if limit == 1 else f"{limit} answers are measured"

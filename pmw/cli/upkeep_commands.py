@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.options import DIALECT, memory_given, place_given, reading_options, table_options
 from pmw.cli.session_files import patiently, refuse_session_files, resumed, wait_option
-from pmw.cli.table_options import (
-    DIALECT,
-    dialect_options,
-    inside_option,
-    memory_given,
-    memory_options,
-    place_given,
-    table_options,
-)
-from pmw.cli.usage import echo, typed
+from pmw.cli.usage import PATH, echo, flag, json_option, option, typed
 
 _LEAST_TOLD = 0.001  # of the budget: that closing gives up
 
@@ -41,11 +33,9 @@ To put a backup back, where the session is lost:
   pmw backup study-monday.pmw --output study.pmw
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path), help="The file to make; it must not exist."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the copy's status as JSON.")
+@click.argument("session", type=PATH)
+@option("--output", "The file to make; it must not exist.", PATH, required=True)
+@json_option("Print the copy's status as JSON.")
 def backup(session: Path, output: Path, as_json: bool) -> None:
     """Write a copy of SESSION that answers and exports, and can never spend.
 
@@ -61,14 +51,12 @@ def backup(session: Path, output: Path, as_json: bool) -> None:
 
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output)
-    if as_json:
-        echo(json_line(status.to_dict()))
-        return
-    echo(
+    told = (
         f"Copied {session} to {output}: {counted(status.queries_answered, 'question')} answered, "
-        f"{status.budget_share:.1%} of the budget spent."
+        f"{status.budget_share:.1%} of the budget spent.\n"
+        "The copy answers and exports, and never spends. Keep it as secret as the session."
     )
-    echo("The copy answers and exports, and never spends. Keep it as secret as the session.")
+    echo(json_line(status.to_dict()) if as_json else told)
 
 
 @click.command(
@@ -81,11 +69,9 @@ Examples:
   pmw move study.pmw --data people.csv --delimiter ";" --missing-text NA
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=PATH)
 @table_options
-@dialect_options
-@memory_options
-@inside_option
+@reading_options
 @wait_option
 def move(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     """Write into SESSION that its table is the file in --data from now on.
@@ -119,11 +105,11 @@ Examples:
   pmw finish study.pmw --yes --json
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Tell what would be measured; nothing is spent or closed.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.argument("session", type=PATH)
+@flag("--dry-run", "Tell what would be measured; nothing is spent or closed.")
+@flag("--yes", "Do not ask for confirmation; required without a terminal.")
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was measured as JSON lines.")
+@json_option("Print what was measured as JSON lines.")
 def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) -> None:
     """Spend what is left of SESSION's budget on the questions that were asked, then close it permanently.
 
@@ -166,11 +152,11 @@ Examples:
   pmw close study.pmw --abandon
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
-@click.option("--abandon", is_flag=True, help="Give up an interrupted batch that cannot be finished.")
+@click.argument("session", type=PATH)
+@flag("--yes", "Do not ask for confirmation; required without a terminal.")
+@flag("--abandon", "Give up an interrupted batch that cannot be finished.")
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
+@json_option("Print the session's status as JSON.")
 def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -> None:
     """Close SESSION permanently: nothing is spent any more, and its secrets are wiped.
 
@@ -193,8 +179,8 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     again = is_closed(session)
     if not again:
         _tell_left(session)
-    if not (again or yes):
-        _confirm("closing", f"Close {session} permanently? Nothing can be spent afterwards")
+        if not yes:
+            _confirm("closing", f"Close {session} permanently? Nothing can be spent afterwards")
     status = patiently(
         lambda seconds: finalize_session(session, wait=seconds, abandon=abandon), session, wait
     )
@@ -222,29 +208,23 @@ def _tell_left(session: Path) -> None:
 
 
 def _confirm(verb: str, question: str) -> None:
-    """Ask whether to do what cannot be undone."""
     if not sys.stdin.isatty():
         raise click.UsageError(f"{verb} cannot be undone and nobody can be asked here; confirm it with --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def closing_text(path: Path, status: Status, ledger: Ledger, *, abandon: bool) -> str:
-    """Return what a custodian reads after closing.
-
-    Args:
-        ledger: its charges.
-    """
-    lines = [
+    """Return what a custodian reads after closing."""
+    batch = "Nothing was abandoned: no batch waited, or the one that did was finished." if abandon else ""
+    if any(line.event == "abandoned batch" for line in ledger.lines):
+        batch = (
+            "An interrupted batch could not be finished, for its table is gone: it was charged, and nothing "
+            "is released from it."
+        )
+    told = [
         f"Closed {path}: nothing is spent any more ({status.budget_share:.1%} of the budget was), "
         "and its secrets are wiped.",
+        batch,
         "Questions and exports go on from the model, without the table.",
     ]
-    if any(line.event == "abandoned batch" for line in ledger.lines):
-        lines.insert(
-            1,
-            "An interrupted batch could not be finished, for its table is gone: it was charged, and "
-            "nothing is released from it.",
-        )
-    elif abandon:
-        lines.insert(1, "Nothing was abandoned: no batch waited, or the one that did was finished.")
-    return "\n".join(lines)
+    return "\n".join(filter(None, told))

@@ -1,7 +1,4 @@
-"""Usage: errors of what was typed, which have an exit code of their own, and refusals.
-
-A refusal is an error of the packages as an error of the command line, in words and with an exit code.
-"""
+"""Usage: options as help shows them, errors of what was typed, and refusals with their exit codes."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,6 +17,8 @@ from pmw.display.texts import terminal_text
 if TYPE_CHECKING:
     from fractions import Fraction
 
+PATH = click.Path(path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)  # that is read
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _PART = re.compile(
     r"([0-9]{1,3}|[0-9]{0,3}\.[0-9]{1,40}|[0-9]{1,9}/[0-9]{1,9})(e-[0-9]{1,2})?", re.IGNORECASE
@@ -29,6 +29,31 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = 
     """Print a text that may hold what somebody else wrote; of data a file or a pipe gets it as it is."""
     raw = is_data and not sys.stdout.isatty()
     click.echo(text if raw else terminal_text(text), err=err, nl=nl, color=raw or None)  # else it is stripped
+
+
+def option(
+    name: str, text: str, kind: Any = None, *, to: str | None = None, **how: Any
+) -> Callable[[Any], Any]:
+    """Return an option as its help shows it, such as ``--rows N``; a default is shown.
+
+    Args:
+        kind: the type, for click.
+        to: the parameter that gets the value, where it is called otherwise.
+    """
+    names, _, metavar = name.replace(", ", ",").partition(" ")
+    named = [*names.split(","), *([] if to is None else [to])]
+    shown = how.get("default", "") != ""
+    return click.option(*named, type=kind, metavar=metavar or None, help=text, show_default=shown, **how)
+
+
+def flag(name: str, text: str, **how: Any) -> Callable[[Any], Any]:
+    """Return an option without a value."""
+    return option(name, text, is_flag=True, **how)
+
+
+def json_option(text: str) -> Callable[[Any], Any]:
+    """Return the option --json, for the parameter ``as_json``."""
+    return flag("--json", text, to="as_json")
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
@@ -70,11 +95,7 @@ def read_budget(given: dict[str, Any]) -> None:
 
 
 def typed(*names: str) -> list[str]:
-    """Return those options of the running command that were typed, as they are written: a default is not.
-
-    Args:
-        names: parameters, such as ``missing_text`` for ``--missing-text``.
-    """
+    """Return which of some parameters of the running command were typed, as the options are written."""
     context = click.get_current_context()
     written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     default = click.core.ParameterSource.DEFAULT

@@ -19,13 +19,8 @@ Texts: TypeAlias = list[str | None]
 
 # Numbers, as the C data interface writes their formats.
 _NUMBERS: dict[str, type[np.generic]] = {
-    "c": np.int8,
-    "s": np.int16,
-    "i": np.int32,
-    "l": np.int64,
-    "f": np.float32,
-    "g": np.float64,
-}
+    "c": np.int8, "s": np.int16, "i": np.int32, "l": np.int64, "f": np.float32, "g": np.float64,
+}  # fmt: skip
 # Texts, by the kind of their offsets.
 _TEXTS: dict[str, type[np.signedinteger[Any]]] = {"u": np.int32, "U": np.int64}
 

@@ -76,10 +76,9 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[Columns]:
     failed = f"{what} could not be read"
     chosen, texts = quietly(failed, lambda: _chosen(table, domain))
     fields = quietly(failed, lambda: fields_of(chosen))
-    checked = type_name(table).partition(".")[0].lstrip("_") in _CHECKED
     for name in domain.columns:
         form = _require_readable(what, name, fields)
-        if form in _TEXTS and not checked:
+        if form in _TEXTS and _library(table) not in _CHECKED:
             raise DataError(
                 f"{what}: column {name!r} holds texts that its library may not have checked; give a table of "
                 "pyarrow, Polars or pandas instead"
@@ -93,20 +92,20 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[Columns]:
             if not is_readable(kind):
                 raise _refusal(what, name, kind)
         require_ids(what, domain, kinds)
-        yield from read_columns(connection, domain, kinds, source, again=_is_held(chosen))
+        library = _library(chosen)  # of one that is in memory, and so is read several times
+        held = library == "polars" or (library == "pyarrow" and _has(chosen, "select"))
+        yield from read_columns(connection, domain, kinds, source, again=held)
 
 
 # --- columns ---------------------------------------------------------------------------------------------
 
 
+def _library(table: object) -> str:
+    return type_name(table).partition(".")[0].lstrip("_")
+
+
 def _is_lazy(table: object) -> bool:
     return type_name(table).startswith("polars.") and _has(table, "collect")
-
-
-def _is_held(table: object) -> bool:
-    """Return whether a table is in memory, so that it can be read several times."""
-    library = type_name(table).partition(".")[0].lstrip("_")
-    return library == "polars" or (library == "pyarrow" and _has(table, "select"))
 
 
 def _has(table: object, name: str) -> bool:
@@ -120,7 +119,7 @@ def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
 
     Where its library can leave out the other columns, they are not read.
     """
-    library = type_name(table).partition(".")[0].lstrip("_")
+    library = _library(table)
     wanted = frozenset(domain.columns)
     if library == "polars" and _has(table, "select"):
         polars, schema = sys.modules["polars"], table.collect_schema()

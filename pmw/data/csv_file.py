@@ -106,24 +106,19 @@ def _encoding_named(name: str) -> str:
     """Return the usual name of an encoding whose lines can be told apart byte by byte."""
     try:
         found = codecs.lookup(name)
-        ascii_bytes = bytes(range(128))
         if found.name in ("utf-8", "utf-8-sig"):
             return "utf-8"
-        if ascii_bytes.decode(name) == ascii_bytes.decode("ascii") and _is_bytewise(name):
-            return found.name
+        if bytes(range(128)).decode(name) == bytes(range(128)).decode("ascii"):
+            singles = [bytes([byte]).decode(name, "replace") for byte in range(256)]
+            doubles = [bytes([byte, 0x41]).decode(name, "replace") for byte in range(256)]
+            # Each byte is one character or none, whatever stands beside it.
+            if set(map(len, singles)) == {1} and doubles == [f"{single}A" for single in singles]:
+                return found.name
     except (LookupError, UnicodeError, ValueError):
         pass
     raise DataError(
         f"expected utf-8, or an encoding of one byte a character such as latin-1 or cp1252, for encoding, "
         f"got {name!r}; convert the file to UTF-8"
-    )
-
-
-def _is_bytewise(encoding: str) -> bool:
-    """Return whether each byte is one character or none, whatever stands beside it."""
-    singles = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
-    return all(len(single) == 1 for single in singles) and all(
-        bytes([byte, 0x41]).decode(encoding, "replace") == single + "A" for byte, single in enumerate(singles)
     )
 
 
@@ -207,7 +202,6 @@ def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[lis
 
 
 def _fault(raw: bytes, line: str | None, row: list[str] | None, dialect: CsvDialect, width: int) -> str:
-    """Return why a line is malformed, and what may help."""
     if row is not None:
         ends = ", a delimiter at its end" if len(row) > width and not row[-1] else ""
         return f"{counted(len(row), 'field')}{ends}, where the first line has {width}"
@@ -296,9 +290,6 @@ def bytes_of(file: Path) -> Iterator[BinaryIO]:
         with opener(file, "rb") as stream:
             yield stream
     except (OSError, EOFError, zlib.error) as error:  # the last two: a damaged compressed file
-        raise DataError(f"{file}: the file could not be read: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    damaged = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile)
-    return "its compression is damaged" if damaged else type(error).__name__
+        damaged = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile)
+        reason = "its compression is damaged" if damaged else type(error).__name__
+        raise DataError(f"{file}: the file could not be read: {reason}") from None

@@ -315,11 +315,7 @@ def _roundest(low: Fraction, point: Fraction, high: Fraction, whole: bool) -> fl
 
 
 def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribute | None:
-    """Return whole periods from the first of these times to the last, narrow ones where they are few.
-
-    Args:
-        seconds: the times.
-    """
+    """Return whole periods from the first of these times to the last, narrow ones where they are few."""
     low, high = min(seconds), max(seconds)
     first, last = low // DAY, high // DAY
     if not 1 <= first <= last <= _LAST_DAY:  # a zone may move a time out of the calendar
@@ -327,7 +323,12 @@ def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribu
     if timed and high // 3600 - low // 3600 < _MOST_PERIODS:
         ends = _time(low - low % 3600), _time(high - high % 3600 + 3599)
         return DatetimeAttribute(name, *ends, width="hour", missing=missing)
-    width = next((one for one in ("day", "month", "quarter") if _are_few(first, last, one)), "year")
+    few = (
+        one
+        for one in ("day", "month", "quarter")
+        if len(list(islice(day_starts(first, last, one), _MOST_PERIODS + 1))) <= _MOST_PERIODS
+    )
+    width = next(few, "year")
     first = next(day_starts(first, last, width))
     _, *following = islice(day_starts(last, min(last + 366, _LAST_DAY), width), 2)
     last = following[0] - 1 if following else _LAST_DAY
@@ -337,10 +338,6 @@ def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribu
     return DateAttribute(
         name, datetime.date.fromordinal(first), datetime.date.fromordinal(last), width=width, missing=missing
     )
-
-
-def _are_few(first: int, last: int, width: str) -> bool:
-    return len(list(islice(day_starts(first, last, width), _MOST_PERIODS + 1))) <= _MOST_PERIODS
 
 
 def _time(second: int) -> datetime.datetime:
@@ -367,7 +364,8 @@ def draft_schema(
     require_columns(table, names)
     filled = {} if public is None else dict(public_attributes(public.file, names))
     parts = [_head(table, public, is_looked_at=looked is not None)]
-    parts.append('name = "records"\n' + _drafted_from(public))
+    marks = "" if public is None else "".join(f"    {json.dumps(mark)},\n" for mark in public.marks)
+    parts.append('name = "records"\n' + ("" if public is None else f"drafted_from = [\n{marks}]\n"))
     for place, name in enumerate(names, start=1):
         why = _left_out(name, None if looked is None or name in filled else looked[name].kind)
         if why is not None:
@@ -408,15 +406,7 @@ def _head(table: Place, public: PublicTable | None, *, is_looked_at: bool) -> st
     return read + _HEAD + _DECLARED.format(name=name)
 
 
-def _drafted_from(public: PublicTable | None) -> str:
-    if public is None:
-        return ""
-    marks = "".join(f"    {json.dumps(mark)},\n" for mark in public.marks)
-    return f"drafted_from = [\n{marks}]\n"
-
-
 def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
-    """Return the section of one attribute."""
     if filled is not None:
         text = stored_schema(Domain((filled,)))
         return "".join(map(_shown, text[text.index("[[attributes]]") :].splitlines(keepends=True)))
@@ -435,7 +425,6 @@ def _looked_section(name: str, looked: ColumnKind) -> str:
 
 
 def _begun(name: str) -> str:
-    """Return how the section of an attribute begins."""
     head, _, _ = stored_schema(Domain((CategoricalAttribute(name, ("a",)),))).partition("kind =")
     return head[head.index("[[attributes]]") :]
 

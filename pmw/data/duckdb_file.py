@@ -34,11 +34,7 @@ def _text_is(column: str, text: str) -> str:
 
 
 class DuckdbTable(SqlTable):
-    """A table, or a view, of a DuckDB database.
-
-    Args:
-        names: of the table, with that of its schema.
-    """
+    """A table, or a view, of a DuckDB database."""
 
     words = SqlWords(
         whole=("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"),
@@ -54,7 +50,6 @@ class DuckdbTable(SqlTable):
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn the engine's errors into one that shows nothing of a record."""
         import duckdb
 
         try:
@@ -68,11 +63,6 @@ class DuckdbTable(SqlTable):
         raise DataError(f"{self._file}: {told}")
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection that can write nothing, and sees one snapshot.
-
-        Raises:
-            DataError: there is no such file.
-        """
         import duckdb  # late: only needed where tables are read
 
         if not self._file.is_file():
@@ -83,7 +73,6 @@ class DuckdbTable(SqlTable):
         return connection
 
     def kinds_by(self, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-        """Return the type of each column by its name, in the engine's words."""
         import duckdb
 
         try:
@@ -95,9 +84,7 @@ class DuckdbTable(SqlTable):
     def columns_by(
         self, connection: duckdb.DuckDBPyConnection, domain: Domain, kinds: Mapping[str, str]
     ) -> Iterator[Columns]:
-        """Yield the records of the table."""
         return read_columns(connection, domain, kinds, self.quoted, again=True)
 
     def refused(self, kind: str) -> str | None:
-        """Return how a type is called whose values reading may fail at; None for one that is read."""
         return None if is_readable(kind) else kind.partition("(")[0]

@@ -135,12 +135,7 @@ def read_columns(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """How a column is read.
-
-    Args:
-        expressions: what the engine is asked for.
-        made: makes the column of what it gives for these.
-    """
+    """How a column is read."""
 
     expressions: tuple[str, ...]
     made: Callable[..., Column]
@@ -200,22 +195,20 @@ def _listed(connection: duckdb.DuckDBPyConnection, text: str, kind: str, source:
 def _text(column: str, kind: str) -> str:
     """Return the expression that reads a column as text; a time or decimal without one is undeclared."""
     name = in_quotes(column)
-    # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
+    decimal = DECIMAL.fullmatch(kind)
     if kind in TIMESTAMPS:
         readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"
-        text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
-        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"
-    if kind in _COARSE:
+    elif kind in _COARSE:
         readable = f"{name} BETWEEN {kind} '{_DATES[0]}' AND {kind} '{_DATES[1]}'"
-        text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
-        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"
-    if decimal := DECIMAL.fullmatch(kind):
+    elif decimal:
         # The bytes may hold more digits than are declared; such a number has no text.
         digits, scale = int(decimal[1]), int(decimal[2])
         most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
-        value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
-        text = f"TRY_CAST({value} AS VARCHAR)"
-        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"
-    text = f"TRY_CAST({name} AS VARCHAR)"
-    # A column of a database may be declared to take A and a for one text.
-    return f"{text} COLLATE C" if kind == "VARCHAR" else f"{text}"
+        readable = f"{name} BETWEEN -{most} AND {most}"
+    else:
+        text = f"TRY_CAST({name} AS VARCHAR)"
+        # A column of a database may be declared to take A and a for one text.
+        return f"{text} COLLATE C" if kind == "VARCHAR" else text
+    # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
+    text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
+    return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END)"

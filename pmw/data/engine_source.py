@@ -71,12 +71,7 @@ class SqlWords:
 
 
 class SqlTable(abc.ABC):
-    """A table, or a view, of a database.
-
-    Args:
-        place: where the database is, for messages.
-        names: of the table, with that of its schema.
-    """
+    """A table, or a view, of a database."""
 
     words: ClassVar[SqlWords]
 
@@ -113,11 +108,7 @@ class SqlTable(abc.ABC):
 
     @abc.abstractmethod
     def connect(self) -> Any:
-        """Return a connection that can write nothing, sees one snapshot, and reads values as on any machine.
-
-        Raises:
-            DataError: there is no database.
-        """
+        """Return a connection that writes nothing, sees one snapshot, and reads values as on any machine."""
 
     @abc.abstractmethod
     def kinds_by(self, connection: Any) -> dict[str, str]:
@@ -199,43 +190,37 @@ def _expression(attribute: Attribute, kind: str, words: SqlWords) -> str | None:
         return _of_values(attribute, column, kind, words)
     if not isinstance(attribute, IntegerAttribute | NumericAttribute):
         return None
-    if kind in words.whole:
-        return _of_whole(attribute, column, words)
-    return _of_floats(attribute, column, words) if kind in words.floating else None
+    return _of_numbers(attribute, column, kind, words)
 
 
 def _of_values(attribute: CategoricalAttribute, column: str, kind: str, words: SqlWords) -> str | None:
     if kind in words.whole:
-        return _cases(attribute, _whole_values(attribute, column), f"{column} IS NULL")
+        codes = attribute.codes.items()
+        whole = [(f"{column} = {text}", cell) for text, cell in codes if _WHOLE_TEXT.fullmatch(text)]
+        return _cases(attribute, whole, f"{column} IS NULL")
     values = _text_values(attribute, column, words)
     if values is None or not (kind in words.textual or kind.startswith("ENUM(")):
         return None
     return _cases(attribute, values, f"{column} IS NULL OR {words.text_is(column, '')}")
 
 
-def _of_whole(attribute: IntegerAttribute | NumericAttribute, column: str, words: SqlWords) -> str | None:
-    number = f"CAST({column} AS bigint)"
-    cell = (
-        _integer_cell(attribute, number, words)
-        if isinstance(attribute, IntegerAttribute)
-        else _numeric_cell(attribute, f"CAST({column} AS double precision)")
-    )
-    if cell is None:
+def _of_numbers(
+    attribute: IntegerAttribute | NumericAttribute, column: str, kind: str, words: SqlWords
+) -> str | None:
+    number, whole = f"CAST({column} AS double precision)", f"CAST({column} AS bigint)"
+    own, is_float = values_of(attribute), kind in words.floating
+    if not is_float and kind not in words.whole:
         return None
-    return f"CASE WHEN {column} IS NULL THEN {values_of(attribute).empty} ELSE {cell} END"
-
-
-def _of_floats(attribute: IntegerAttribute | NumericAttribute, column: str, words: SqlWords) -> str | None:
-    number = f"CAST({column} AS double precision)"
-    if isinstance(attribute, IntegerAttribute):
-        low, high = (_double(end) for end in (attribute.minimum, attribute.maximum))
-        whole = f"CAST(LEAST(GREATEST({number}, {low}), {high}) AS bigint)"
-        cell: str | None = _integer_cell(attribute, whole, words)
-    else:
+    if isinstance(attribute, NumericAttribute):
         cell = _numeric_cell(attribute, number)
+    else:
+        low, high = (_double(end) for end in (attribute.minimum, attribute.maximum))
+        clipped = f"CAST(LEAST(GREATEST({number}, {low}), {high}) AS bigint)"
+        cell = _integer_cell(attribute, clipped if is_float else whole, words)
     if cell is None:
         return None
-    own = values_of(attribute)
+    if not is_float:
+        return f"CASE WHEN {column} IS NULL THEN {own.empty} ELSE {cell} END"
     return (
         f"CASE WHEN {_is_empty(column, number)} THEN {own.empty} "
         f"WHEN {_is_undeclared(number, attribute.is_whole)} THEN {own.undeclared} ELSE {cell} END"
@@ -302,12 +287,6 @@ def _cases(attribute: CategoricalAttribute, values: Sequence[tuple[str, int]], e
     return f"CASE WHEN {empty} THEN {own.empty} {cases} ELSE {own.undeclared} END"
 
 
-def _whole_values(attribute: CategoricalAttribute, column: str) -> list[tuple[str, int]]:
-    return [
-        (f"{column} = {text}", cell) for text, cell in attribute.codes.items() if _WHOLE_TEXT.fullmatch(text)
-    ]
-
-
 def _text_values(
     attribute: CategoricalAttribute, column: str, words: SqlWords
 ) -> list[tuple[str, int]] | None:
@@ -337,8 +316,6 @@ class EngineSource(CountSource):
     Args:
         cells: an expression per attribute, of a record's cell, -1 where its value drops the record; behind
             these one per grid, of the place of its value.
-        binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
-            declared cells.
 
     Privacy: stands for true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
@@ -362,18 +339,18 @@ class EngineSource(CountSource):
     @classmethod
     def of(cls, table: SqlTable, domain: Domain) -> EngineSource:
         """Return the source of a table as it is now."""
-        return detached(lambda: cls._of(table, domain))
 
-    @classmethod
-    def _of(cls, table: SqlTable, domain: Domain) -> EngineSource:
-        snapshot = Snapshot(table)
-        try:
-            cells = cell_expressions(domain, snapshot.kinds, table.words, str(table))
-            cells += place_expressions(domain, snapshot.kinds)
-        except DataError:
-            snapshot.close()
-            raise
-        return cls(snapshot, cells, domain)
+        def found() -> EngineSource:
+            snapshot = Snapshot(table)
+            try:
+                cells = cell_expressions(domain, snapshot.kinds, table.words, str(table))
+                cells += place_expressions(domain, snapshot.kinds)
+            except DataError:
+                snapshot.close()
+                raise
+            return cls(snapshot, cells, domain)
+
+        return detached(found)
 
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).

@@ -76,26 +76,15 @@ class TableFile:
         return [self.path]
 
     def names(self) -> list[str]:
-        """Return the names of its columns, in its order.
-
-        Raises:
-            DataError: the file is absent or unreadable, or its first line names no columns.
-        """
+        """Return the names of its columns, in its order."""
         return list(self.kinds()) if self.is_parquet else csv_header(_readable(self.path), self.dialect)
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each column by its name, in the engine's words; none for a CSV file.
-
-        Raises:
-            DataError: the file is absent or unreadable.
-        """
+        """Return the type of each column by its name, in the engine's words; none for a CSV file."""
         return parquet_kinds(_parquet_files(self.path)[0]) if self.is_parquet else {}
 
     def parts(self, domain: Domain) -> Iterator[TablePart]:
         """Yield the records part by part, declared columns only, that of ids among them.
-
-        Raises:
-            DataError: the file is absent or unreadable, or lacks a declared column.
 
         Privacy: true records; they stay in this room.
         """
@@ -108,20 +97,11 @@ class TableFile:
             yield from csv_parts(_readable(self.path), domain.columns, self.dialect, numbers)
 
     def source(self, domain: Domain, key: bytes | None) -> MemorySource:
-        """Return its count source; see ``MemorySource.from_parts``.
-
-        Raises:
-            DataError: the file is absent or unreadable, or lacks a declared column; or the records exceed the
-                limit, and the disk is full, or fails.
-        """
+        """Return its count source; see ``MemorySource.from_parts``."""
         return MemorySource.from_parts(self.parts(domain), domain, key, self.memory)
 
     def require_columns(self, domain: Domain) -> None:
-        """Refuse a file without the declared columns; its records are not read.
-
-        Raises:
-            DataError: the file is absent or unreadable, or lacks a declared column.
-        """
+        """Refuse a file without the declared columns; its records are not read."""
         # The columns that came are not listed: in a file without a header they are a person's record.
         columns = self.names()
         for name in domain.columns:
@@ -210,15 +190,11 @@ def _folder_files(folder: Path) -> list[Path]:
                 "files are part of the table; copy the table into Parquet files of its own"
             )
     found = (file for file in folder.rglob("*") if file.suffix.lower() in _PARQUET and file.is_file())
-    shown = [file for file in found if not _is_hidden(file.relative_to(folder))]
+    # Programs keep what is not, or not yet, part of a table in files and folders with such names.
+    shown = [file for file in found if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
     if not shown:
         raise DataError(f"expected a folder of Parquet files, got {folder}: none is in it")
     return [_readable(file) for file in sorted(shown)]
-
-
-def _is_hidden(file: Path) -> bool:
-    """Return whether a file lies where programs keep what is not, or not yet, part of a table."""
-    return any(part.startswith((".", "_")) for part in file.parts)
 
 
 def _is_pattern(path: Path) -> bool:

@@ -60,7 +60,6 @@ class AttributeFacts:
         clipped_low: number of values below the declared ends.
         clipped_high: number of values above the declared ends.
         examples: undeclared values with their number, most frequent first, at most 5.
-        suggestions: what may keep more records.
     """
 
     name: str
@@ -206,20 +205,16 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
 
 
 class _PeopleTally:
-    """Counts the records of each person."""
-
     def __init__(self, person: Person) -> None:
         self._person = person
         self._roster = Roster(person, fresh_seed())  # nothing is chosen: any key will do
         self._without = 0
 
     def add(self, columns: Columns, whole: NDArray[np.bool_]) -> None:
-        """Count the records of a part that no value drops."""
         has_person = self._roster.add(columns[self._person.column].series()[whole])
         self._without += int((~has_person).sum())
 
     def facts(self) -> PeopleFacts:
-        """Return what was counted."""
         persons, keys = self._roster.finish()
         limit = self._person.records or 1
         return PeopleFacts(
@@ -235,12 +230,7 @@ class _PeopleTally:
 
 
 class _Tally:
-    """Counts what the values of one column are.
-
-    Args:
-        attribute: what is declared of the column.
-        decimal: the character before the fraction of a number, as the file writes it.
-    """
+    """Counts what the values of one column are."""
 
     def __init__(self, attribute: Attribute, decimal: str) -> None:
         self.attribute = attribute
@@ -250,7 +240,6 @@ class _Tally:
         self._outside: Counter[str] = Counter()
 
     def add(self, column: Column, codes: NDArray[np.signedinteger[Any]]) -> None:
-        """Count the values of one part of the column, given their cells."""
         attribute = self.attribute
         # Only values of these cells can be empty, undeclared or clipped.
         telling = {DROPPED, attribute.missing_code, attribute.other_code}

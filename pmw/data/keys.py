@@ -30,16 +30,8 @@ from queries.records import objects_of
 from queries.values import written_text
 
 LONGEST_KEY = 1000  # characters
-_TEXTS = (
-    "VARCHAR",
-    "ENUM",
-    "TEXT",
-    "CHARACTER",
-    "NAME",
-    "OBJECT",
-    "STR",
-    "LARGE_STRING",
-)  # how types of texts are called
+# How types of texts are called.
+_TEXTS = ("VARCHAR", "ENUM", "TEXT", "CHARACTER", "NAME", "OBJECT", "STR", "LARGE_STRING")
 _NO_KEYS = frozenset(("", MISSING_LABEL, OTHER_LABEL))
 _NO_KEY = -1
 
@@ -77,7 +69,6 @@ def key_holders(table: Table, attribute: str, person: Person | None, key: bytes 
     Keys, and two numbers and an id for each record, are held in memory.
 
     Args:
-        table: the table; its records are read here.
         person: whose records are whose, and K; None where each record is a person.
         key: 32 bytes, secret, that choose which keys of a person count; None where no persons are declared.
 
@@ -116,13 +107,7 @@ def _require_texts(table: Table, attribute: str) -> None:
 def _read(
     parts: Iterable[TablePart], domain: Domain, roster: Roster | None
 ) -> tuple[NDArray[np.object_], NDArray[np.int64], Numbers, NDArray[np.uint64]]:
-    """Return the keys that occur, and of each record that has one its place among them and its person.
-
-    Returns:
-        The keys, objects, shape (keys,); then, of the records that have a key and belong to somebody, the
-        place of the key, int64, shape (records,), and the person, as ``PeopleRecords`` has it, shape
-        (records,); and the hashes of persons, likewise.
-    """
+    """Return the keys that occur, and of each record that has one its place among them and its person."""
     known: dict[str, int] = {}
     pieces = [np.zeros(0, dtype=np.int64)]
     for part in parts:
@@ -147,13 +132,7 @@ def _given(
     words: NDArray[np.uint64],
     limit: int,
 ) -> NDArray[np.int64]:
-    """Return the keys that persons give, each person a key once and at most so many.
-
-    Args:
-        places: of each record the place of its key: int64, shape (records,).
-        persons: of each record, as ``PeopleRecords`` has them.
-        words: two keyed hashes of each key: uint64, shape (2, keys).
-    """
+    """Return the keys that persons give, each person a key once and at most so many."""
     own, keys = persons == OWN, max(1, words.shape[1])
     pairs = np.unique(persons[~own].astype(np.int64) * keys + places[~own])
     people, held = np.divmod(pairs, keys)

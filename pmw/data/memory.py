@@ -71,12 +71,7 @@ class TablePart:
 
 
 class PeopleIntake:
-    """Bounds the records of persons.
-
-    Args:
-        bound: how their records are bounded.
-        limit: how much memory the records may take.
-    """
+    """Bounds the records of persons."""
 
     def __init__(self, domain: Domain, bound: Bound, limit: MemoryLimit) -> None:
         self._domain, self._bound, self._limit = domain, bound, limit
@@ -108,7 +103,8 @@ class PeopleIntake:
             identity = self._everyone.digest()
             self._everyone = None  # its file is gone
             for rows in self._buckets.each(self._limit.records_with_persons):
-                self._keep(_people(self._domain, rows))
+                records, everyone = records_of(self._domain, rows[2:]), np.zeros(len(rows[0]), dtype=bool)
+                self._keep(PeopleRecords.of(records, np.stack(rows[:2]), everyone))  # all have an id
         persons = self._persons if self._numbers_persons else None
         return self._kept.finish(persons), self._bound, identity
 
@@ -123,12 +119,7 @@ class PeopleIntake:
         self._add(*keep_bounded(found, self._bound.records), found.keys.shape[1])
 
     def _add(self, kept: CodedRecords, persons: Numbers, known: int) -> None:
-        """Take in what is kept of some persons whose other records were all taken in with these.
-
-        Args:
-            kept: the records.
-            persons: as ``PeopleRecords`` has them.
-        """
+        """Take in what is kept of some persons whose other records were all taken in with these."""
         block = pack(self._domain, kept.columns)
         if self._numbers_persons:
             own = persons == OWN
@@ -150,12 +141,6 @@ class PeopleIntake:
         self._add(clipped(alone, found.persons[own]), found.persons[own], 0)
         named = chosen_records(found, self._bound.records) & ~own
         self._buckets.add([word[named] for word in words])
-
-
-def _people(domain: Domain, rows: Sequence[Words]) -> PeopleRecords:
-    """Return the records of rows, which all have an id."""
-    hashes = np.stack([rows[0], rows[1]])
-    return PeopleRecords.of(records_of(domain, rows[2:]), hashes, np.zeros(len(rows[0]), dtype=bool))
 
 
 class _Buckets:
@@ -197,13 +182,7 @@ class _Buckets:
 
 
 class Intake:
-    """Takes in a table part by part.
-
-    Args:
-        key: 32 bytes, secret, that choose which records of a person are kept; None where the domain declares
-            no persons.
-        limit: how much memory the records may take; None for the usual.
-    """
+    """Takes in a table part by part."""
 
     def __init__(self, domain: Domain, key: bytes | None, limit: MemoryLimit | None = None) -> None:
         self._domain, self._stored, limit = domain, domain.stored, limit or MemoryLimit()
@@ -238,7 +217,6 @@ def kept_codes(
     These are as many arrays as ``domain.stored`` has attributes, shape (kept records,) each.
 
     Args:
-        columns: the declared columns of some records.
         roster: takes in whose the kept records are; None where no persons are declared.
     """
     ids = ids_of(columns, domain)
@@ -274,12 +252,8 @@ class MemorySource(CountSource):
     """A table of cell numbers.
 
     Args:
-        records: the cells of each kept record.
-        bound: how they were bounded; None where no persons are declared.
         identity: what tells the table from others, where persons are declared: the kept records alone do not
             tell whose they are, nor which were left out. None where the records tell it.
-        binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
-            declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
@@ -312,11 +286,6 @@ class MemorySource(CountSource):
         A line of a CSV file that cannot be read is a record whose every value is undeclared: it counts in the
         ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is. Where
         persons are declared it has none, and is dropped.
-
-        Args:
-            key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
-                declared.
-            limit: how much memory the records may take, besides the parts; None for the usual.
         """
 
         def taken_in() -> MemorySource:
@@ -349,16 +318,14 @@ class MemorySource(CountSource):
 
     def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:
         counted = [np.zeros(self.domain.scope_size(scope), dtype=np.int64) for scope in scopes]
-        looked_up = [(scope, counts) for scope, counts in zip(scopes, counted, strict=True) if scope]
-        if looked_up:
-            tables = [self._summands(scope) for scope, _ in looked_up]
-            blocks = zip(self._records.several_sums(tables), self._records.times_by_block, strict=True)
-            for found, times in blocks:
-                for (_, counts), cells in zip(looked_up, found, strict=True):
-                    add_up(counts, cells, times)
-        for scope, counts in zip(scopes, counted, strict=True):
-            if not scope:
-                counts[0] = len(self._records)
+        tables = [self._summands(scope) for scope in scopes if scope]
+        looked_up = [counts for scope, counts in zip(scopes, counted, strict=True) if scope]
+        sums = self._records.several_sums(tables) if tables else ()
+        for found, times in zip(sums, self._records.times_by_block, strict=False):
+            for counts, cells in zip(looked_up, found, strict=True):
+                add_up(counts, cells, times)
+        for counts in (counts for scope, counts in zip(scopes, counted, strict=True) if not scope):
+            counts[0] = len(self._records)
         return counted
 
     def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:

@@ -115,7 +115,6 @@ class PackedRecords:
         """Yield block by block the ``sums`` of the rows of which another sum lies between two ends.
 
         Args:
-            tables: as ``sums`` has them.
             ends: the least that it may be, and what it is to be below; None where there is no end.
         """
         joined, other = _joined_tables(self.domain, tables), _joined_tables(self.domain, leading)
@@ -135,9 +134,6 @@ class PackedRecords:
         """Return how many persons have a record in each cell: int64, shape (cells,).
 
         Persons are looked at in parts, so that about as many records are put into order as at once.
-
-        Args:
-            tables: as ``sums`` has them: what makes the number of a record's cell.
         """
         if self.owners is None:
             raise DataError("expected records whose persons are known, got others")
@@ -170,7 +166,6 @@ class BlockKeeper:
     """Keeps blocks in memory: as they are, or counted; or all of them in a scratch file beyond a limit.
 
     Args:
-        limit: how much memory they may take.
         single: each record is kept by itself, for it is told whose it is.
     """
 
@@ -217,7 +212,6 @@ class BlockKeeper:
         return PackedRecords(self._domain, tuple(block[:-1] for block in blocks), limit, owners, persons)
 
     def _count(self) -> None:
-        """Count the records that are held, which are held no more."""
         if self._counts is None:
             self._counts = np.zeros(self._domain.size, dtype=np.int64)
         (tables,) = _word_tables(self._domain.shape)
@@ -244,7 +238,6 @@ def add_up(
 
     Args:
         counts: int64, shape (cells,); changed in place.
-        cells: of each row: int64, shape (rows,).
         times: how many records each row stands for; None where each is one.
     """
     if times is not None:

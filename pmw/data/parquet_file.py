@@ -76,7 +76,6 @@ class _Stored:
 
     @property
     def is_decimal(self) -> bool:
-        """It holds decimals, of however many digits."""
         return "DECIMAL" in self.meaning.upper()
 
 
@@ -97,9 +96,11 @@ def _stored(file: Path, connection: duckdb.DuckDBPyConnection) -> list[_Stored |
 
 
 def _require_readable(file: Path, name: str, kind: str, stored: _Stored | None) -> None:
+    meaning = "" if stored is None else stored.meaning
+    in_microseconds = "MICROS" in meaning and "MILLIS" not in meaning.replace("MILLIS=<null>", "")
     if stored is None or not is_readable(kind):
         got, cure = kind.partition("(")[0], "text or numbers"
-    elif kind in TIMESTAMPS and not _in_microseconds(stored.meaning):
+    elif kind in TIMESTAMPS and not in_microseconds:
         unit = "96 bits" if stored.kind == "INT96" else "milliseconds"
         got, cure = f"{kind} in {unit}", "times in microseconds, or as text"
     elif not _is_as_wide(kind, stored):
@@ -108,10 +109,6 @@ def _require_readable(file: Path, name: str, kind: str, stored: _Stored | None) 
     else:
         return
     raise column_refusal(str(file), name, f"a column of type {got}", f"write it as {cure}")
-
-
-def _in_microseconds(meaning: str) -> bool:
-    return "MICROS" in meaning and "MILLIS" not in meaning.replace("MILLIS=<null>", "")
 
 
 def _is_as_wide(kind: str, stored: _Stored) -> bool:

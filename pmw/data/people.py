@@ -62,11 +62,7 @@ class Bound:
 
 
 def required_bound(domain: Domain, key: bytes | None) -> Bound | None:
-    """Return how the records of a table are bounded; None where no persons are declared.
-
-    Args:
-        key: 32 bytes, secret; None where the domain declares no persons.
-    """
+    """Return how the records of a table are bounded; None where no persons are declared."""
     person = domain.person
     if person is None:
         return None
@@ -83,7 +79,6 @@ class PeopleRecords:
     """Records, and whose they are (secret).
 
     Args:
-        records: the cells of each record that is not dropped.
         persons: integers, shape (records,): the number of each record's person, counted by first
             appearance, or ``OWN``.
         keys: uint64, shape (2, persons): two keyed hashes of each person's id, which together tell it from
@@ -99,7 +94,6 @@ class PeopleRecords:
         """Return records whose persons are known by their hashes.
 
         Args:
-            records: the cells of each record.
             hashes: uint64, shape (2, records): two keyed hashes of the id of each record that has one.
             own: bool, shape (records,): which have none, and are their own persons.
         """
@@ -118,11 +112,7 @@ class PeopleRecords:
 
 
 def hashes_of(persons: Numbers, keys: Words) -> Words:
-    """Return two keyed hashes of each record's id, 0 where it has none: uint64, shape (2, records).
-
-    Args:
-        persons: as ``PeopleRecords`` has them.
-    """
+    """Return two keyed hashes of each record's id, 0 where it has none: uint64, shape (2, records)."""
     return np.concatenate([keys, np.zeros((2, 1), dtype=np.uint64)], axis=1)[:, persons]
 
 
@@ -130,11 +120,7 @@ def hashes_of(persons: Numbers, keys: Words) -> Words:
 
 
 class Roster:
-    """Numbers the persons of a table that comes part by part.
-
-    Args:
-        key: 32 bytes, secret.
-    """
+    """Numbers the persons of a table that comes part by part."""
 
     def __init__(self, person: Person, key: bytes) -> None:
         self._person = person
@@ -194,7 +180,6 @@ def keyed_hashes(texts: NDArray[np.object_], key: bytes) -> Words:
 
     Args:
         texts: of valid Unicode, shape (texts,).
-        key: 32 bytes, secret.
     """
     from pandas.util import hash_array  # late: only where tables are handled
 
@@ -295,7 +280,6 @@ def clipped(records: CodedRecords, persons: Numbers) -> CodedRecords:
 
     Args:
         records: all that are kept of these persons.
-        persons: as ``PeopleRecords`` has them.
 
     Privacy: exact and secret. A person's clipped values depend on this person's records alone, and add up to
         at most ``ValueGrid.most`` steps, in L1 over all cells together.
@@ -338,7 +322,6 @@ def first_of_each(
     """Return which things of persons are among the first of each in a keyed order: bool, shape (things,).
 
     Args:
-        persons: whose each thing is, as ``PeopleRecords`` has them.
         words_of: of the things at some places, numbers that tell them from others: uint64, shape (places,)
             each. They are functions of the thing alone.
 
@@ -360,12 +343,7 @@ def first_of_each(
 
 
 def _permuted(words: Sequence[Words], keys: Words) -> Words:
-    """Return a keyed number per record: of one word, different for different words under the same key.
-
-    Args:
-        words: the cells, uint64, shape (records,) each.
-        keys: of the record's person: uint64, shape (records,).
-    """
+    """Return a keyed number per record: of one word, different for different words under the same key."""
     mixed = keys.copy()
     for word in words:
         mixed ^= word

@@ -50,11 +50,7 @@ def _text_is(column: str, text: str) -> str:
 
 
 class PostgresTable(SqlTable):
-    """A table, or a view, of Postgres.
-
-    Args:
-        names: of the table, with that of its schema.
-    """
+    """A table, or a view, of Postgres."""
 
     words = SqlWords(
         whole=_WHOLE,
@@ -66,7 +62,6 @@ class PostgresTable(SqlTable):
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn the driver's errors into one that shows nothing of a record, and no password."""
         try:
             import psycopg  # late, and an extra
         except ImportError:
@@ -90,7 +85,6 @@ class PostgresTable(SqlTable):
         return connection
 
     def kinds_by(self, connection: psycopg.Connection) -> dict[str, str]:
-        """Return the type of each column by its name, in the words of the database."""
         found = connection.execute("SELECT to_regclass(%s)::oid", [self.quoted]).fetchone()
         if found is None or found[0] is None:
             raise self._absent()
@@ -125,7 +119,6 @@ class PostgresTable(SqlTable):
             cursor.close()  # once more: the first time fails where the connection breaks just then
 
     def refused(self, kind: str) -> str | None:
-        """Return how a type is called whose values reading may fail at; None for one that is read."""
         plain = ("boolean", "enum", "numeric", *_WHOLE, *_FLOATING, *_TEXTUAL)
         return None if SIZE.sub("", kind) in plain else kind
 

@@ -17,6 +17,7 @@ import tempfile
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,13 +67,24 @@ class MemoryLimit:
         if self.size is not None and (type(self.size) is not int or self.size < 1):
             shown = self.size if type(self.size) is int else type_name(self.size)
             raise DataError(f"expected a positive whole number of bytes as memory limit, got {shown}")
-        if self.folder is not None:
-            _require_folder_name(self.folder)
+        if self.folder is not None and not issubclass(type(self.folder), str | Path):
+            raise DataError(f"expected the name of a folder, got a {type_name(self.folder)}")
+        if self.folder is not None and not is_path_name(str(self.folder)):
+            raise DataError(
+                "expected the name of a folder, got a text that is too long for one, or holds line breaks or "
+                "other control characters"
+            )
 
     @property
     def in_bytes(self) -> int:
         """The most bytes."""
-        return _machine_bytes() // 2 if self.size is None else self.size
+        if self.size is not None:
+            return self.size
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with suppress(OSError):
+            given = _CONTAINER.read_text().strip()
+            whole = min(whole, int(given)) if given.isdigit() else whole
+        return whole // 2
 
     @property
     def records_with_persons(self) -> int:
@@ -96,26 +108,6 @@ class MemoryLimit:
         return cls(form["size"], None if form["folder"] is None else Path(form["folder"]))
 
 
-def _require_folder_name(folder: object) -> None:
-    if not issubclass(type(folder), str | Path):
-        raise DataError(f"expected the name of a folder, got a {type_name(folder)}")
-    if not is_path_name(str(folder)):
-        raise DataError(
-            "expected the name of a folder, got a text that is too long for one, or holds line breaks or "
-            "other control characters"
-        )
-
-
-def _machine_bytes() -> int:
-    """Return the memory of the machine, or of the container that the process runs in."""
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        given = _CONTAINER.read_text().strip()
-    except OSError:
-        return whole
-    return min(whole, int(given)) if given.isdigit() else whole
-
-
 def require_limit(limit: object) -> None:
     """Refuse what is neither a limit nor None, by its type alone."""
     if limit is not None and not issubclass(type(limit), MemoryLimit):
@@ -123,11 +115,7 @@ def require_limit(limit: object) -> None:
 
 
 class ScratchFile:
-    """A file without a name, which arrays are appended to.
-
-    Args:
-        folder: where it is made; None for TMPDIR, or else the system's temporary folder.
-    """
+    """A file without a name, which arrays are appended to."""
 
     __slots__ = ("__weakref__", "_descriptor", "_folder", "_size")
 
@@ -201,18 +189,14 @@ class StoredArray:
 
 
 class SortedRows:
-    """Rows of words that come part by part (secret); the last word weighs most, as ``lexsort`` has it.
-
-    Args:
-        limit: how much memory they may take.
-    """
+    """Rows of words that come part by part (secret); the last word weighs most, as ``lexsort`` has it."""
 
     def __init__(self, words: int, limit: MemoryLimit) -> None:
         self._words, self._most, self._folder = words, limit.sorted_rows(words), limit.folder
         self._file = ScratchFile(self._folder)
         self._held: list[_Rows] = []
         self._held_rows = self._rows = 0
-        self._runs: list[_Run] = []
+        self._runs: list[list[StoredArray]] = []
 
     def add(self, rows: _Rows) -> None:
         """Take in rows: uint64, shape (rows,), one array per word."""
@@ -243,13 +227,12 @@ class SortedRows:
         rows = _in_order([np.concatenate(word) for word in zip(*self._held, strict=True)])
         self._held, self._held_rows = [], 0
         self._rows += len(rows[0])
-        self._runs.append(_Run([self._file.append(word) for word in rows]))
+        self._runs.append([self._file.append(word) for word in rows])
 
     def _merged(self) -> Iterator[_Rows]:
         """Yield all rows in order, some at a time."""
-        runs = self._runs
-        for run in runs:
-            run.rewind(max(1, self._most // len(runs)))
+        block = max(1, self._most // max(1, len(self._runs)))
+        runs = [_Run(words, block) for words in self._runs]
         while runs := [run for run in runs if run.fill()]:
             # What is beyond the last row of a block may lie before the next block of that run.
             ends = [run.end for run in runs if run.goes_on]
@@ -259,20 +242,11 @@ class SortedRows:
 
 
 class _Run:
-    """Rows in order, read block by block.
+    """Rows in order, read block by block."""
 
-    Args:
-        words: of each row, one from each array.
-    """
-
-    def __init__(self, words: Sequence[StoredArray]) -> None:
-        self._stored = words
-        self.rewind(1)
-
-    def rewind(self, block: int) -> None:
-        """Begin again; read so many rows at a time."""
-        self._block, self._next = block, 0
-        self._loaded: _Rows = [np.empty(0, dtype=np.uint64) for _ in self._stored]
+    def __init__(self, words: Sequence[StoredArray], block: int) -> None:
+        self._stored, self._block, self._next = words, block, 0
+        self._loaded: _Rows = [np.empty(0, dtype=np.uint64) for _ in words]
 
     def fill(self) -> bool:
         """Load a block where none is; return whether there is one."""
@@ -283,7 +257,6 @@ class _Run:
 
     @property
     def goes_on(self) -> bool:
-        """There is more than the loaded block."""
         return self._next < len(self._stored[0])
 
     @property

@@ -98,7 +98,6 @@ def spark_table(address: str, table: str) -> Any:
     """Return a table of Spark as its DataFrame; no record is read.
 
     Args:
-        address: ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
         table: a table or view of the catalogue, or ``parquet.PATH`` of files that the cluster can read.
     """
     session, files = _session(address), _FILES.fullmatch(table)
@@ -229,9 +228,6 @@ class SparkSource(CountSource):
         words: a DataFrame of the cells of each kept record, and of the places of its values on grids, as
             ``Layout`` puts them.
         everyone: the same of all records before any person's were bounded, and whose they are.
-        bound: how the records of persons were bounded; None without.
-        binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
-            declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
@@ -252,12 +248,7 @@ class SparkSource(CountSource):
 
     @classmethod
     def of(cls, frame: Any, domain: Domain, key: bytes | None, what: str) -> SparkSource:
-        """Return the source of a DataFrame; its records are encoded here, once.
-
-        Args:
-            key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
-                declared.
-        """
+        """Return the source of a DataFrame; its records are encoded here, once."""
         bound = required_bound(domain, key)
         quietly("Spark's log could not be ended", _end_logs)
         chosen = quietly(
@@ -312,9 +303,6 @@ class SparkSource(CountSource):
         """Return the DataFrame that is collected: the numbers of the cells that hold records, and counts.
 
         The cells of each scope are numbered behind those of the scope before it.
-
-        Args:
-            scopes: attributes in declared order each.
         """
         first, numbers = 0, []
         for scope in scopes:
@@ -351,10 +339,6 @@ class SparkSource(CountSource):
 
         A place is below 2^21, of values of persons that are clipped, else below 2^20 (``MOST_STEPS`` of
         ``queries.numbers``). So the sums of 2^42 records are below 2^63, where a long would wrap, or fail.
-
-        Args:
-            scope: attributes in declared order.
-            squared: their squares are summed (``ValueGrid.squares``).
         """
         code = self._code(self._declared.stored.index(grid.name))
         number = grid.square_in_words(code, "div", "L") if squared else code

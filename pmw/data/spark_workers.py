@@ -43,7 +43,6 @@ class Layout:
     """Where the cell of each attribute stands in the words of a record.
 
     Args:
-        shape: cells per attribute.
         places: per attribute: the word, the lowest bit, and the number of bits.
     """
 
@@ -85,10 +84,6 @@ class Layout:
 def encoder(domain: Domain, key: bytes | None) -> Stage:
     """Return the stage that turns records into words, and drops those that every source drops.
 
-    Args:
-        key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
-            declared.
-
     Returns:
         A stage whose batches have ``domain.columns`` before, under the names c0, c1, ..., and words, and
         ``OWNER_COLUMNS`` where persons are declared, after.
@@ -107,8 +102,6 @@ def encoder(domain: Domain, key: bytes | None) -> Stage:
 def bounder(domain: Domain, records: int) -> Stage:
     """Return the stage that keeps at most so many records of each person, and clips their values.
 
-    Args:
-        records: the most of each person.
     A partition holds all records of each of its persons; what is kept of a person depends on these alone.
     """
 

@@ -40,26 +40,11 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"duckdb:|postgres(ql)?://|spark:", re.IGNORECASE)
 # What an address may say behind ``?``: nothing that is secret, and nothing that changes how values are read.
-_PARAMETERS = frozenset(
-    [
-        "host",
-        "hostaddr",
-        "port",
-        "user",
-        "dbname",
-        "service",
-        "passfile",
-        "sslmode",
-        "sslrootcert",
-        "sslcert",
-        "sslkey",
-        "sslcrl",
-        "channel_binding",
-        "gssencmode",
-        "require_auth",
-        "target_session_attrs",
-    ]
-)
+_PARAMETERS = frozenset((
+    "host", "hostaddr", "port", "user", "dbname", "service", "passfile", "sslmode", "sslrootcert",
+    "sslcert", "sslkey", "sslcrl", "channel_binding", "gssencmode", "require_auth",
+    "target_session_attrs",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,27 +147,15 @@ class DatabaseTable:
         )
 
     def names(self) -> list[str]:
-        """Return the names of its columns, in its order.
-
-        Raises:
-            DataError: the table is absent or unreadable.
-        """
+        """Return the names of its columns, in its order."""
         return list(self.kinds())
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each column by its name, in the words of the database.
-
-        Raises:
-            DataError: the table is absent or unreadable.
-        """
+        """Return the type of each column by its name, in the words of the database."""
         return spark_kinds(spark_table(self.address, self.table)) if self.is_spark else self._sql.kinds()
 
     def parts(self, domain: Domain) -> Iterator[TablePart]:
         """Yield the records part by part, declared columns only.
-
-        Raises:
-            DataError: the table is absent or unreadable, lacks a declared column, one is of a type that is
-                refused, or it is of Spark.
 
         Privacy: true records; they stay in this room.
         """
@@ -191,12 +164,7 @@ class DatabaseTable:
         return map(TablePart, self._sql.columns(domain))
 
     def source(self, domain: Domain, key: bytes | None) -> CountSource:
-        """Return its count source, of records that are read or that stay in the database.
-
-        Raises:
-            DataError: the table is absent or unreadable, lacks a declared column, or one is of a type that is
-                refused; or records that are read exceed the limit, and the disk is full, or fails.
-        """
+        """Return its count source, of records that are read or that stay in the database."""
         if self.is_spark:
             return SparkSource.of(spark_table(self.address, self.table), domain, key, str(self))
         if self.inside:
@@ -287,7 +255,17 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> CountSource:
     if place is not None:
         return place.source(domain, key)
     if isinstance(table, CountSource):
-        return _require_same(table, domain, key)
+        if not table.is_bounded(domain.person, key):
+            raise DataError(
+                "expected a table whose people are bounded as the session bounds them, got one that was read "
+                "otherwise; give the pandas table, or name the file"
+            )
+        if table.domain != domain:
+            raise DataError(
+                f"expected a table that was read with the declared domain {domain.name!r}, "
+                "got one of another domain; read it again with this one"
+            )
+        return table
     if is_spark_frame(table):
         return SparkSource.of(table, domain, key, f"the table of type {type_name(table)}")
     return MemorySource.from_parts(table_parts(table, domain), domain, key)
@@ -314,20 +292,6 @@ def column_kind(table: Table, name: str) -> str | None:
     if place is not None:
         return place.kinds().get(name)
     return declared_kind(named_column(table, name).dtype) if _is_frame(table) else None  # type: ignore[arg-type]
-
-
-def _require_same(source: CountSource, domain: Domain, key: bytes | None) -> CountSource:
-    if not source.is_bounded(domain.person, key):
-        raise DataError(
-            "expected a table whose people are bounded as the session bounds them, got one that was read "
-            "otherwise; give the pandas table, or name the file"
-        )
-    if source.domain != domain:
-        raise DataError(
-            f"expected a table that was read with the declared domain {domain.name!r}, "
-            "got one of another domain; read it again with this one"
-        )
-    return source
 
 
 def _is_frame(table: object) -> bool:

@@ -31,6 +31,7 @@ from queries.frozen import dataclass
 
 WARNING = "the kinds are read off the table, exact and not private: declare only what is public"
 
+_EMPTY = MARKERS | {""}
 _MOST = 99  # percent; so many of something are nearly all
 _FEW = 200  # texts; where these are nearly all, they are few
 _LEAST = 20  # texts, of which one can say that they differ from each other as ids do
@@ -130,9 +131,6 @@ class _Tally:
     """Counts what the texts of a column are, and how often each stands there.
 
     Texts are kept as hashes, 16 bytes each with its number.
-
-    Args:
-        decimal: the character before the fraction of a number.
     """
 
     def __init__(self, name: str, decimal: str) -> None:
@@ -145,7 +143,7 @@ class _Tally:
     def add(self, texts: Counter[str]) -> None:
         """Count some texts, each with its number."""
         self._rows += texts.total()
-        given = {text: count for text, count in texts.items() if not _means_empty(text)}
+        given = {text: count for text, count in texts.items() if text.strip().casefold() not in _EMPTY}
         self._given += sum(given.values())
         self._named += given.get(self._name, 0)
         for text, count in given.items():
@@ -157,7 +155,6 @@ class _Tally:
             self._merge()
 
     def _merge(self) -> None:
-        """Add up the numbers of equal texts."""
         hashes, places = np.unique(np.concatenate(self._hashes), return_inverse=True)
         times = np.zeros(hashes.size, np.int64)
         np.add.at(times, places, np.concatenate(self._times))
@@ -170,7 +167,6 @@ class _Tally:
         return is_text or NUMBER.fullmatch(self._name) is not None
 
     def kind(self) -> ColumnKind:
-        """Return what the texts are."""
         if _are_most(self._rows - self._given, self._rows):
             return ColumnKind(TextKind.EMPTY)
         return self._dates() or ColumnKind(self._others())
@@ -209,18 +205,17 @@ class _Tally:
         return next((kind for forms, kind in kinds if self._are(*forms)), TextKind.MIXED)
 
 
-def _means_empty(text: str) -> bool:
-    text = text.strip()
-    return not text or text.casefold() in MARKERS
-
-
 def _forms(text: str, decimal: str) -> Iterator[str]:
     """Yield the forms of a text: one, or for a date each format by which it is read, with ``dated``."""
     if read_seconds(text, "UTC") is not None:
         of_day = text[len("2023-03-31") :]
         yield "day" if not of_day else "zoned" if any(one in of_day for one in "Z+-") else "time"
         return
-    number, formats = swapped_decimal(text) if decimal == "," else text, list(_read_by(text))
+    number = swapped_decimal(text) if decimal == "," else text
+    shaped = [
+        one for one in _BY_SHAPE.get(_shape(text), ()) if one != "%Y%m%d" or _EIGHT_DIGITS.fullmatch(text)
+    ]
+    formats = [one for one in shaped if read_seconds(text, "UTC", one) is not None]
     yield from formats
     if _LIKE_A_DATE.fullmatch(text) or (formats and formats != ["%Y%m%d"]):
         yield "dated"
@@ -234,13 +229,6 @@ def _forms(text: str, decimal: str) -> Iterator[str]:
         yield "clock"
     else:
         yield "separated" if _SEPARATED.fullmatch(text) else "text"
-
-
-def _read_by(text: str) -> Iterator[str]:
-    """Yield the formats by which a text is a date."""
-    for format in _BY_SHAPE.get(_shape(text), ()):
-        if format != "%Y%m%d" or _EIGHT_DIGITS.fullmatch(text):
-            yield from () if read_seconds(text, "UTC", format) is None else (format,)
 
 
 def _shape(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Charts: bars with ranges, and lines with bands, as SVG with a text alternative; figures draw the same."""
+"""Charts: bars with ranges, and lines with bands, as SVG with a text alternative; figures draw the same.
+
+Tables in notebooks have bars drawn beside their numbers, without style sheet, script or address.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pmw.display.elements import escaped, markup
+from pmw.display.elements import escaped, markup, paragraph, table
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -176,7 +179,7 @@ def _rows(picture: Picture, bars: Bars) -> Markup:
     right = picture.width - (_TEXTS if any(bar.text for bar in bars.bars) else _RIGHT)
     foot = top + _ROW * len(bars.bars)
     low, high = bars.reach
-    ticks = _ticks(high) if bars.unit else [low, high if high > low else low + 1]
+    ticks = _ticks(0.0, high) if bars.unit else [low, high if high > low else low + 1]
     scale = (right - left) / (ticks[-1] - ticks[0])
 
     def place(value: float) -> float:
@@ -209,7 +212,7 @@ def _rows(picture: Picture, bars: Bars) -> Markup:
 
 
 def _columns(picture: Picture, bars: Bars) -> Markup:
-    top, ticks = _top(picture, bars), _ticks(bars.reach[1])
+    top, ticks = _top(picture, bars), _ticks(0.0, bars.reach[1])
     foot, right = top + _HEIGHT, picture.width - _RIGHT
     scale, step = _HEIGHT / ticks[-1], (right - _LEFT) / len(bars.bars)
     parts = [*_legend(picture, bars), *_grid([(foot - scale * tick, f"{tick:g}%") for tick in ticks], right)]
@@ -221,17 +224,11 @@ def _columns(picture: Picture, bars: Bars) -> Markup:
             parts.append(_rule("range", (x, low), (x, high)))
         if bar.measured is not None:
             parts.append(_dot("range", x, foot - scale * bar.measured, 2 if step < 8 else 3))
-    for column, anchor in _named(len(bars.bars)):
+    count = len(bars.bars)
+    named = [(0, "start"), (count // 2, "middle"), (count - 1, "end")]
+    for column, anchor in named if count > 8 else [(place, "middle") for place in range(count)]:
         parts.append(_text(_LEFT + step * (column + 0.45), foot + 18, bars.bars[column].label, anchor))
     return _svg(picture, foot + 34, parts)
-
-
-def _named(columns: int) -> Iterator[tuple[int, str]]:
-    """Yield the columns that have a text below them, and where it begins."""
-    if columns <= 8:
-        yield from ((place, "middle") for place in range(columns))
-        return
-    yield from ((0, "start"), (columns // 2, "middle"), (columns - 1, "end"))
 
 
 def line_chart(picture: Picture, lines: Lines) -> Markup:
@@ -240,7 +237,7 @@ def line_chart(picture: Picture, lines: Lines) -> Markup:
     top = _top(picture) + (14 if lines.cap else 0)  # for the name of the cap
     foot, right = top + _HEIGHT, picture.width - (_RIGHT if is_narrow else _NAMES)
     low, high = lines.reach
-    ticks = _ticks_between(low, high)
+    ticks = _ticks(low, high)
     last = max(1.0, *(line.points[-1][0] for line in lines.lines), len(lines.places) - 1.0)
     across, scale = (right - _LEFT) / last, _HEIGHT / (ticks[-1] - ticks[0])
 
@@ -311,7 +308,6 @@ def _names_beside(ends: Sequence[tuple[float, Line]], right: float, foot: float)
 
 
 def _legend(picture: Picture, bars: Bars) -> Iterator[str]:
-    """Yield samples of the bars and of what was measured, with their names."""
     if not bars.range:
         return
     y = _top(picture, bars) - 18
@@ -326,7 +322,6 @@ def _legend(picture: Picture, bars: Bars) -> Iterator[str]:
 
 
 def _grid(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
-    """Yield a line at each height, with its text before it."""
     for y, text in marks:
         yield _rule("grid", (_LEFT, y), (right, y))
         yield _text(_LEFT - 6, y + 4, text, "end")
@@ -339,12 +334,7 @@ def _tick_text(tick: float, unit: str) -> str:
     return f"{tick / 1e6:g}M{unit}" if abs(tick) >= 1e6 else f"{tick / 1e3:g}k{unit}"
 
 
-def _ticks(most: float) -> list[float]:
-    """Return four to six round numbers from 0 to beyond the largest that is drawn."""
-    return _ticks_between(0.0, most)
-
-
-def _ticks_between(low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float) -> list[float]:
     """Return four to seven round numbers, from below the least that is drawn to beyond the largest."""
     most = high - low
     if not most > 0:
@@ -397,3 +387,89 @@ def _svg(picture: Picture, height: float, parts: Sequence[str]) -> Markup:
         f"<title>{escaped(': '.join(text for _, text in lines))}</title>"
         f"<desc>{escaped(picture.description)}</desc>{''.join(texts)}{''.join(parts)}</svg>"
     )
+
+
+_CELL, _LOW, _EDGE = 180, 16, 3  # pixels: of a drawing in a cell of a table; beside it
+# Seen on white and on black: those of pages, in the middle between light and dark.
+_FILL, _RANGE, _FULL = "#6fa6cd", "#c8553d", "#9aa4ae"
+
+
+def drawn_table(
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    columns: Sequence[tuple[str, Sequence[Bar | None]]],
+    more: str = "",
+) -> Markup:
+    """Return a table with a column of bars for each of its columns of numbers, each on its own scale.
+
+    Args:
+        columns: of bars, each with its title and a bar for each row, None where there is no number.
+        more: a line below it, such as how many rows are shown; empty for none.
+    """
+    reaches = [_reach(bars) for _, bars in columns]
+    drawn = [
+        [_bar(bars[row], reach) for (_, bars), reach in zip(columns, reaches, strict=True)]
+        for row in range(len(rows))
+    ]
+    titles = [
+        f"{title}, {_short(low)} to {_short(high)}"
+        for (title, _), (low, high) in zip(columns, reaches, strict=True)
+    ]
+    below = paragraph(more) if more else markup("")
+    return table(caption, [*header, *titles], rows, drawn=drawn) + below
+
+
+def meter(share: float, text: str) -> Markup:
+    """Return how much of a whole is used, as a bar with words beside it.
+
+    Args:
+        share: the part that is used, in [0, 1].
+    """
+    inner = _CELL - 2 * _EDGE
+    used = inner * min(1.0, max(0.0, share))
+    parts = [
+        f'<rect x="{_EDGE}" y="2" width="{inner}" height="{_LOW - 4}" fill="none" stroke="{_FULL}"/>',
+        f'<rect x="{_EDGE}" y="2" width="{used:.1f}" height="{_LOW - 4}" fill="{_FILL}"/>',
+    ]
+    return markup(f"<p>{_drawing(parts)} {escaped(text)}</p>")
+
+
+def _reach(bars: Sequence[Bar | None]) -> tuple[float, float]:
+    """Return from where to where finite numbers and ends go, zero included."""
+    numbers = [0.0]
+    for bar in bars:
+        if bar is not None:
+            numbers += [one for one in (bar.value, *(bar.interval or ())) if math.isfinite(one)]
+    return min(numbers), max(numbers)
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _bar(bar: Bar | None, reach: tuple[float, float]) -> Markup:
+    if bar is None or not math.isfinite(bar.value):
+        return markup("")
+    low, high = reach
+    scale = (_CELL - 2 * _EDGE) / (high - low or 1.0)
+
+    def place(value: float) -> float:
+        return _EDGE + scale * (min(max(value, low), high) - low)
+
+    first, last = sorted((place(0.0), place(bar.value)))
+    width, middle = max(1.0, last - first), _LOW / 2
+    parts = [f'<rect x="{first:.1f}" y="3" width="{width:.1f}" height="{_LOW - 6}" fill="{_FILL}"/>']
+    if bar.interval is not None:
+        start, end = map(place, bar.interval)
+        strokes = [f"M{start:.1f} {middle:g}H{end:.1f}"]
+        ends = zip((start, end), bar.interval, strict=True)  # one without an end has no stroke there
+        strokes += [f"M{x:.1f} {middle - 4:g}v8" for x, number in ends if math.isfinite(number)]
+        parts.append(f'<path d="{"".join(strokes)}" stroke="{_RANGE}" stroke-width="1.5" fill="none"/>')
+    return _drawing(parts)
+
+
+def _drawing(parts: Sequence[str]) -> Markup:
+    """Return a drawing that screen readers leave out, since its numbers stand beside it."""
+    size = f'width="{_CELL}" height="{_LOW}" viewBox="0 0 {_CELL} {_LOW}"'
+    return markup(f'<svg aria-hidden="true" {size} style="vertical-align:middle">{"".join(parts)}</svg>')

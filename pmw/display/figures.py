@@ -7,17 +7,16 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmw.disk import require_file, write_whole
 from pmw.display.charts import Bars, Lines, Picture
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
-from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,37 +35,22 @@ _SUFFIXES = (".png", ".pdf", ".svg")
 _LETTERS = re.compile(r"Glyph (\d+) .*missing from font|does not support (.+) natively")
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Numbers along an axis, with their intervals.
-
-    Args:
-        name: of the series; empty where there is one.
-        values: of each place; None where there is no number.
-        ends: of each place the ends of its interval; None where there is none.
-    """
+class Series(NamedTuple):
+    """Numbers along an axis, with their intervals; None where there is none. One alone has no name."""
 
     name: str
-    values: tuple[float | None, ...]
-    ends: tuple[tuple[float, float] | None, ...]
+    values: Sequence[float | None]
+    ends: Sequence[tuple[float, float] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Series over the same places.
-
-    Args:
-        title: what is above it; empty for nothing.
-        connected: so many of the first are joined by a line in a band; 0 for bars.
-        series: at least one, at most as many as there are colours.
-        from_zero: its numbers are counts, so that a line stands above zero.
-    """
+class Panel(NamedTuple):
+    """Series over the same places: so many of the first joined by a line in a band, or bars where none is."""
 
     title: str
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     connected: int
-    series: tuple[Series, ...]
-    from_zero: bool = False
+    series: Sequence[Series]  # at most as many as there are colours
+    from_zero: bool = False  # numbers are counts, so that a line stands above zero
 
 
 class MissingLettersWarning(UserWarning):
@@ -111,12 +95,18 @@ def tidy(axes: Any) -> None:
 
 
 def draw_bars(axes: Any, picture: Picture, bars: Bars) -> None:
-    """Draw a panel of bars, or of columns from 0 on, each as wide as 1."""
+    """Draw a panel of bars, or of columns from 0 on, each as wide as 1, some with where they begin."""
+    from matplotlib.ticker import MaxNLocator
+
     lengths, names = [bar.value for bar in bars.bars], [bar.label.translate(_ISOLATES) for bar in bars.bars]
     places = [place + (0.5 if bars.starts else 0.0) for place in range(len(lengths))]
     if bars.starts:
         axes.bar(places, lengths, width=1, color=_FILL, label="model")
-        _name_columns(axes, bars)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        axes.xaxis.set_major_formatter(
+            lambda place, _: bars.starts[int(place)] if 0 <= place < len(bars.starts) else ""
+        )
+        axes.set_xlabel(bars.note, fontsize=8)
         axes.set_ylabel(picture.scale, fontsize=8)
     else:
         axes.barh(places, lengths, height=0.7, color=_FILL, label="model")
@@ -129,17 +119,6 @@ def draw_bars(axes: Any, picture: Picture, bars: Bars) -> None:
     axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
     axes.tick_params(labelsize=8)
     tidy(axes)
-
-
-def _name_columns(axes: Any, bars: Bars) -> None:
-    """Tell where columns begin, at five of them or so."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    axes.xaxis.set_major_formatter(
-        lambda place, _: bars.starts[int(place)] if 0 <= place < len(bars.starts) else ""
-    )
-    axes.set_xlabel(bars.note, fontsize=8)
 
 
 def _draw_measured(axes: Any, places: list[float], bars: Bars) -> None:
@@ -197,7 +176,6 @@ def draw_series(axes: Any, panel: Panel, *, width: float) -> None:
 
 
 def _number_text(value: float, _: int | None) -> str:
-    """Return the number of a tick, with its thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 

@@ -33,7 +33,9 @@ class Progress:
         self._began = self._last = time.monotonic()
         self._count = self._length = 0
         self._in_notebook = type(sys.stderr).__module__.startswith("ipykernel.")
-        self.is_watched = wanted and Progress._shown is None and _is_main() and self._is_seen()
+        is_main = threading.current_thread() is threading.main_thread()
+        is_seen = self._in_notebook or bool(getattr(sys.stderr, "isatty", bool)())
+        self.is_watched = wanted and Progress._shown is None and is_main and is_seen
         if self.is_watched:
             Progress._shown = self
 
@@ -65,15 +67,11 @@ class Progress:
         elif self._length:
             self._put("\r\x1b[K")
 
-    def _is_seen(self) -> bool:
-        return self._in_notebook or bool(getattr(sys.stderr, "isatty", bool)())
-
     def _told(self) -> str:
         done = f"{self._count:,}" if self._total is None else f"{self._count:,} of {self._total:,}"
         return f"{done} {self._verb}"
 
     def _left(self, seconds: float) -> str:
-        """Return how long the rest takes at the pace so far, in words."""
         if self._total is None or not self._count:
             return ""
         left = round(seconds / self._count * max(0, self._total - self._count))
@@ -88,7 +86,3 @@ class Progress:
         with suppress(OSError, ValueError):  # who no longer looks stops nobody's answers
             sys.stderr.write(text)
             sys.stderr.flush()
-
-
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()

@@ -95,8 +95,8 @@ def text_table(
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     fitted = _fitted(widths, left, width)
     if fitted is None:
-        records = ("\n".join(map(_named, header, row)) for row in rows)
-        return "\n\n".join(records)
+        pairs = (zip(header, row, strict=True) for row in rows)
+        return "\n\n".join("\n".join(f"{title}: {cell}" for title, cell in record) for record in pairs)
     lines = []
     for row in (header, *rows):
         cells = [
@@ -118,10 +118,6 @@ def _fitted(widths: Sequence[int], left: int, most: int | None) -> list[int] | N
         fitted[widest] -= 1
         excess -= 1
     return fitted
-
-
-def _named(title: str, cell: str) -> str:
-    return f"{title}: {cell}"
 
 
 def told_price(price: float) -> float:

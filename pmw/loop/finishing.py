@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from pmw.loop.fit import model_holds
 from pmw.loop.purchases import numbers_at
@@ -99,14 +99,7 @@ def _wide_numbers(state: PublicState, asked: Sequence[LinearQuery], most: Fracti
     return ()
 
 
-class Answered(Protocol):
-    """What a session knows of the questions that it answered."""
-
-    def scopes(self) -> Mapping[str, Mapping[tuple[str, ...], int]]:
-        """Return of each analyst how many settled questions each scope has."""
-
-    def version(self, place: int) -> int:
-        """Return the version of the model that settled a question, by its place among all, from 1."""
+Scopes: TypeAlias = Mapping[str, Mapping[tuple[str, ...], int]]  # of each analyst, its questions by scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +129,12 @@ class Spare(NamedTuple):
     booked: Parts
 
 
-def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Payer | None]) -> Spare | None:
+def plan_spare(
+    state: PublicState,
+    scopes: Callable[[], Scopes],
+    version: Callable[[int], int],
+    payers: Mapping[str, Payer | None],
+) -> Spare | None:
     """Return which marginal is measured next, and with which noise, because tests do not need its price.
 
     It is due where error quantiles are, once the thresholds of tests have come down, until no more is left
@@ -146,6 +144,8 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     a test. The questions of whoever has not so much left, or is not known, count for nothing.
 
     Args:
+        scopes: returns how many settled questions each scope has.
+        version: returns the version of the model that settled a question, by its place among all, from 1.
         payers: what analysts may still be booked; None where the cap alone binds.
 
     Returns:
@@ -161,8 +161,8 @@ def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Paye
     least = state.ledger.price(marginal_charge(plan.noise, state.contract.options))
     if state.settled < _SETTLED * plan.decay[1] or left - kept < least:
         return None
-    asked = answered.scopes()
-    new = sum(requested(one) is None for one in state.measured[answered.version(state.settled // 2) :])
+    asked = scopes()
+    new = sum(requested(one) is None for one in state.measured[version(state.settled // 2) :])
     wanted = _AGAIN * new + _unasked(state, set().union(*asked.values())) * plan.update_limit
     reserve, test = max(kept, _positives(state, plan, wanted)), _positives(state, plan, Fraction(1))
     room = {
@@ -181,12 +181,7 @@ def _most_gained(
     least: Fraction,
     room: Mapping[str, Fraction],
 ) -> Spare | None:
-    """Return which scope's noise a price lowers most, times its uses, the noise, and who pays; None for none.
-
-    Args:
-        least: price of a positive's measurement.
-        room: the most that each analyst may be booked, and no more than may be spent at all.
-    """
+    """Return the scope whose noise a price lowers most, times its uses, with noise and payers, or None."""
     best = None
     for scope in sorted(set().union(*uses.values())):
         certified = scope in state.certificates
@@ -204,10 +199,8 @@ def _most_gained(
 
 
 def _paying(uses: Mapping[str, int], price: Fraction, room: Mapping[str, Fraction]) -> Mapping[str, int]:
-    """Return the uses of those who pay a price in proportion to them; whoever has no room for it is left out.
-
-    Without them the parts of the others grow: whoever was left out has no room for the larger part either.
-    """
+    """Return the uses of those who pay a price in proportion to them; who has no room for it is left out."""
+    # Then the parts of the others grow: whoever was left out has no room for the larger part either.
     paying = {name: own for name, own in uses.items() if own}
     while True:
         count = sum(paying.values())
@@ -218,20 +211,17 @@ def _paying(uses: Mapping[str, int], price: Fraction, room: Mapping[str, Fractio
 
 
 def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:
-    """Return what the measurements that hold a scope cost, in the filter's own measure."""
     options, ledger = state.contract.options, state.ledger
     found = (one for one in (*state.opening, *state.marginals) if set(scope) <= set(one.scope))
     return sum((ledger.price(marginal_charge(one.noise, options)) for one in found), Fraction(0))
 
 
 def _positives(state: PublicState, plan: MarginalTestPlan, number: Fraction) -> Fraction:
-    """Return what a number of positives cost with their rounds."""
     charge = reservation(plan, state.contract.options, state.ledger.composition, round_open=False)
     return number * state.ledger.price(charge)
 
 
 def _unasked(state: PublicState, scopes: Iterable[tuple[str, ...]]) -> Fraction:
-    """Return the part of the pairs of attributes that no question was about."""
     asked = {pair for scope in scopes for pair in itertools.combinations(scope, 2)}
     return 1 - Fraction(len(asked), max(1, math.comb(len(state.domain.names), 2)))
 

@@ -147,7 +147,6 @@ def _without(state: PublicState, beside: Sequence[int]) -> PublicState:
 
 
 def _no_term(coarsening: Coarsening, measured: SingleMeasurement) -> Term:
-    """Return the term of a measurement that says nothing yet."""
     if isinstance(measured, QueryMeasurement):
         return QueryTerm(coarsening.inner(measured.query), 0.0)
     return MarginalTerm(measured.scope, np.zeros(coarsening.coarse.scope_shape(measured.scope)))
@@ -197,7 +196,6 @@ def _fitted_to_residuals(state: PublicState) -> PublicState:
 
 
 def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
-    """Return the state whose model has a term for each of these measurements, and not for the others."""
     known = {term.scope: term for term in coarse_model(state).terms if isinstance(term, MarginalTerm)}
     taken = [one for place, one in enumerate(state.measured) if place in places]
     terms: list[Term] = []
@@ -211,11 +209,7 @@ def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
 
 
 def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: int) -> list[int]:
-    """Return what else the model's tree can hold, those marginals first of which it is farthest off.
-
-    Args:
-        order: attributes of the marginals, at most.
-    """
+    """Return what else of some order the model's tree can hold, those first of which it is farthest off."""
     model, found = coarse_model(state), list[int]()
     off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
     for place, one in enumerate(state.measured):
@@ -301,7 +295,6 @@ def raked(
 
 
 def _prior_shares(state: PublicState, prior: Prior, scope: tuple[str, ...]) -> NDArray[np.float64]:
-    """Return a prior's shares of the cells of one or two attributes, on the model's bins."""
     coarsening = state.coarsening
     return prior.shares(scope, tuple(coarsening.bins[coarsening.fine.index(name)] for name in scope))
 
@@ -355,7 +348,6 @@ def _corrected(state: PublicState, measured: Sequence[LaterMeasurement]) -> Synt
 
 
 def _fits(state: PublicState, measurement: LaterMeasurement) -> bool:
-    """Tell whether the model takes a measurement in."""
     if isinstance(measurement, MarginalMeasurement):
         return model_holds(state, measurement.scope)
     if isinstance(measurement, RowsMeasurement):
@@ -408,11 +400,8 @@ def fitted_to(
 
 
 def _rule(state: PublicState) -> DescentRule:
-    """Return when a descent of a session ends.
-
-    Bins that grew have a model that is fitted more closely, by at most as many evaluations as cost what the
-    usual ones do of the largest default tree.
-    """
+    """Return when a descent of a session ends."""
+    # Where bins grew it goes on, for at most what the usual steps cost of the largest default tree.
     plan = marginal_tier(state.plan)
     if plan is not None and plan.order > 1:
         return _RESIDUALS

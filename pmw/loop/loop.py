@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,8 +17,8 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, threshold_entry
+from pmw.public.evidence import own_numbers
 from pmw.public.free_answers import FreeAnswers
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
@@ -190,7 +190,7 @@ class Forecast:
 
     def to_dict(self) -> dict[str, float]:
         """Return a form ready for JSON."""
-        return {"questions": self.questions, "stored": self.stored, "least": self.least, "most": self.most}
+        return asdict(self)
 
     def sentence(self) -> str:
         """Return what follows ``The question``."""

@@ -28,9 +28,9 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.bars import Bars
 from pmw.public.charges import CellNumbers, QuestionNumbers, query_sensitivity
 from pmw.public.clear import FULL, GAIN, clear_half_width, full_price
+from pmw.public.evidence import own_numbers
 from pmw.public.foundations import strategy_of
 from pmw.public.half_widths import Confidences
-from pmw.public.own_numbers import own_numbers
 from pmw.public.quotes import affordable_price, bars_after
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState

@@ -32,10 +32,9 @@ from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, concatenated, placed
 from pmw.public.charges import LedgerEntry, positive_entry, price_of_positives, reservation, threshold_entry
-from pmw.public.evidence import NOT_HELD, holding_of, is_held
+from pmw.public.evidence import NOT_HELD, holding_of, is_held, own_numbers
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.local_models import local_models
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TierPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState, coarse_model, paid_for
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -344,13 +343,11 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     plan: MarginalTestPlan
 
     def may_test(self, state: PublicState) -> bool:
-        """Tell whether anything may be tested."""
         return self.plan.tests and Tier.may_test(self, state)
 
     def wanted(
         self, state: PublicState, queries: Sequence[LinearQuery]
     ) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """Yield for each question the marginals that it asks to be tested."""
         may, known = self.may_test(state), dict[tuple[str, ...], tuple[tuple[str, ...], ...]]()
         own = own_numbers(state)
         for query in queries:
@@ -386,7 +383,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
                 yield scope
 
     def _candidates(self, state: PublicState, whole: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Yield the marginals of a scope that are not measured and have few enough cells to be tested."""
         if not whole:
             return
         sizes = {min(2, len(whole)), len(whole)}
@@ -410,20 +406,16 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     def requests(
         self, state: PublicState, wanted: Sequence[Sequence[tuple[str, ...]]]
     ) -> tuple[list[MarginalRequest], list[int]]:
-        """Return the tests, each marginal's once, and how many of them come up to each question's last."""
         requests: dict[tuple[str, ...], MarginalRequest] = {}
         needs = []
         for scopes in wanted:
             for scope in scopes:
                 if scope not in requests:
-                    requests[scope] = self._request(state, scope)
+                    units = marginal_units(state, scope)
+                    threshold = self.plan.threshold(units.size, state.asked)
+                    requests[scope] = MarginalRequest(scope, units, threshold, self._widened(state, scope))
             needs.append(len(requests))
         return list(requests.values()), needs
-
-    def _request(self, state: PublicState, scope: tuple[str, ...]) -> MarginalRequest:
-        units = marginal_units(state, scope)
-        threshold = self.plan.threshold(units.size, state.asked)
-        return MarginalRequest(scope, units, threshold, self._widened(state, scope))
 
     def _widened(self, state: PublicState, scope: tuple[str, ...]) -> tuple[str, ...]:
         """Return the widest scope around one that has at most the plan's ``free_cells``: its noise is small.
@@ -470,10 +462,8 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         for each in (source, coarse):
             if each is not None:
                 each.prepare([scope for scope in scopes if table(scope) is each])
-        values = np.array(
-            [l1_distance(counts(request.scope), request.model_units) for request in requests],
-            dtype=np.int64,
-        )
+        distances = [l1_distance(counts(request.scope), request.model_units) for request in requests]
+        values = np.array(distances, dtype=np.int64)
         thresholds = np.array([request.threshold for request in requests], dtype=np.int64)
         after, outcomes = plan.sparse.scan(before, values, thresholds, bits)
         released = None
@@ -506,7 +496,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         return found
 
     def certified(self, state: PublicState, requests: Sequence[MarginalRequest]) -> PublicState:
-        """Return the state in which these marginals were not found wrong."""
         version = state.version
         found = {
             one.scope: Certificate(one.scope, version, one.threshold, one.model_units) for one in requests
@@ -514,7 +503,6 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         return replace(state, certificates={**state.certificates, **found})
 
     def measurement(self, request: MarginalRequest, released: Released) -> MarginalMeasurement:
-        """Return the measurement that a positive released."""
         return MarginalMeasurement(request.measured, np.asarray(released), self.plan.noise)
 
 
@@ -561,13 +549,11 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         ]
 
     def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
-        """Return how many positives some questions can come to at most: one each."""
         return len(queries) if self.place == 0 else sum(map(len, self.wanted(state, queries)))
 
     def requests(
         self, state: PublicState, wanted: Sequence[Sequence[LinearQuery]]
     ) -> tuple[list[QueryRequest], list[int]]:
-        """Return the tests, one by one, and how many of them come up to each question."""
         requests: list[QueryRequest] = []
         needs = []
         for queries in wanted:
@@ -609,32 +595,21 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
     def _answers(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers, most: int
     ) -> Answers:
-        """Return so many answers, or those up to the one that was measured, which is the last."""
         needs = np.array(proposal.needs[:most], dtype=np.int64)
         size = len(needs) if draws.released is None else int(np.searchsorted(needs, draws.negatives, "right"))
         are_tested = np.diff(needs[:size], prepend=0) > 0
         queries = QuestionList(proposal.queries)
         untested, tested = np.flatnonzero(~are_tested), np.flatnonzero(are_tested)
         units = [int(proposal.requests[need - 1].model_units) for need in needs[tested].tolist()]
-        parts = [
-            (untested, free.answers(state, queries.take(untested))),
-            (
-                tested,
-                free.certified(
-                    state,
-                    [proposal.queries[place] for place in tested.tolist()],
-                    np.array(units, np.int64),
-                    self.plan,
-                ),
-            ),
-        ]
+        own = [proposal.queries[place] for place in tested.tolist()]
+        certified = free.certified(state, own, np.array(units, np.int64), self.plan)
+        parts = [(untested, free.answers(state, queries.take(untested))), (tested, certified)]
         if size < len(needs) and draws.released is not None:
             last = free.of(state).measured(proposal.queries[size], int(draws.released), self.plan.noise)
             parts.append((np.array([size]), Answers.of(state, [last])))
         return placed(parts)
 
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
-        """Return the measurement that a positive released."""
         return QueryMeasurement(request.query, int(released), self.plan.noise, request.model_units)
 
 

@@ -35,6 +35,8 @@ from queries.numbers import IntegerAttribute
 from queries.places import as_index
 from queries.records import CodedRecords
 
+_Bins: TypeAlias = NDArray[np.int64]
+_Shares: TypeAlias = NDArray[np.float64]
 _TOLERANCE = 1e-9  # of the sum of a bin's shares
 _RANK = 1e-9  # relative: eigenvalues of a covariance below are those of constants
 
@@ -63,7 +65,6 @@ class Coarsening:
     """Which cells of a domain make up each cell of a coarser one, attribute by attribute.
 
     Args:
-        coarse: attributes of the same names in the same order, with one cell per bin.
         bins: per attribute, the bin of each cell: int64, shape (cells,), every bin of the coarse
             attribute at least once; None where the attribute is kept as it is.
         shares: per attribute, the share of each cell in the records of its bin: float64, shape (cells,),
@@ -123,6 +124,12 @@ class Coarsening:
         """Return the coarsening that keeps every attribute as it is."""
         nothing = (None,) * len(domain)
         return cls(domain, domain, nothing, nothing)
+
+    @classmethod
+    def of(cls, domain: Domain, binned: Mapping[str, tuple[Attribute, _Bins, _Shares]]) -> Coarsening:
+        """Return that of some attributes: what each becomes, and the bin and the share of each cell."""
+        coarse, bins, shares = zip(*[binned.get(one.name, (one, None, None)) for one in domain], strict=True)
+        return cls(domain, Domain(coarse, domain.name), bins, shares)
 
     def grid(self, scope: Sequence[str], cells: int) -> Domain:
         """Return the domain, declared or coarse, in which a scope has so many cells."""
@@ -256,7 +263,6 @@ class Coarsening:
         """Return records of bins with a cell drawn for each of them, inside its bin.
 
         Args:
-            records: over the coarse domain.
             independent: independent draws; else every cell gets its share of its bin's records, rounded up
                 or down.
         """
@@ -272,10 +278,6 @@ class Coarsening:
 
     def expand(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return coarse counts spread over the fine cells of their bins, by shares.
-
-        Args:
-            scope: attribute names in declared order.
-            values: float64, records per coarse cell, one axis per attribute.
 
         Returns:
             float64, records per fine cell, one axis per attribute.
@@ -306,11 +308,7 @@ class Coarsening:
 
 
 def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total: float) -> Target:
-    """Return what a model of bins should give where bins, or declared cells, were measured.
-
-    Args:
-        total: records that the model sums to; positive.
-    """
+    """Return what a model of bins should give where bins, or declared cells, were measured."""
     target = target_of(measurement, total)
     if target.values.shape == coarsening.coarse.scope_shape(target.scope):
         return target
@@ -350,14 +348,10 @@ def _along(values: NDArray[np.float64], axis: int, axes: int) -> NDArray[np.floa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CoarsenedDistribution:
+class CoarsenedDistribution(SyntheticDistribution):
     """A distribution over the fine domain: a model of the bins, and the shares inside them.
 
     The cell of a record inside its bin is independent of the record's other attributes.
-
-    Args:
-        coarsening: the bins and the shares.
-        model: a distribution over the coarse domain.
     """
 
     coarsening: Coarsening
@@ -369,12 +363,10 @@ class CoarsenedDistribution:
 
     @property
     def domain(self) -> Domain:
-        """The declared attributes, with their fine cells."""
         return self.coarsening.fine
 
     @property
     def total(self) -> float:
-        """Records that the cells sum to."""
         return self.model.total
 
     @property
@@ -384,7 +376,6 @@ class CoarsenedDistribution:
 
     @property
     def cells(self) -> int:
-        """Numbers that the model holds."""
         return self.model.cells
 
     def with_terms(self, terms: Sequence[Term]) -> CoarsenedDistribution:
@@ -392,13 +383,11 @@ class CoarsenedDistribution:
         return CoarsenedDistribution(self.coarsening, self.model.with_terms(terms))
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return expected records per fine cell over a scope in declared order: float64, read-only."""
         values = self.coarsening.expand(scope, self.model.marginal(scope))
         values.flags.writeable = False
         return values
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Return the marginals of many scopes at once: float64, records per fine cell, read-only."""
         found = []
         for scope, coarse in zip(scopes, self.model.marginals(scopes), strict=True):
             values = self.coarsening.expand(scope, coarse)
@@ -407,35 +396,13 @@ class CoarsenedDistribution:
         return found
 
     def answer(self, query: LinearQuery) -> float:
-        """Return the expected answer, in records."""
         if not query.scope:
             return self.total * (query.constant / UNITS)
         return self.model.expectation(self.coarsening.weights(query))
 
     def expectation(self, factors: Sequence[WeightedFactor]) -> float:
-        """Return the expected sum over records of the product of the factors' weights, in records.
-
-        Args:
-            factors: pairs of a scope and float64 weights over its fine cells; the scopes are disjoint.
-        """
         coarse = [(scope, self.coarsening.averaged(scope, weights)) for scope, weights in factors]
         return self.model.expectation(coarse)
-
-    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the natural logarithm of the probability of each full cell: float64, shape (n,).
-
-        Args:
-            cells: int64, shape (n, attributes), fine cells in declared order; minus infinity where a share
-                is zero.
-        """
-        columns = [cells[:, position] for position in range(cells.shape[1])]
-        coarse = np.stack(self.coarsening.cells_of(columns), axis=1).astype(np.int64)
-        density = np.array(self.model.log_density(coarse), dtype=np.float64)
-        with np.errstate(divide="ignore"):
-            for column, share in zip(columns, self.coarsening.shares, strict=True):
-                if share is not None:
-                    density += np.log(share[column])
-        return density
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records.
@@ -472,7 +439,6 @@ def _drawn_inside(
     return drawn
 
 
-_Shares: TypeAlias = NDArray[np.float64]
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
 _NOISE = 3.0  # standard deviations that a count must exceed to be told from noise
@@ -509,22 +475,14 @@ def choose_coarsening(
             is kept as it is.
         deviations: per attribute, the standard deviation of one cell's count, in records.
     """
-    coarse: list[Attribute] = []
-    numbers: list[NDArray[np.int64] | None] = []
-    shares: list[NDArray[np.float64] | None] = []
+    binned: dict[str, tuple[Attribute, _Bins, _Shares]] = {}
     for attribute in domain:
-        bin_ = None
         if attribute.name in one_way:
             counts = np.maximum(one_way[attribute.name], 0.0)
             bin_ = _group_cells(attribute, counts, deviations[attribute.name], bins)
-        if bin_ is None:
-            coarse.append(attribute)
-            shares.append(None)
-        else:
-            coarse.append(_coarse_attribute(attribute, bin_))
-            shares.append(_shares(bin_, counts))
-        numbers.append(bin_)
-    return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(numbers), tuple(shares))
+            if bin_ is not None:
+                binned[attribute.name] = _coarse_attribute(attribute, bin_), bin_, _shares(bin_, counts)
+    return Coarsening.of(domain, binned)
 
 
 def told_apart_by(domain: Domain, queries: Sequence[LinearQuery]) -> Coarsening:
@@ -534,17 +492,14 @@ def told_apart_by(domain: Domain, queries: Sequence[LinearQuery]) -> Coarsening:
     are.
     """
     begins = told_apart(factor for query in queries for factor in query.factors)
-    coarse, bins, shares = list[Attribute](), list[NDArray[np.int64] | None](), list[_Shares | None]()
-    for attribute in domain:
-        starts = begins.get(attribute.name, np.arange(attribute.size))
-        is_kept = starts.size == attribute.size
-        lengths = np.diff(np.append(starts, attribute.size))
-        coarse.append(
-            attribute if is_kept else CategoricalAttribute(attribute.name, tuple(range(starts.size)))
-        )
-        bins.append(None if is_kept else np.repeat(np.arange(starts.size), lengths))
-        shares.append(None if is_kept else np.repeat(1 / lengths, lengths))
-    return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(bins), tuple(shares))
+    binned: dict[str, tuple[Attribute, _Bins, _Shares]] = {}
+    for name, starts in begins.items():
+        if starts.size < domain[name].size:
+            lengths = np.diff(np.append(starts, domain[name].size))
+            coarse = CategoricalAttribute(name, tuple(range(starts.size)))
+            bins = np.repeat(np.arange(starts.size), lengths), np.repeat(1 / lengths, lengths)
+            binned[name] = (coarse, *bins)
+    return Coarsening.of(domain, binned)
 
 
 def assumed_domain(
@@ -558,7 +513,6 @@ def assumed_domain(
     tables of the stream benchmark this leads to about the numbers of positives that their own bins would.
 
     Args:
-        total: records, as released or as stated.
         deviations: per attribute, the standard deviation of one cell's count, in records; an attribute
             without one is kept as it is.
     """
@@ -653,7 +607,6 @@ def cut_runs(counts: NDArray[np.float64], deviation: float, bins: int) -> NDArra
 
     Args:
         counts: float64, shape (cells,), records per cell, none negative.
-        deviation: standard deviation of one cell's count, in records.
     """
     share, heavy = _heavy_cells(counts, deviation, bins)
     # The pieces that are cut apart whatever their mass: heavy cells, and the cells between two of them.

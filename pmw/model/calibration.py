@@ -44,7 +44,6 @@ class CalibrationPlan:
     Args:
         inputs: per clique, the numbers of the potentials that it multiplies.
         products: per clique, how it multiplies its potentials and its children's messages.
-        separators: per clique, the positions that it shares with its parent.
         bounds: where the tables of all cliques but the first start, in one array of all.
     """
 
@@ -62,12 +61,10 @@ class Beliefs:
 
     Args:
         tables: per clique, float64, one axis per position: the probability of each cell.
-        log_partition: natural logarithm of the sum of exp(potentials) over all cells of the domain.
     """
 
     tree: JunctionTree
     tables: tuple[NDArray[np.float64], ...]
-    log_partition: float
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -136,7 +133,7 @@ def calibrate(plan: CalibrationPlan, potentials: Sequence[NDArray[np.float64]]) 
         cliques.append(_gathered(plan, number, tables, values[number].reshape(plan.products[number].shape)))
     cliques.reverse()
     beliefs: list[NDArray[np.float64]] = []
-    log_partition = _settle_root(cliques[0])
+    _settle_root(cliques[0])
     for number, clique in enumerate(cliques):
         if number:
             parent = plan.tree.parents[number]
@@ -144,7 +141,7 @@ def calibrate(plan: CalibrationPlan, potentials: Sequence[NDArray[np.float64]]) 
             held = project(beliefs[parent], plan.tree.cliques[parent], separator)
             _settle(clique, held, separator, axes)
         beliefs.append(clique.values)
-    return Beliefs(plan.tree, tuple(beliefs), log_partition)
+    return Beliefs(plan.tree, tuple(beliefs))
 
 
 def _gathered(
@@ -171,17 +168,14 @@ def _gathered(
     return _Clique(values, True, 0.0, sent)
 
 
-def _settle_root(root: _Clique) -> float:
-    """Turn the root's values into probabilities, in place, and return the log partition."""
+def _settle_root(root: _Clique) -> None:
+    """Turn the root's values into probabilities, in place; its separator is empty."""
     if root.logarithmic:
-        log_partition = float(root.sent)  # its separator is empty
-        root.values -= log_partition
+        root.values -= float(root.sent)
         np.exp(root.values, out=root.values)
         root.values /= root.values.sum()
-        return log_partition
-    mass = float(root.sent)
-    root.values /= mass
-    return float(np.log(mass)) + root.shift
+    else:
+        root.values /= float(root.sent)
 
 
 def _settle(clique: _Clique, held: NDArray[np.float64], separator: Positions, axes: Positions) -> None:
@@ -235,7 +229,7 @@ class AxisOrder:
             np.asarray(self.outward(table, clique), order="C")
             for table, clique in zip(beliefs.tables, tree.cliques, strict=True)
         ]
-        return Beliefs(tree, tuple(tables), beliefs.log_partition)
+        return Beliefs(tree, tuple(tables))
 
 
 @lru_cache(maxsize=64)

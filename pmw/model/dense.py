@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term, WeightedFactor
 from pmw.model.factors import KeptTables, plan_projections, positions, project, weighted_sum
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -100,7 +100,6 @@ def spread(
     Along the last axes it is repeated where it changes along them, which makes the inner loops long.
 
     Args:
-        scope: attribute names in declared order.
         table: float64, one axis per attribute of the scope.
         shape: cells per axis of the array, or of the box.
     """
@@ -132,16 +131,14 @@ def check_dense_size(domain: Domain) -> None:
         )
 
 
-class DenseDistribution:
+class DenseDistribution(SyntheticDistribution):
     """Expected records per cell of the whole domain. Made by ``uniform`` and ``of_terms``, and by updates.
 
     It answers alike for ever. What it keeps are its array and marginals, once they were asked for; users of
     the array take turns.
 
     Args:
-        total: records that the cells sum to.
         combined: how many of the terms were combined at once; the later ones were multiplied in, in order.
-        cells: its array, where it is there already; owned.
     """
 
     __slots__ = ("_cells", "_lock", "_marginals", "combined", "domain", "terms", "total")
@@ -177,7 +174,6 @@ class DenseDistribution:
 
     @property
     def cells(self) -> int:
-        """Numbers that the model holds: the cells of the domain."""
         return self.domain.size
 
     @property
@@ -190,13 +186,11 @@ class DenseDistribution:
         return values
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return expected records per cell over a scope in declared order: float64, read-only."""
         key = tuple(scope)
         with self._lock:
             return self._marginals.get(key, partial(self._summed, key))
 
     def answer(self, query: LinearQuery) -> float:
-        """Return the expected answer, in records."""
         if self.domain.scope_size(query.scope) <= _MOST_CACHED_CELLS:
             return query.evaluate(self.marginal(query.scope))
         with self._lock:  # a marginal as long as this would be another array
@@ -207,10 +201,6 @@ class DenseDistribution:
             return query.evaluate(cells.sums(query.scope)) * scale
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
-
-        They equal those of ``marginal`` up to the rounding of sums.
-        """
         wanted = tuple(positions(self.domain, scope) for scope in scopes)
         plan = plan_projections(self.domain.shape, tuple(range(len(self.domain))), wanted)
         with self._lock:
@@ -222,11 +212,6 @@ class DenseDistribution:
         return tables
 
     def expectation(self, factors: Sequence[WeightedFactor]) -> float:
-        """Return the expected sum, over records, of the product of the factors' weights, in records.
-
-        Args:
-            factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
-        """
         self.domain.scope([name for scope, _ in factors for name in scope])
         with self._lock:
             cells = self._held()
@@ -237,30 +222,10 @@ class DenseDistribution:
                 table, scope = weighted_sum(table, scope, (places, weights), kept), kept
             return float(table.sum()) * (self.total / cells.mass)
 
-    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the natural logarithm of the probability of full cells: float64, shape (n,).
-
-        Args:
-            cells: int64, shape (n, attributes), the cell of each attribute in declared order.
-        """
-        with self._lock:
-            held = self._held()
-            # The likeliest cell gives the normaliser, so that cells too unlikely for the array have theirs.
-            peak = np.unravel_index(int(held.values.argmax()), held.values.shape)
-            log_peak = math.log(float(held.values[peak]) / held.mass)
-        normaliser = exponents_at(self.domain, self.terms, np.array([peak])) - log_peak
-        return exponents_at(self.domain, self.terms, cells) - normaliser
-
     def with_terms(self, terms: Sequence[Term]) -> DenseDistribution:
-        """Return the distribution of other factors over the same domain and total."""
         return DenseDistribution.of_terms(self.domain, self.total, terms)
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
-        """Return ``count`` synthetic records.
-
-        Systematic rounding gives each cell its expected number rounded up or down; independent draws give
-        it a random number with that expectation.
-        """
         if count < 0:
             raise BudgetError(f"expected a number of rows of at least 0, got {count}")
         places = generator.random(count) if independent else (np.arange(count) + generator.random()) / count
@@ -314,12 +279,7 @@ class DenseDistribution:
 
 
 class DenseWorkspace:
-    """A dense array under update: changed in place, normalised lazily, frozen at the end.
-
-    Args:
-        total: records that the cells sum to when frozen.
-        combined: how many terms of the model were combined at once.
-    """
+    """A dense array under update: changed in place, normalised lazily, frozen at the end."""
 
     def __init__(self, domain: Domain, total: float, cells: DenseCells, combined: int) -> None:
         self.domain = domain

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.domain import Domain
-from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
@@ -35,7 +34,6 @@ class MarginalTerm:
     """A factor exp(duals[cell]) of the model, for the cells of a scope.
 
     Args:
-        scope: attribute names in declared order.
         duals: float64, one axis per attribute.
     """
 
@@ -55,6 +53,8 @@ def dual_numbers(terms: Sequence[Term]) -> NDArray[np.float64]:
 class SyntheticDistribution(Protocol):
     """What the loop needs of a model. Everything it gives is public."""
 
+    __slots__ = ()
+
     @property
     def domain(self) -> Domain:
         """The declared attributes."""
@@ -68,14 +68,17 @@ class SyntheticDistribution(Protocol):
         """The factors that define it, in the order of the measurements they fit."""
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return expected records per cell over a scope in declared order: float64."""
+        """Return expected records per cell over a scope in declared order: float64, read-only."""
 
     @property
     def cells(self) -> int:
         """Numbers that the model holds."""
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Return the marginals of many scopes at once, by way of shared sums: float64."""
+        """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
+
+        They equal those of ``marginal`` up to the rounding of sums.
+        """
 
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
@@ -83,33 +86,16 @@ class SyntheticDistribution(Protocol):
     def expectation(self, factors: Sequence[WeightedFactor]) -> float:
         """Return the expected sum, over records, of the product of the factors' weights, in records.
 
-        No attribute is in two factors.
+        Args:
+            factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
         """
-
-    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the natural logarithm of the probability of full cells, shape (n, attributes)."""
 
     def with_terms(self, terms: Sequence[Term]) -> Self:
         """Return the distribution of other factors over the same domain and total."""
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
-        """Return ``count`` synthetic records: by systematic rounding, or as independent draws."""
+        """Return ``count`` synthetic records.
 
-
-def exponents_at(domain: Domain, terms: Sequence[Term], cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the sum of dual * weight over the terms at some cells of the domain: float64, shape (n,).
-
-    Args:
-        cells: int64, shape (n, attributes), the cell of each attribute in declared order.
-    """
-    columns = dict(zip(domain.names, np.asarray(cells, dtype=np.int64).T, strict=True))
-    sums = np.zeros(len(cells))
-    for term in terms:
-        if isinstance(term, MarginalTerm):
-            sums += np.asarray(term.duals)[tuple(columns[name] for name in term.scope)]
-            continue
-        exponents = np.full(len(cells), term.dual * (term.query.constant / UNITS))
-        for factor in term.query.factors:
-            exponents *= factor.weights[tuple(columns[name] for name in factor.scope)] / UNITS
-        sums += exponents
-    return sums
+        Systematic rounding gives each cell its expected number rounded up or down; independent draws give
+        it a random number with that expectation.
+        """

@@ -55,9 +55,6 @@ def noise_scale(noise: NoiseDistribution) -> float:
 class Covariance:
     """The covariance S of the noise along one attribute, of numbers that sum to zero along it.
 
-    Args:
-        matrix: float64, shape (cells, cells).
-
     Attributes:
         whole: the variance of the sum of all cells.
     """
@@ -254,8 +251,6 @@ class Estimate:
     with the weights a_i = w_i s_i / s: by s and the sum of the a_i^2 (``docs/intervals.md``).
 
     Args:
-        scope: attribute names in declared order.
-        shape: cells of each.
         noise: the quietest, of scale s.
         unit: of the variances of the blocks, in squared records.
         peak: the largest a_i^2 of a sum with weights in [0, 1], which counts for Laplace noise; None where it

@@ -1,8 +1,8 @@
 """Tables over scopes: multiplied together and summed, by plans that touch few large arrays.
 
 Here a scope is the ascending positions of its attributes in the domain, and a table has one axis for each of
-them in that order, so no table is ever transposed to meet another. A plan depends on scopes and sizes alone,
-is made once, and runs whenever the numbers change.
+them in that order, so no table is ever transposed to meet another. A shape is the cells per attribute of the
+domain. A plan depends on scopes and sizes alone, is made once, and runs whenever the numbers change.
 """
 
 from __future__ import annotations
@@ -25,20 +25,12 @@ Positions = tuple[int, ...]  # attributes by their places in the domain, ascendi
 
 
 def table_cells(shape: Sequence[int], scope: Positions) -> int:
-    """Return the cells of a table over a scope, an exact Python integer.
-
-    Args:
-        shape: cells per attribute of the domain.
-    """
+    """Return the cells of a table over a scope, an exact Python integer."""
     return math.prod([shape[position] for position in scope])
 
 
 def spread(table: NDArray[np.float64], scope: Positions, axes: Positions) -> NDArray[np.float64]:
-    """Return a view of a table that broadcasts over more axes.
-
-    Args:
-        table: float64, one axis per position of the scope.
-    """
+    """Return a view of a table that broadcasts over more axes."""
     if scope == axes:
         return table
     lengths = dict(zip(scope, table.shape, strict=True))
@@ -73,7 +65,6 @@ def weighted_sum(
     """Return the sums of a table times weights over some of its positions: float64, C-contiguous.
 
     Args:
-        table: float64, C-contiguous, one axis per position of the scope.
         weights: positions inside the scope, and float64 weights of their cells.
     """
     places, factor = weights
@@ -124,7 +115,6 @@ class ProductPlan:
     """In which order tables over parts of some axes are combined into one over all of them.
 
     Args:
-        shape: cells per axis of the result.
         steps: pairs of tables, by number, each with the two shapes in which they broadcast; the result of a
             step takes the next number.
         last: the shape in which the one table that is left broadcasts, None where there was none.
@@ -140,9 +130,7 @@ class ProductPlan:
         """Write the combination over all axes.
 
         Args:
-            tables: float64, in the order the plan was made for.
             combine: ``np.multiply``, or ``np.add`` for logarithms.
-            result: float64, of the plan's shape.
         """
         held = list(tables)
         if self.last is None:
@@ -161,9 +149,6 @@ def plan_product(shape: tuple[int, ...], axes: Positions, scopes: tuple[Position
     """Return a plan that combines tables, always the two with the smallest union next.
 
     So the tables inside a clique meet in small ones first, and only the last step or two are as large as it.
-
-    Args:
-        shape: cells per attribute of the domain.
     """
     unions = _Unions(shape, scopes)
     steps = []
@@ -172,10 +157,10 @@ def plan_product(shape: tuple[int, ...], axes: Positions, scopes: tuple[Position
         first, second = unions.taken(left), unions.taken(right)
         # The last step writes over all axes, whether or not the two tables reach them.
         union = _union(first, second) if len(unions) else axes
-        steps.append((left, right, _broadcast(shape, first, union), _broadcast(shape, second, union)))
+        steps.append((left, right, spread_shape(shape, first, union), spread_shape(shape, second, union)))
         unions.add(len(scopes) + len(steps) - 1, union)
     left_over = len(scopes) + len(steps) - 1
-    last = _broadcast(shape, unions.taken(left_over), axes) if scopes else None
+    last = spread_shape(shape, unions.taken(left_over), axes) if scopes else None
     return ProductPlan(tuple(shape[axis] for axis in axes), tuple(steps), last)
 
 
@@ -183,9 +168,6 @@ class _Unions:
     """Tables that wait to be combined: next are the two of them whose union has the fewest cells.
 
     Those are two that share a position, or the two smallest, for no others that share nothing make less.
-
-    Args:
-        shape: cells per attribute of the domain.
     """
 
     def __init__(self, shape: tuple[int, ...], scopes: Sequence[Positions]) -> None:
@@ -252,11 +234,7 @@ class ProjectionPlan:
     places: tuple[int, ...]
 
     def run(self, table: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Return the sums of a table over each wanted scope: float64, maybe views of each other.
-
-        Args:
-            table: float64, C-contiguous.
-        """
+        """Return the sums of a table over each wanted scope: float64, maybe views of each other."""
         held = [(self.scope, table)]
         for scope, source in self.steps:
             held.append((scope, project(held[source][1], held[source][0], scope)))
@@ -271,9 +249,6 @@ def plan_projections(
 
     Scopes whose union is much smaller than the table are made of the table over the union: the two with the
     smallest union are joined as long as that saves work.
-
-    Args:
-        shape: cells per attribute of the domain.
     """
     whole = table_cells(shape, axes)
     parents: dict[Positions, Positions] = {}
@@ -316,9 +291,6 @@ def contraction_order(
     Next is the pair whose result is smallest against what it is made of: weights that sum an attribute out
     come first, and tables that share nothing last.
 
-    Args:
-        shape: cells per attribute of the domain.
-
     Source: Smith and Gray (2018), opt_einsum, greedy paths.
     """
     waiting = _Waiting(shape, scopes, kept, by_union=by_union)
@@ -337,10 +309,6 @@ class _Waiting:
     What a pair leaves stays the same while others are contracted: a position that one of these shares with
     the pair is in what they leave. So a pair is looked at once, when the later of its tables comes. Pairs
     that share nothing are looked at when no others are left.
-
-    Args:
-        shape: cells per attribute of the domain.
-        by_union: see ``contraction_order``.
     """
 
     def __init__(
@@ -451,6 +419,6 @@ def _union(first: Positions, second: Positions) -> Positions:
     return tuple(sorted({*first, *second}))
 
 
-def _broadcast(shape: Sequence[int], scope: Positions, axes: Positions) -> tuple[int, ...]:
+def spread_shape(shape: Sequence[int], scope: Positions, axes: Positions) -> tuple[int, ...]:
     """Return the shape in which a table over a scope broadcasts over more axes."""
     return tuple(shape[axis] if axis in scope else 1 for axis in axes)

@@ -28,19 +28,17 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model.calibration import AxisOrder
 from pmw.model.factors import (
     Positions,
     ProjectionPlan,
     contraction_order,
     plan_projections,
     plan_sums,
-    positions,
     spread,
+    spread_shape,
     table_cells,
 )
 from pmw.model.junction_tree import JunctionTree
-from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.places import as_index
 
@@ -65,7 +63,6 @@ class _Operand:
     Args:
         kept: those that the result or the other table has; the rest is summed first.
         axes: their order as (stack, rows, columns).
-        shape: three lengths.
         copied: its last axis is one of the stack's, and a matrix product would step over cells.
     """
 
@@ -94,9 +91,6 @@ class Contraction:
         union: positions of both where their product is written; empty where matrices are multiplied.
         operands: both tables as matrices, in the order of their product.
         swapped: the second table comes first in it, so that fewer results are turned.
-        lengths: of the axes of the matrix product.
-        axes: where each axis of the result stands in it.
-        cost: estimated nanoseconds.
     """
 
     result: Positions
@@ -113,9 +107,6 @@ class Contraction:
         """Return the array that will hold the contraction, and add what computes it to a program.
 
         The arrays and their views are made here, once; a run of the program allocates nothing.
-
-        Args:
-            left: float64, C-contiguous, the array that will hold the first table.
         """
         if self.swapped:
             left, right = right, left
@@ -161,11 +152,7 @@ def bind_sums(
 def plan_contraction(
     shape: tuple[int, ...], left: Positions, right: Positions, result: Positions
 ) -> Contraction:
-    """Return the plan of a contraction.
-
-    Args:
-        shape: cells per attribute of the domain.
-    """
+    """Return the plan of a contraction."""
     first, second = _met(left, right, result), _met(right, left, result)
     rows = [position for position in first if position not in second]
     columns = [position for position in second if position not in first]
@@ -225,7 +212,6 @@ class _Step:
     Args:
         forward: makes the next table of the two.
         to_left: makes the derivative by the first table, of that by the result and the second table.
-        to_right: the same the other way round.
     """
 
     left: int
@@ -235,29 +221,15 @@ class _Step:
     to_right: Contraction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Made:
-    """A table on the way.
-
-    Args:
-        program: what writes it, of tables made before.
-    """
-
-    values: NDArray[np.float64]
-    program: Program
-
-
 @dataclass(frozen=True, slots=True)
 class GradientPlan:
     """How the marginals of potentials are found, whatever their values.
 
     Args:
-        shape: cells per attribute of the domain.
         leaves: the scopes that lie in no other; their tables are contracted.
         inside: per leaf, the numbers of the potentials in it and their scopes; the first is its own.
         starts: where each leaf's table starts in one array of all.
         derivatives: per table, the positions on which its derivative depends.
-        readings: per leaf, how its marginal is summed to its potentials' scopes.
     """
 
     shape: tuple[int, ...]
@@ -281,8 +253,9 @@ class Gradient:
             part.reshape([plan.shape[position] for position in scope])
             for part, scope in zip(np.split(self._flat, plan.starts[1:]), plan.leaves, strict=True)
         ]
-        self._forward: list[_Made] = []
-        self._backward: list[_Made] = []
+        # Of each table on the way, forward and back: its array, and what writes it, of tables made before.
+        self._forward: list[tuple[NDArray[np.float64], Program]] = []
+        self._backward: list[tuple[NDArray[np.float64], Program]] = []
         self._bind_steps(leaves)
         self._readings = Program()
         self._marginals: dict[int, NDArray[np.float64]] = {}
@@ -290,7 +263,11 @@ class Gradient:
             found = _bound(reading, table, self._readings)
             self._marginals.update(zip([number for number, _ in own], found, strict=True))
         self._sums = [
-            (table, own[0][0], [(number, _axes(plan.shape, smaller, scope)) for number, smaller in own[1:]])
+            (
+                table,
+                own[0][0],
+                [(number, spread_shape(plan.shape, smaller, scope)) for number, smaller in own[1:]],
+            )
             for table, scope, own in zip(leaves, plan.leaves, plan.inside, strict=True)
         ]
 
@@ -299,7 +276,7 @@ class Gradient:
         for step in plan.steps:
             program = Program()
             values.append(step.forward.bind(values[step.left], values[step.right], program))
-            self._forward.append(_Made(values[-1], program))
+            self._forward.append((values[-1], program))
         found = [np.ones(())] * len(values)
         for made in range(len(values) - 1, len(leaves) - 1, -1):
             step = plan.steps[made - len(leaves)]
@@ -309,7 +286,7 @@ class Gradient:
             ):
                 program = Program()
                 found[place] = back.bind(found[made], values[other], program)
-                self._backward.append(_Made(found[place], program))
+                self._backward.append((found[place], program))
         self._derivatives = [
             spread(found[number], plan.derivatives[number], scope) for number, scope in enumerate(plan.leaves)
         ]
@@ -350,51 +327,17 @@ class Gradient:
         None is negative. So on the way back they are in [0, 1] wherever the maximum is a positive number.
         """
         for steps, lowest in ((self._forward, math.exp(-_SAFE_SPAN)), (self._backward, 0.0)):
-            for made in steps:
-                for call in made.program:
+            for values, program in steps:
+                for call in program:
                     call()
                 if scaled:
-                    most = np.maximum.reduce(made.values, axis=None)
+                    most = np.maximum.reduce(values, axis=None)
                     if not 0 < most < math.inf:
                         return False
-                    np.divide(made.values, most, made.values)
-                    if lowest and not np.minimum.reduce(made.values, axis=None) >= lowest:
+                    np.divide(values, most, values)
+                    if lowest and not np.minimum.reduce(values, axis=None) >= lowest:
                         return False
         return True
-
-
-def _axes(shape: Sequence[int], scope: Positions, axes: Positions) -> tuple[int, ...]:
-    """Return the shape in which a table over a scope broadcasts over more axes."""
-    return tuple([shape[axis] if axis in scope else 1 for axis in axes])
-
-
-class PotentialMarginals:
-    """The marginals of a model's scopes for any potentials over them, in the order of a tree's axes.
-
-    Args:
-        scopes: declared positions of each distinct scope.
-        axes: the order of the tables' axes.
-    """
-
-    def __init__(
-        self, domain: Domain, scopes: Sequence[Positions], axes: AxisOrder, tree: JunctionTree
-    ) -> None:
-        self._domain = domain
-        self._numbers = {scope: number for number, scope in enumerate(scopes)}
-        self._axes = axes
-        self._gradient = Gradient(plan_gradient(tree, tuple(map(axes.scope, scopes))))
-
-    def number(self, scope: Sequence[str]) -> int:
-        """Return the place of a scope among the distinct ones."""
-        return self._numbers[positions(self._domain, scope)]
-
-    def inward(self, scope: Sequence[str], table: NDArray[_Scalar]) -> NDArray[_Scalar]:
-        """Return a table over a scope, given in declared order, in the order of the axes."""
-        return self._axes.inward(table, positions(self._domain, scope))
-
-    def marginals(self, potentials: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]] | None:
-        """Return ``Gradient.marginals``: probabilities, one table per distinct scope."""
-        return self._gradient.marginals(potentials)
 
 
 def _bound(

@@ -30,14 +30,14 @@ import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import field
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.calibration import AxisOrder, Beliefs, CalibrationPlan, by_size, calibrate, plan_calibration
-from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term, WeightedFactor
 from pmw.model.factors import (
     KeptTables,
     Positions,
@@ -51,7 +51,7 @@ from pmw.model.factors import (
 from pmw.model.factors import (
     positions as positions_in,
 )
-from pmw.model.gradient import PotentialMarginals
+from pmw.model.gradient import Gradient, plan_gradient
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from queries.cells import cell_count
 from queries.domain import Domain
@@ -61,6 +61,7 @@ from queries.linear import LinearQuery
 from queries.records import CodedRecords
 
 ScopedTable = tuple[Positions, NDArray[np.float64]]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 32 before version 2
 
@@ -208,12 +209,7 @@ def _eliminated(
     scope: Positions,
     kept: KeptTables,
 ) -> NDArray[np.float64]:
-    """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous.
-
-    Args:
-        shape: cells per attribute of the domain.
-        tables: each with its key among those that are kept; every position of the scope is in one of them.
-    """
+    """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous."""
     held = dict(enumerate(tables))
     order = contraction_order(shape, tuple([positions for _, (positions, _) in tables]), scope)
     for number, (left, right, result) in enumerate(order, len(tables)):
@@ -303,14 +299,10 @@ class _Memo:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-class GraphicalDistribution:
+class GraphicalDistribution(SyntheticDistribution):
     """Expected records per cell of a domain of any size. Made by ``uniform`` and ``of_terms``.
 
     It answers alike for ever; what it has computed, it keeps.
-
-    Args:
-        total: records that the cells sum to.
-        shape: the tree of the terms' scopes.
     """
 
     __slots__ = ("_memo", "_shape", "domain", "terms", "total")
@@ -361,27 +353,16 @@ class GraphicalDistribution:
         It depends on the scopes of the terms and their order alone, and is found without making that model.
 
         Args:
-            scope: attribute names in declared order.
             max_cells: most cells of all clique tables together, such as DEFAULT_MAX_CELLS.
         """
         return fits_tree(self._shape.tree, self._shape.scopes, positions_in(self.domain, scope), max_cells)
 
-    @property
-    def log_partition(self) -> float:
-        """Natural logarithm of the sum of exp(dual * weights) over all cells of the domain."""
-        return self._beliefs().log_partition
-
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return expected records per cell over a scope in declared order: float64, read-only."""
         key = tuple(scope)
         with self._memo.lock:
             return self._memo.marginals.get(key, partial(self._read, key))
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
-
-        They equal those of ``marginal`` up to the rounding of sums.
-        """
         beliefs = self._beliefs()
         places = [positions_in(self.domain, scope) for scope in scopes]
         found: list[NDArray[np.float64] | None] = [None] * len(places)
@@ -394,12 +375,20 @@ class GraphicalDistribution:
             for scope, table in zip(scopes, found, strict=True)
         ]
 
-    def potential_marginals(self) -> PotentialMarginals:
-        """Return what finds the marginals of the terms' scopes for other duals than its own."""
-        return PotentialMarginals(self.domain, self._shape.scopes, self._shape.axes, self._shape.plan.tree)
+    def gradient(self) -> Gradient:
+        """Return what finds the marginals of the terms' distinct scopes for other duals than its own."""
+        axes = self._shape.axes
+        return Gradient(plan_gradient(self._shape.plan.tree, tuple(map(axes.scope, self._shape.scopes))))
+
+    def number(self, scope: Sequence[str]) -> int:
+        """Return the place of a scope among the terms' distinct ones."""
+        return self._shape.scopes.index(positions_in(self.domain, scope))
+
+    def inward(self, scope: Sequence[str], table: NDArray[_Scalar]) -> NDArray[_Scalar]:
+        """Return a table over a scope, given in declared order, in the order of the gradient's axes."""
+        return self._shape.axes.inward(table, positions_in(self.domain, scope))
 
     def answer(self, query: LinearQuery) -> float:
-        """Return the expected answer, in records."""
         places = positions_in(self.domain, query.scope)
         inside = self._shape.tree.covering(places) is not None
         if inside or self.domain.scope_size(query.scope) <= _LARGEST_JOINT:
@@ -408,11 +397,6 @@ class GraphicalDistribution:
         return self.expectation(factors) * (query.constant / UNITS)
 
     def expectation(self, factors: Sequence[WeightedFactor]) -> float:
-        """Return the expected sum, over records, of the product of the factors' weights, in records.
-
-        Args:
-            factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
-        """
         self.domain.scope([name for scope, _ in factors for name in scope])
         axes = self._shape.axes
         weights: list[ScopedTable] = []
@@ -421,14 +405,6 @@ class GraphicalDistribution:
             weights.append((axes.scope(places), axes.inward(np.asarray(values, dtype=np.float64), places)))
         with self._memo.lock:
             return expect(self._beliefs(), weights, self._memo.tables) * self.total
-
-    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the natural logarithm of the probability of full cells: float64, shape (n,).
-
-        Args:
-            cells: int64, shape (n, attributes), the cell of each attribute in declared order.
-        """
-        return exponents_at(self.domain, self.terms, cells) - self.log_partition
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records.
@@ -537,11 +513,7 @@ def _readings(
 def draw_rows(
     beliefs: Beliefs, count: int, generator: np.random.Generator, *, independent: bool
 ) -> list[NDArray[np.int64]]:
-    """Return the cell of each row per attribute, in no order.
-
-    Returns:
-        One int64 array per position, shape (count,).
-    """
+    """Return the cell of each row per attribute, in no order."""
     shape = beliefs.tree.shape
     columns: dict[int, NDArray[np.int64]] = {}
     order = np.arange(count)  # by the newest attribute, then the one before it, ...

@@ -274,9 +274,6 @@ def range_variances(
     where g_c is what an answer takes of each child, it takes g = (sum g_c v_c)/S of the parent, and varies
     beside by sum g_c^2 v_c - (sum g_c v_c)^2/S. That is none where all g_c are alike: what counts are, at
     each level, the node that a range begins in and the one that it ends in.
-
-    Args:
-        first: int64, shape (n,), the first cell of each range.
     """
     low, high, taken_low = first, last, np.ones(first.shape)
     taken_high, found = np.where(first < last, 1.0, 0.0), np.zeros(first.shape)  # 0 where both are one node
@@ -334,7 +331,6 @@ def non_negative_least_squares(
     wrong cells does not fall, only the last one is exchanged, which ends after finitely many steps.
 
     Args:
-        nodes: float64, shape (nodes,), the numbers, all of one variance.
         total: what the cells must sum to, positive; None where they need not.
 
     Source: Portugal, Judice and Vicente (1994), Section 3 (block principal pivoting with Murty's rule).

@@ -12,7 +12,7 @@ Source: Koller and Friedman (2009), Probabilistic Graphical Models, sections 9.4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
@@ -30,7 +30,6 @@ class JunctionTree:
     that share no attribute are joined by empty separators.
 
     Args:
-        shape: cells per attribute of the domain.
         cliques: positions of attributes; the largest table is the root.
         parents: number of each clique's parent; -1 for the root.
         masks: each clique as a number with a bit per position.
@@ -84,9 +83,6 @@ def junction_tree(shape: tuple[int, ...], scopes: Sequence[Positions]) -> Juncti
 
     It is grown: a scope inside a clique of the tree of those before it keeps that tree. So the tree depends
     on the scopes and their order alone, and is the same when a model is made again as when it grew.
-
-    Args:
-        shape: cells per attribute of the domain.
     """
     return _grown(shape, tuple(dict.fromkeys(scopes)))
 
@@ -118,7 +114,11 @@ def _built(shape: tuple[int, ...], scopes: tuple[Positions, ...]) -> JunctionTre
     """Return the best tree of a few elimination orders."""
     adjacent = _adjacent(shape, scopes)
     candidates = [_eliminated(shape, adjacent, order) for order in range(_ORDERS)]
-    return _joined(shape, min([found for found in candidates if found is not None], key=_sum_of_cells(shape)))
+
+    def cells(masks: Sequence[int]) -> int:
+        return sum([table_cells(shape, _positions(mask)) for mask in masks])
+
+    return _joined(shape, min([found for found in candidates if found is not None], key=cells))
 
 
 @lru_cache(maxsize=4096)
@@ -165,12 +165,7 @@ def _cost(shape: tuple[int, ...], adjacent: Sequence[int], position: int, order:
 def _eliminated(
     shape: tuple[int, ...], adjacent: Sequence[int], order: int, max_cells: int | None = None
 ) -> list[int] | None:
-    """Return the cliques that attributes make as they are eliminated, cheapest next, but none inside another.
-
-    Args:
-        shape: cells per attribute of the domain.
-        max_cells: give up, with None, where all cliques together have more cells.
-    """
+    """Return the cliques of attributes eliminated cheapest first, none inside another; None beyond a size."""
     links, cliques, cells = list(adjacent), list[int](), 0
     holding: list[list[int]] = [[] for _ in shape]  # per attribute, the cliques so far that it is in
     costs = [_cost(shape, links, position, order) for position in range(len(shape))]
@@ -212,10 +207,6 @@ def _without(links: list[int], position: int, order: int) -> int:
     for other in _positions(around):
         links[other] = (links[other] | around) & ~(1 << other) & ~(1 << position)
     return changed & ~(1 << position)
-
-
-def _sum_of_cells(shape: tuple[int, ...]) -> Callable[[Sequence[int]], int]:
-    return lambda masks: sum([table_cells(shape, _positions(mask)) for mask in masks])
 
 
 @lru_cache(maxsize=2**14)

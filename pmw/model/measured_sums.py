@@ -58,7 +58,6 @@ class SumMeasurement:
     Args:
         units: int64, of their ``shape``, noisy: sums in units of 2^-20 of the scope's w, then numbers of
             values, then squares, in those of ``SummedValues``.
-        noise: distribution of each number's noise, in units.
     """
 
     summed: SummedValues | SummedRows

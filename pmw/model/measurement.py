@@ -72,7 +72,6 @@ class MarginalMeasurement(Estimated):
     Args:
         scope: attribute names in declared order; empty for the number of records.
         units: int64, one axis per attribute, noisy records per cell in units of 2^-20.
-        noise: distribution of each cell's noise, in units.
         requested: an analyst asked for it; it is not what a positive measured.
         part: how many marginals of the same part of a session's reserve there are from this one on; 0 for one
             that is in no part.
@@ -98,6 +97,27 @@ class MarginalMeasurement(Estimated):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PersonsMeasurement:
+    """Numbers of persons with a kept record in each cell, under fresh noise; one may be in several cells.
+
+    Args:
+        scope: attribute names in declared order; none for one number of all persons.
+        units: int64, one axis per attribute of the scope, noisy, in units of 2^-20 persons.
+    """
+
+    scope: tuple[str, ...]
+    units: NDArray[np.int64]
+    noise: NoiseDistribution
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        if units.ndim != len(self.scope):
+            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HierarchicalMeasurement(Estimated):
     """All nodes of a hierarchical histogram over one attribute, each under fresh noise.
 
@@ -107,7 +127,6 @@ class HierarchicalMeasurement(Estimated):
     Args:
         units: int64, shape (nodes,), noisy records per node in units of 2^-20, level by level, the widest
             first.
-        noise: distribution of each node's noise, in units.
     """
 
     scope: tuple[str, ...]
@@ -160,7 +179,11 @@ class ResidualMeasurement(MarginalMeasurement):
     foundation: tuple[Block | ResidualMeasurement, ...] | None = None
 
     def __post_init__(self) -> None:
-        MarginalMeasurement.__post_init__(self)
+        units = np.array(self.units, dtype=np.int64)
+        if units.ndim != len(self.scope):
+            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
         if tuple(axis.size for axis in self.strategy.axes) != self.units.shape:
             raise ScopeError(f"expected the numbers of {list(self.scope)}, got {self.units.shape}")
 
@@ -229,7 +252,6 @@ class QueryMeasurement:
 
     Args:
         units: the noisy answer, in units of 2^-20 records.
-        noise: distribution of the noise, in units.
         model_units: the model's answer that it corrects, in units.
     """
 
@@ -256,7 +278,6 @@ class RowsMeasurement:
     Args:
         queries: what was asked, each once; cells decide every one of them.
         units: int64, shape (n,), the noisy answers, in units of 2^-20 records.
-        noise: distribution of each number's noise, in units.
     """
 
     queries: tuple[LinearQuery, ...]
@@ -294,7 +315,6 @@ class Target:
     """What a fit of the model aims at over a scope.
 
     Args:
-        scope: attribute names in declared order.
         values: float64, one axis per attribute, records per cell.
         variance: float64, likewise, in squared records: how far off each value may be; of a residual the same
             for all, those of its numbers.
@@ -318,7 +338,6 @@ class Target:
         """Return the target of weighted sums along one axis, by the other attributes.
 
         Args:
-            scope: attribute names in declared order.
             weights: float64, shape (cells,): what a record of each cell of that axis adds; not all 0.
             sums: float64, one axis per other attribute.
         """
@@ -354,9 +373,6 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
     nodes: on columns most of whose cells are empty that halves the error of ranges, and without the sum it
         would raise
     them (figures in docs/algorithm.md).
-
-    Args:
-        total: records that the model sums to; positive.
     """
     if isinstance(measurement, ResidualMeasurement):
         variance = np.full(measurement.units.shape, 1 / measurement.fineness)

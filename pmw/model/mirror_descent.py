@@ -19,26 +19,37 @@ A descent moves all duals at once, so it holds them in one array, and what the m
 and models are objects to be kept; none is made for an evaluation on a junction tree, which is a gradient in
 arrays that are there already.
 
+A model of many attributes holds some of what was measured, and its one descent ends before small parts of it
+have converged. So a local fit moves the small table of the attributes that a question is about, from the
+model's own marginal, to all that was measured inside it. The same step mends the model. If p is a
+distribution and S some of its attributes, the marginal over S of p(x) exp(theta(x_S)), scaled to sum to 1, is
+p_S(x_S) exp(theta(x_S)), scaled likewise. So the duals of a local fit, added to the model's, make the fitted
+table the model's marginal.
+
 Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descent with the entropy; Nesterov
     (1983) for the momentum; O'Donoghue and Candès (2015), Section 3.2, for the restarts.
+    Csiszar (1975), I-divergence geometry of probability distributions, for the table of a local fit.
 """
 
 from __future__ import annotations
 
+import abc
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
-from pmw.model.gradient import PotentialMarginals
+from pmw.model.factors import plan_projections
+from pmw.model.gradient import Gradient
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
 from pmw.model.strategy import along
+from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.places import as_index
 
@@ -51,55 +62,69 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 Flat: TypeAlias = NDArray[np.float64]  # one number per measured one, in the evaluator's order
 
 
-class _Evaluator:
-    """What models say of aims, as a function of their duals.
+class Evaluator(abc.ABC):
+    """What models say of aims, as a function of their duals; all numbers are in one array.
+
+    Args:
+        aims: one or more.
+    """
+
+    def __init__(self, aims: Sequence[Aim]) -> None:
+        self._aims = aims
+        self._declared = [np.shape(_values(aim)) for aim in aims]
+        ends = itertools.accumulate(map(math.prod, self._declared), initial=0)
+        self._parts = [slice(*pair) for pair in itertools.pairwise(ends)]
+
+    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
+        """Return tables, one per aim and shaped like it, in one array."""
+        return np.concatenate([table.reshape(-1) for table in tables])
+
+    def tables(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
+        """Return the parts of one array, one per aim and shaped like it."""
+        return [part.reshape(shape) for shape, part in zip(self._declared, self._split(flat), strict=True)]
+
+    def _split(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
+        return [flat[part] for part in self._parts]
+
+    @abc.abstractmethod
+    def values(self, duals: Flat) -> Flat:
+        """Return what the model of these duals says: float64, records."""
+
+
+class _OfModels(Evaluator):
+    """What models of one form say.
 
     Where a model is on a junction tree and every aim is a whole scope, it is the gradient, in arrays that are
     there already; else, and where that leaves float64, the models are made.
-
-    Args:
-        model: the form of the models, over its domain and total.
-        aims: one or more; models have a term for each.
     """
 
     def __init__(self, model: SyntheticDistribution, aims: Sequence[Aim]) -> None:
+        super().__init__(aims)
         self._like = model
-        self._aims = aims
-        shapes = self._declared = [np.shape(_values(aim)) for aim in aims]
-        sizes = [math.prod(shape) for shape in shapes]
-        ends = list(itertools.accumulate(sizes))
-        self._parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        self._order = np.arange(sum(sizes))  # of the numbers, by their places in declared order
-        self._potentials: PotentialMarginals | None = None
+        self._order = np.arange(self._parts[-1].stop)  # of the numbers, by their places in declared order
+        self._gradient: Gradient | None = None
         targets = [aim for aim in aims if isinstance(aim, Target)]
         if not isinstance(model, GraphicalDistribution) or len(targets) < len(aims):
             return
         terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
-        self._potentials = model.with_terms(terms).potential_marginals()
-        places = [part.reshape(shape) for shape, part in zip(shapes, self._split(self._order), strict=True)]
-        turned = [self._potentials.inward(aim.scope, part) for aim, part in zip(targets, places, strict=True)]
-        self._scopes = [self._potentials.number(aim.scope) for aim in targets]
+        shaped = model.with_terms(terms)
+        self._gradient = shaped.gradient()
+        places = zip(targets, super().tables(self._order), strict=True)
+        turned = [shaped.inward(aim.scope, part) for aim, part in places]
+        self._scopes = [shaped.number(aim.scope) for aim in targets]
         self._shapes = [part.shape for part in turned]
         self._order = np.concatenate([part.reshape(-1) for part in turned])
 
     def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        """Return tables, one per aim and shaped like it, in one array."""
-        return np.take(np.concatenate([table.reshape(-1) for table in tables]), as_index(self._order))
+        return np.take(super().flat(tables), as_index(self._order))
 
-    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
-        """Return the parts of one array, one per aim and shaped like it."""
+    def tables(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
         declared = np.empty_like(flat)
         declared[self._order] = flat
-        parts = self._split(declared)
-        return [part.reshape(shape) for shape, part in zip(self._declared, parts, strict=True)]
-
-    def _split(self, flat: NDArray[_Scalar]) -> list[NDArray[_Scalar]]:
-        """Return views of one array, one per aim."""
-        return [flat[part] for part in self._parts]
+        return super().tables(declared)
 
     def values(self, duals: Flat) -> Flat:
-        """Return what the model of these duals says: float64, records."""
-        found = None if self._potentials is None else self._on_tree(self._potentials, duals)
+        found = None if self._gradient is None else self._on_tree(self._gradient, duals)
         if found is not None:
             return found
         moved = self.model(duals)
@@ -116,13 +141,13 @@ class _Evaluator:
         parts = zip(self._aims, self.tables(duals), strict=True)
         return self._like.with_terms([_term(aim, part) for aim, part in parts])
 
-    def _on_tree(self, potentials: PotentialMarginals, duals: Flat) -> Flat | None:
+    def _on_tree(self, gradient: Gradient, duals: Flat) -> Flat | None:
         """Return the values by the gradient, or None where ordinary numbers do not hold them."""
         sums: dict[int, NDArray[np.float64]] = {}
         for number, shape, part in zip(self._scopes, self._shapes, self._split(duals), strict=True):
             table = part.reshape(shape)
             sums[number] = sums[number] + table if number in sums else table
-        found = potentials.marginals([sums[number] for number in range(len(sums))])
+        found = gradient.marginals([sums[number] for number in range(len(sums))])
         if found is None:
             return None
         values = np.concatenate([found[number].reshape(-1) for number in self._scopes])
@@ -141,7 +166,6 @@ class DescentRule:
     """When a descent ends.
 
     Args:
-        steps: at most so many evaluations of the model.
         tolerance: stop when a step lowers the loss by less than this per measured number.
         enough: stop when the loss is below this, per free number and times two: closer would be fitted to
             noise.
@@ -177,19 +201,6 @@ class _Point:
     duals: NDArray[np.float64]
     residuals: NDArray[np.float64]  # (a - y) / v
     loss: float
-
-
-class Evaluator(Protocol):
-    """What models say of aims, as a function of their duals; see ``_Evaluator``."""
-
-    def flat(self, tables: Sequence[NDArray[np.float64]]) -> Flat:
-        """Return tables, one per aim and shaped like it, in one array."""
-
-    def tables(self, flat: Flat) -> list[NDArray[np.float64]]:
-        """Return the parts of one array, one per aim and shaped like it."""
-
-    def values(self, duals: Flat) -> Flat:
-        """Return what the model of these duals says: float64, records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,7 +253,6 @@ def descend(
     Args:
         model: its terms belong to the first aims, in order; further aims start with a dual of zero.
         aims: at least as many as the model has terms.
-        told: called after each step with 1, for whoever waits.
     """
     if len(model.terms) > len(aims):
         raise BudgetError(f"expected at most {len(aims)} terms, got {len(model.terms)}")
@@ -251,7 +261,7 @@ def descend(
         return Descent(model, step_size, 0.0, 0)
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
-    evaluate = _Evaluator(model, aims)
+    evaluate = _OfModels(model, aims)
     lowest = lowered(evaluate, aims, start, step_size=step_size, rule=rule, told=told)
     return Descent(evaluate.model(lowest.duals), lowest.step_size, 2 * lowest.loss / numbers, lowest.steps)
 
@@ -279,8 +289,6 @@ def lowered(
     Args:
         evaluate: what models say of the aims; there is at least one number.
         start: duals of each aim, shaped like it.
-        step_size: see ``descend``.
-        told: called after each step with 1.
     """
     numbers, free = sum(one.size for one in start), sum(map(free_numbers, aims))
     unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
@@ -330,3 +338,111 @@ def free_numbers(aim: Aim) -> int:
 
 def _dual(term: Term) -> NDArray[np.float64]:
     return term.duals if isinstance(term, MarginalTerm) else np.array(term.dual)
+
+
+# --- local fits --------------------------------------------------------------------------------------------
+
+# Until chi squared is half of the free numbers, as the session's own fit.
+_RULE = DescentRule(steps=150, tolerance=1e-5, enough=0.5, growth=1.02)
+_SWEEPS = 3  # over the cliques of a model: the third changes errors by a few percent (docs/algorithm.md)
+_LARGEST_CLIQUE = 2**16  # cells of one that is fitted: larger ones take longer and gain as little
+_LEAST = 1e-12  # records in a cell, from which a dual of moderate size can raise it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalFit:
+    """What a local fit came to.
+
+    Args:
+        table: float64, one axis per attribute, records; read-only.
+        duals: of each aim, what was added to it: float64, shaped like it.
+    """
+
+    table: NDArray[np.float64]
+    duals: list[NDArray[np.float64]]
+    steps: int
+
+
+class _Cells(Evaluator):
+    """What a table says of aims.
+
+    Args:
+        base: float64, one axis per attribute, records: the table of no duals.
+    """
+
+    def __init__(self, base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> None:
+        super().__init__(aims)
+        self._base = np.log(np.maximum(base, _LEAST))
+        self._total = float(base.sum())
+        axes = [tuple([scope.index(name) for name in _names(aim)]) for aim in aims]
+        self._spread = [[size if axis in own else 1 for axis, size in enumerate(base.shape)] for own in axes]
+        self._weights = [None if isinstance(aim, Target) else aim.query.weights() / UNITS for aim in aims]
+        self._sums = plan_projections(base.shape, tuple(range(base.ndim)), tuple(axes))
+
+    def table(self, duals: Flat) -> NDArray[np.float64]:
+        """Return the table of these duals: float64, records."""
+        cells = self._base.copy()
+        for part, shape, weights in zip(self._parts, self._spread, self._weights, strict=True):
+            added = duals[part] if weights is None else duals[part] * weights.reshape(-1)
+            cells += added.reshape(shape)
+        cells -= cells.max()
+        np.exp(cells, out=cells)
+        cells *= self._total / cells.sum()
+        return cells
+
+    def values(self, duals: Flat) -> Flat:
+        sums = zip(self._sums.run(self.table(duals)), self._weights, strict=True)
+        return self.flat(
+            [one if weights is None else np.array(np.vdot(one, weights)) for one, weights in sums]
+        )
+
+
+def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[Aim]) -> LocalFit:
+    """Return a table fitted to what was measured of its attributes.
+
+    Args:
+        base: float64, one axis per attribute, records: the model's marginal.
+        aims: what was measured of some or all of them, on the cells of ``base``, each once.
+    """
+    start = [np.zeros(np.shape(aim.values) if isinstance(aim, Target) else ()) for aim in aims]
+    if not aims or base.size == 1:
+        return LocalFit(base, start, 0)
+    cells = _Cells(base, scope, aims)
+    lowest = lowered(cells, aims, start, step_size=FIRST_STEP_SIZE, rule=_RULE)
+    table = base if lowest.steps == 1 else cells.table(lowest.duals)
+    table.flags.writeable = False
+    return LocalFit(table, cells.tables(lowest.duals), lowest.steps)
+
+
+def with_local_fits(model: GraphicalDistribution, aims: Sequence[Aim]) -> GraphicalDistribution:
+    """Return a model on a tree whose smaller cliques were fitted, one after the other, a few times."""
+    for _ in range(_SWEEPS):
+        before = model
+        for clique in model.cliques:
+            if model.domain.scope_size(clique) <= _LARGEST_CLIQUE:
+                model = _with_local_fit(model, clique, aims)
+        if model is before:
+            break
+    return model
+
+
+def _with_local_fit(
+    model: GraphicalDistribution, scope: tuple[str, ...], aims: Sequence[Aim]
+) -> GraphicalDistribution:
+    """Return the model whose marginal over a scope is fitted to what was measured inside it."""
+    places = [place for place, aim in enumerate(aims) if set(_names(aim)) <= set(scope)]
+    fit = local_fit(model.marginal(scope), scope, [aims[place] for place in places])
+    if fit.steps <= 1:
+        return model
+    terms = list(model.terms)
+    for place, added in zip(places, fit.duals, strict=True):
+        term = terms[place]
+        if isinstance(term, MarginalTerm):
+            terms[place] = MarginalTerm(term.scope, term.duals + added)
+        else:
+            terms[place] = QueryTerm(term.query, term.dual + float(added))
+    return model.with_terms(terms)
+
+
+def _names(aim: Aim) -> tuple[str, ...]:
+    return aim.scope if isinstance(aim, Target) else aim.query.scope

@@ -52,9 +52,6 @@ def rows_of(attributes: Sequence[Attribute], *, replaced: bool) -> Strategy | No
 
     Rows of ordered attributes are rounded at the largest scale at which sums fit: that of one attribute for
     pairs, less for wider marginals. It follows from the shapes alone.
-
-    Args:
-        attributes: as they are measured, in declared order.
     """
     for scale in _SCALES:
         axes = [rows for one in attributes if (rows := axis_rows(one, scale)) is not None]
@@ -128,7 +125,6 @@ class SharedPrices:
     """What marginals are paid, in proportion.
 
     Args:
-        everybody: the number of records.
         wider: the mean marginal of two attributes, of three, and so on.
     """
 

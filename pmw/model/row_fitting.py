@@ -52,7 +52,6 @@ def fit_rows(
 
     Args:
         records: synthetic rows over the cells that the targets are of; their number stays.
-        total: records that the rows stand for; positive.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -83,7 +82,6 @@ class _Lookup:
 
     Args:
         others: places of the other attributes that one of them has, ascending.
-        shape: cells of each.
         members: the number of each measurement, the order of its axes in which the attribute comes last, and
             the shape in which it spreads over the other attributes of all.
     """
@@ -103,12 +101,7 @@ class _Lookup:
 def _lookups(
     place: int, shape: Sequence[int], scopes: Sequence[tuple[int, ...]], most: int
 ) -> tuple[_Lookup, ...]:
-    """Return how the rates of an attribute are looked up: few tables, none of many cells that are joined.
-
-    Args:
-        shape: cells of all attributes.
-        most: cells of a table's other attributes, where several measurements share it.
-    """
+    """Return how the rates of an attribute are looked up: few tables, none of many cells that are joined."""
     joined: list[tuple[set[int], list[int]]] = []
     own = [number for number, scope in enumerate(scopes) if place in scope]
     for number in sorted(own, key=lambda number: math.prod(shape[other] for other in scopes[number])):
@@ -272,11 +265,7 @@ class _Rows:
 def _places(
     columns: Sequence[NDArray[np.unsignedinteger[Any]]], shape: tuple[int, ...], count: int
 ) -> NDArray[np.intp]:
-    """Return the cell of each row in a table over some attributes: intp, shape (count,).
-
-    Args:
-        shape: their cells.
-    """
+    """Return the cell of each row in a table over some attributes: intp, shape (count,)."""
     number = np.min_scalar_type(math.prod(shape)).type  # few bytes, until all are added up
     found = np.zeros(count, dtype=number)
     for column, size in zip(columns, shape, strict=True):

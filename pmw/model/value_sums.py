@@ -66,13 +66,11 @@ class SummedValues:
     """Which sums are measured.
 
     Args:
-        attribute: the name of the attribute whose values are summed.
         scope: attribute names in declared order, one number for each cell; none for one number of everybody.
         by_cells: a value is measured from the middle of its own cell; else from that of the declared ends.
         clipped: values are measured from 0, and those of one person come to no more than is declared.
         count_units: how much a record with a value adds to the number of values of its cell, which is then
             measured beside the sum: one of ``COUNT_UNITS``; 0 where it is not measured.
-        squared: the squares are measured too.
     """
 
     attribute: str

@@ -46,9 +46,7 @@ class Statistic:
     """What is tested.
 
     Args:
-        sides: what is compared with the threshold.
         sensitivity: the most that a value changes between neighbouring tables, in units.
-        expected: about how many tests there will be.
     """
 
     sides: Sides
@@ -81,9 +79,6 @@ def scaled_test(
     sqrt(ln(2/beta)) : sqrt(m p ln(2K/beta)). Where rhos add, sigma = Delta/sqrt(2 rho1) and
     b = m Delta sqrt(c/(2 rho2)), and rho1 : rho2 is the ratio of the two widths at one price, to the power
     2/3.
-
-    Args:
-        tests: price of all tests together, in the filter's own measure.
     """
     if kind.is_sech2 and composition is Composition.GDP:
         raise BudgetError("expected tests that are proved in GDP, got sech^2 tests; choose zCDP")
@@ -166,11 +161,7 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
 
 
 def noise_of_share(ledger: PrivacyFilter, share: Fraction | None, moved: Moved) -> NoiseDistribution:
-    """Return the narrowest noise that costs at most a share of the budget, of what is measured on request.
-
-    Args:
-        share: the part of the cap that is paid; None for the usual one.
-    """
+    """Return the narrowest noise that costs at most a share of the budget, of what is measured on request."""
     share = USUAL_SHARE if share is None else share
     if not 0 < share <= 1:
         raise BudgetError(f"expected a share of the budget above 0, at most 1, got {float(share):g}")
@@ -216,9 +207,6 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
     many above it above, where the threshold stands at the band's middle but for one public shift. A false
     positive needs nu - rho of at least the distance, a false negative rho - nu: each tail of a distribution
     takes an equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
-
-    Args:
-        beta: failure probability of the run.
 
     Source: Dwork and Roth (2014), Theorem 3.24, for the union bound.
     """

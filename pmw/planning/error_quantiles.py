@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from statistics import median
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import QuestionKind
 from pmw.public.charges import LedgerEntry, price_of_positives, quantile_entry
 from pmw.public.clear import left_for_parts
-from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
+from pmw.public.error_quantiles import quantile_margin, rank_of
 from pmw.public.options import Options
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
@@ -61,10 +61,8 @@ class QuantileRequest:
     """An error quantile that will be released.
 
     Args:
-        asked: how many questions the session had answered.
         places: numbers of the answers that settled the questions whose errors are looked at.
         rank: which of the errors is released, the smallest first; from 1.
-        noise: on it, in units.
     """
 
     kind: QuestionKind
@@ -132,7 +130,8 @@ def plan_quantiles(
         questions = _sample(asked[kind], state.asked)
         rank = rank_of(len(questions.places), options.confidence)
         wide = 2 * margin < min(state.total.value, median(questions.widths.tolist()))
-        if rank is not None and wide and 2 * margin < _known(state.quantiles, kind):
+        newest = (one.units / UNITS for one in reversed(state.quantiles) if one.kind == kind)
+        if rank is not None and wide and 2 * margin < next(newest, math.inf):
             places = tuple(questions.places.tolist())
             requests.append(QuantileRequest(kind, state.asked, places, rank, noise))
     return tuple(requests)
@@ -169,11 +168,6 @@ def _planned(state: PublicState, place: int) -> Fraction:
         return Fraction(0)
     options, is_open = state.contract.options, state.rounds[place]
     return price_of_positives(tier, positives, options, ledger, round_open=is_open)
-
-
-def _known(quantiles: Sequence[ErrorQuantile], kind: QuestionKind) -> float:
-    """Return the newest quantile of a kind, in records; infinite where there is none."""
-    return next((one.units / UNITS for one in reversed(quantiles) if one.kind == kind), math.inf)
 
 
 def _sample(questions: AnsweredQuestions, asked: int) -> AnsweredQuestions:

@@ -165,9 +165,6 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
 
     Each group has a sum of its own, over the records that it counts; or the sums are those of the cells of a
     scope, where this costs at most twice as much, for these serve other statements too.
-
-    Args:
-        within: half-width of the bars: a number, or a part of what is answered.
     """
     node, name = _aggregate_of(statement)
     require_summing(state, name)
@@ -177,7 +174,8 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     if not asked:
         raise refused("no group is known to have records, or taken to have some; ask for others")
     aggregates = Aggregates(state, statement)
-    held = np.array([_is_narrow(aggregates.estimate(node, one.group), one.width) for one in asked])
+    present = ((aggregates.estimate(node, one.group), one.width) for one in asked)
+    held = np.array([found.is_promised and _half(found.interval) <= width for found, width in present])
     for one in state.sums[opened:] if not held.all() else ():
         if one.summed.attribute == name and not one.summed.by_cells:
             ways = _Ways.of(before, statement, asked, one.summed)
@@ -279,11 +277,15 @@ def _present(state: PublicState, statement: Statement, asked: Sequence[_Asked]) 
 
 def notes_of(quote: Quote, within: Within, answers: Iterable[Estimate]) -> Iterator[str]:
     """Yield what has to be known of answers whose bars were asked for: how wide they came out."""
-    ends = [one.interval for one in answers if one.is_promised and one.interval is not None]
-    widest = max(((high - low) / 2 for low, high in ends), default=math.inf)
+    bars = [one.interval for one in answers if one.is_promised and one.interval is not None]
+    widest = max(map(_half, bars), default=math.inf)
     yield f"bars of {within} were asked for; the widest that came out is ± {widest:,.4g}"
     if quote.estimated:
         yield "the price took the model's numbers of records, where nothing released says that there are any"
+
+
+def _half(interval: tuple[float, float] | None) -> float:
+    return math.inf if interval is None else (interval[1] - interval[0]) / 2
 
 
 def summed_rows(state: PublicState, statement: Statement, nodes: Sequence[Linear | Ratio]) -> SummedRows:
@@ -350,7 +352,7 @@ def _asked(
         below = _weights(sums, node, group)[1]
         if below is None:
             below = sums.weights(next(iter(_sum_of(node).values), EVERYBODY), group)
-        scope = tuple(name for place, name in enumerate(below.scope) if below.varies(place))
+        scope = tuple(name for name in below.scope if name in below.varying)
         estimated = holding_of(state, scope) in NOT_HELD
         records = sums.model(below) if estimated else sums.ends(below, 1)[0]
         value = aggregates.estimate(node, group).value if aggregates.may_hold(node, group) else None
@@ -369,12 +371,6 @@ def _may_be_empty(bars: Bars, weights: GroupWeights) -> bool:
         if bars.of_sum((name,), side, side)[0] <= 0:
             return True
     return False
-
-
-def _is_narrow(found: Estimate, width: float) -> bool:
-    """Tell whether an answer has a bar that is so narrow."""
-    ends = found.interval
-    return found.is_promised and ends is not None and (ends[1] - ends[0]) / 2 <= width
 
 
 def _cheapest(state: PublicState, summed: SummedValues | SummedRows, ways: _Ways) -> Quote | None:

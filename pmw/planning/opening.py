@@ -39,7 +39,6 @@ from pmw.model import (
 )
 from pmw.planning import error_quantiles
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
-from pmw.planning.persons import counts_persons
 from pmw.planning.refusals import check_expected, check_reserve, check_triples
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
@@ -55,9 +54,8 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.contract import Contract
-from pmw.public.expected import ExpectedQuestions
 from pmw.public.half_widths import Confidences, TableNoise, total_half_width
-from pmw.public.options import Opening, Options
+from pmw.public.options import ExpectedQuestions, Opening, Options
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier
 from pmw.public.row_sensitivity import Moved
 from pmw.public.state import PublicState, requested
@@ -258,8 +256,12 @@ def planned_sums(domain: Domain, options: Options) -> Sequence[SummedValues]:
 
 
 def opens_persons(domain: Domain, options: Options) -> bool:
-    """Tell whether opening measures the number of persons, where that tells more than the records do."""
-    return options.opening is not Opening.NONE and counts_persons(domain, options)
+    """Tell whether opening measures the number of persons, where that tells more than the records do.
+
+    Where one record of each person is kept, the number of records is that of persons.
+    """
+    several = domain.person is not None and options.records_per_person > 1
+    return options.opening is not Opening.NONE and several and options.measures_apart
 
 
 def _prices(domain: Domain, composition: Composition, order: int) -> SharedPrices:
@@ -306,11 +308,7 @@ def _spread(attribute: Attribute, composition: Composition) -> float:
 
 
 def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
-    """Return the share of the budget for all attributes, so many of them measured as trees.
-
-    Args:
-        short: the share where none is.
-    """
+    """Return the share of the budget for all attributes, so many of them measured as trees."""
     return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
 
 
@@ -498,9 +496,6 @@ def choose_filter(
     With delta > 0 zCDP or GDP is the rule (``filter_of_squares``), unless few enough numbers are paid for
     that plain sums are quieter: that is decided by the noise on one value when the budget is shared evenly
     among the events.
-
-    Args:
-        selects: what is measured is selected by the exponential mechanism, which has no price in GDP.
     """
     if selects and options.composition is Composition.GDP:
         raise BudgetError("selected measurements have no price in GDP; choose composition zcdp or pure")
@@ -532,9 +527,6 @@ def filter_of_squares(budget: Budget, options: Options, *, tests: Fraction = Fra
     of the discrete Gaussian. So tests are dearer in GDP, and all else is as dear in a cap that is larger: at
     (1, 1e-9) by 1.106. Below x = 0.185 GDP leaves more. zCDP it is too where GDP has no price: with sech^2
     tests, or where no mu is found for the budget.
-
-    Args:
-        tests: the share of rho that is planned for tests.
     """
     zcdp, kind = open_filter(budget, Composition.ZCDP), options.sparse_vector
     if kind is not None and kind.is_sech2:
@@ -587,11 +579,7 @@ class PairsForecast:
 
 
 def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> PairsForecast | None:
-    """Return both sides of the choice between measuring all pairs and testing them.
-
-    Returns:
-        None where there is no choice: see ``residual_order``.
-    """
+    """Return both sides of the choice between measuring all pairs and testing them."""
     pairs, composition = math.comb(len(domain), 2), budget_filter.composition
     chosen = options.opening is Opening.PAIRS and options.tests_marginals and options.update_limit is None
     promised = options.simultaneous or options.bar_limit is not None

@@ -57,9 +57,7 @@ class AttributeForecast:
         levels: of the hierarchical histogram that it is measured as; 1 where its cells are measured.
         cell_deviation: standard deviation of the noise on one cell; of a tree, on its noisiest.
         cell_error: expected |noise| of one cell; of a tree, that of normal noise as wide, which is no less.
-        cell_bound: half-width of one cell's interval.
         range_error: expected |noise| of a range of half the cells; of a tree likewise.
-        range_bound: half-width of its interval.
         widest_bound: half-width of the widest interval of a question about it; of a tree, a bound on that.
     """
 
@@ -189,11 +187,7 @@ class Outlook:
         return width + max(0.0, 1 - (self.state.total.value - width))
 
     def orders(self, tested_bound: float | None) -> Iterator[OrderForecast]:
-        """Yield what questions about 0, 1, 2, ... attributes get, without tests of marginals.
-
-        Args:
-            tested_bound: of single questions that are tested; None where none is.
-        """
+        """Yield what questions about 0, 1, 2, ... attributes get, without tests of marginals."""
         domain, total = self.state.domain, self.state.total
         error = _HALF_NORMAL * total.deviation
         yield OrderForecast(
@@ -204,7 +198,11 @@ class Outlook:
             marginals, cells = math.comb(len(domain), order), sizes[order]
             promise, expected, bound = "none", None, None
             if self.table_measured:
-                promise, (expected, bound) = "covered", self._smallest_marginal(order)
+                (table,) = self.state.opening
+                names = sorted(domain.names, key=lambda name: domain[name].size)[:order]
+                # The smallest marginal's sums are the longest.
+                expected = noise_error(table.noise, domain.size // domain.scope_size(names))
+                promise, bound = "covered", self._bar(dict.fromkeys(names, (0, 0)))
             elif any(len(one.scope) == order for one in self.state.marginals):
                 promise, (expected, bound) = "covered", self._noisiest(order)
             elif order == 1 and self.attributes:
@@ -265,16 +263,6 @@ class Outlook:
             query = cell_question(self.state, one.scope, cells, self.state.grid(one.scope))
             bounds.append(self._bars.half_width(query) or math.inf)
         return max(errors), max(bounds)
-
-    def _smallest_marginal(self, order: int) -> tuple[float, float]:
-        """Return the expected |noise| of one cell of a measured table's smallest marginal, and its bound.
-
-        Its sums are the longest.
-        """
-        domain, (table,) = self.state.domain, self.state.opening
-        names = sorted(domain.names, key=lambda name: domain[name].size)[:order]
-        error = noise_error(table.noise, domain.size // domain.scope_size(names))
-        return error, self._bar(dict.fromkeys(names, (0, 0)))
 
     def _bar(self, cells: dict[str, tuple[int, int]]) -> float:
         """Return the half-width of the bar of a box: the first and the last cell of each attribute."""

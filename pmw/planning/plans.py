@@ -11,10 +11,10 @@ of its answers.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
 
 from pmw.errors import BudgetError
 from pmw.planning import error_quantiles
@@ -31,15 +31,15 @@ from pmw.planning.tested_bounds import (
     forecast_sparse_vectors,
     forecast_vector,
 )
-from pmw.planning.textbook_plan import forecast_textbook
+from pmw.planning.theorems import forecast_textbook
 from pmw.privacy.budget import Budget, Number
 from pmw.public.charges import marginal_charge
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Options
-from pmw.public.pairs import held_pairs
 from pmw.public.plans import OpeningPlan, marginal_tier, question_tier
-from pmw.public.state import PublicState, planned_bins
+from pmw.public.state import planned_bins
+from pmw.public.status import held_pairs
 from queries.domain import Domain
 from queries.frozen import dataclass
 
@@ -71,8 +71,13 @@ def plan_session(
     """
     check_records(records)
     contract = _contract_of(domain, Budget.of(epsilon, delta), options or Options())
-    plan = _forecast(contract, records, compared=True)
-    return replace(plan, other_delta=_other_delta(contract, plan), expected=_expected(contract, records))
+    plan, expected, found = _forecast(contract, records, compared=True), contract.options.expected, None
+    if expected is not None:
+        usual = replace(contract, options=replace(contract.options, expected=None))
+        outlooks = (_imagined(one, records)[-1] for one in (contract, usual))
+        bounds = [outlook.typical_bound(expected.by_scope) for outlook in outlooks]
+        found = ExpectedForecast(len(expected), len(expected.scopes), *bounds)
+    return replace(plan, other_delta=_other_delta(contract, plan), expected=found)
 
 
 def delta_for_pairs(
@@ -113,16 +118,6 @@ def fewest_records(
     return None if one.bound is None else (one.bound, one.bound * one.cells / one.marginals)
 
 
-def _expected(contract: Contract, records: int) -> ExpectedForecast | None:
-    """Return what the expected questions gain; None where none are."""
-    expected = contract.options.expected
-    if expected is None:
-        return None
-    usual = replace(contract, options=replace(contract.options, expected=None))
-    bounds = [_imagined(one, records).outlook.typical_bound(expected.by_scope) for one in (contract, usual)]
-    return ExpectedForecast(len(expected), len(expected.scopes), *bounds)
-
-
 def _contract_of(domain: Domain, budget: Budget, options: Options) -> Contract:
     """Return what a session would fix at opening."""
     domain, chosen = agreed(domain, options)
@@ -160,52 +155,40 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
     )
 
 
-class _Imagined(NamedTuple):
-    """A session that was opened over a uniform table, whose noise came out as 0."""
-
-    contract: Contract
-    opening: OpeningPlan
-    opened: Opened
-    grids: Grids
-    outlook: Outlook
-
-
-def _imagined(contract: Contract, records: int) -> _Imagined:
+def _imagined(contract: Contract, records: int) -> tuple[Contract, OpeningPlan, Opened, Grids, Outlook]:
+    """Return a session that was opened over a uniform table, whose noise came out as 0."""
     fixed, opening = open_contract(contract.domain, contract.budget, contract.options)
     opened = plan_opened(fixed, opening, float(records))
     grids = Grids.of(fixed, opening, float(records), planned_bins(opened.test))
     state = imagined_state(fixed, opening, opened, records)
     outlook = Outlook(with_residuals(state, grids.assumed) if opening.order > 1 else state)
-    return _Imagined(fixed, opening, opened, grids, outlook)
+    return fixed, opening, opened, grids, outlook
 
 
 def _forecast(contract: Contract, records: int, *, compared: bool = False) -> SessionPlan:
-    """Return the plan of what ``open_session`` would choose, without the comparison to another delta.
-
-    Args:
-        records: stated number of records.
-    """
+    """Return the plan of what ``open_session`` would choose, without the comparison to another delta."""
     fixed, opening, opened, grids, outlook = _imagined(contract, records)
+    state = outlook.state
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
     single = None if alone is None else forecast_vector(alone, outlook.confidences.alone)
+    residuals = (opened.ledger.price(marginal_charge(one.noise, fixed.options)) for one in state.marginals)
     plan = SessionPlan(
         contract=fixed,
         records=records,
-        opening_share=opened.ledger.share + _share_of_residuals(outlook.state),
-        total_deviation=outlook.state.total.deviation,
+        opening_share=opened.ledger.share + float(sum(residuals, Fraction(0)) / opened.ledger.cap),
+        total_deviation=state.total.deviation,
         attributes=outlook.attributes,
         table_measured=outlook.table_measured,
         coarse=grids.assumed,
         orders=tuple(outlook.orders(None if single is None else single.bound)),
-        held=held_pairs(outlook.state),
+        held=held_pairs(state),
         vector=single,
+        sums=tuple(summed.attribute for summed, _ in opening.sums),
+        number_bound=number_half_width(state) if fixed.options.reserved else None,
     )
     if tested is not None:
         margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
         plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
-    if fixed.options.reserved:
-        plan = replace(plan, number_bound=number_half_width(outlook.state))
-    plan = replace(plan, sums=tuple(summed.attribute for summed, _ in opening.sums))
     if compared:
         vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
         vectors = () if opening.order > 1 else vectors  # they would be of tests that are not made
@@ -230,24 +213,9 @@ def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPla
     return replace(plan, vector=None, marginals=marginals, orders=orders)
 
 
-def _share_of_residuals(state: PublicState) -> float:
-    """Return the part of the cap that what an imagined state measured after its attributes takes."""
-    options, ledger = state.contract.options, state.ledger
-    prices = (ledger.price(marginal_charge(one.noise, options)) for one in state.marginals)
-    return float(sum(prices, Fraction(0)) / ledger.cap)
-
-
 @dataclass(frozen=True, slots=True)
 class PeopleForecast:
-    """The bounds of a session that keeps so many records of each person.
-
-    Args:
-        records: K.
-        everybody_bound: of the number of records, in records; None where nothing is promised.
-        cell_bound: of one cell of the noisiest one-attribute marginal, in records.
-        tested_bound: of a tested question, on a typical pair of attributes, in records.
-        measured_bound: of a number that was measured after a test, in records.
-    """
+    """The bounds of a session that keeps so many records of each person."""
 
     records: int
     everybody_bound: float | None
@@ -260,33 +228,23 @@ def forecast_people(plan: SessionPlan) -> tuple[PeopleForecast, ...]:
     """Return the bounds for 1, 2, 4, 8 and 16 records per person, and for the plan's own number.
 
     The table is taken to have as many records, whatever is kept: how many are left out is known to the
-    custodian alone. A number that leaves no budget for anything is left out.
-
-    Returns:
-        Nothing where the plan has no column of ids.
+    custodian alone. A number that leaves no budget for anything is left out; all are without a column of ids.
     """
-    if plan.contract.domain.person is None:
-        return ()
-    limits = sorted({*_USUAL_LIMITS, plan.contract.options.records_per_person})
-    return tuple(found for limit in limits if (found := _of_people(plan, limit)) is not None)
-
-
-def _of_people(plan: SessionPlan, limit: int) -> PeopleForecast | None:
     domain, options, budget = plan.contract.domain, plan.contract.options, plan.contract.budget
-    if domain.person is None:
-        return None
-    if limit != options.records_per_person:
-        try:
-            plan = plan_session(
-                replace(domain, person=replace(domain.person, records=limit)),
-                records=plan.records,
-                epsilon=budget.epsilon,
-                delta=budget.delta,
-                options=replace(options, records_per_person=limit),
-            )
-        except BudgetError:
-            return None
-    return PeopleForecast(limit, plan.orders[0].bound, plan.cell_bound, *plan.test_bounds)
+    person, found = domain.person, []
+    if person is None:
+        return ()
+    for limit in sorted({*_USUAL_LIMITS, options.records_per_person}):
+        one = plan
+        if limit != options.records_per_person:
+            bounded = replace(domain, person=replace(person, records=limit))
+            chosen = replace(options, records_per_person=limit)
+            try:
+                one = _forecast(_contract_of(bounded, budget, chosen), plan.records)
+            except BudgetError:
+                continue
+        found.append(PeopleForecast(limit, one.orders[0].bound, one.cell_bound, *one.test_bounds))
+    return tuple(found)
 
 
 def check_accuracy(accuracy: float) -> None:
@@ -320,17 +278,16 @@ def plan_accuracy(
         try:
             return _keeps(domain, Budget.of(_epsilon(digits), delta), chosen, records, accuracy)
         except BudgetError:
-            if digits == high:  # at the largest epsilon, where it is not for want of budget
+            if digits == most:  # at the largest epsilon, where it is not for want of budget
                 raise
             return False
 
-    low, high = _digits(_SMALLEST_EPSILON), _digits(_LARGEST_EPSILON)
-    if not is_kept(high):
+    most = _digits(_LARGEST_EPSILON)
+    candidates = range(_digits(_SMALLEST_EPSILON) + 1, most)
+    if not is_kept(most):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_kept(middle) else (middle, high)
-    return plan_session(domain, records=records, epsilon=_epsilon(high), delta=delta, options=chosen)
+    epsilon = _epsilon(candidates.start + bisect_left(candidates, True, key=is_kept))
+    return plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=chosen)
 
 
 def _keeps(domain: Domain, budget: Budget, options: Options, records: int, accuracy: float) -> bool:
@@ -340,11 +297,7 @@ def _keeps(domain: Domain, budget: Budget, options: Options, records: int, accur
 
 
 def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, options: Options) -> Budget:
-    """Return the budget of a session: the stated one, or the smallest that keeps its accuracy contract.
-
-    Args:
-        epsilon: of the guarantee; None for the smallest.
-    """
+    """Return the budget of a session: the stated one, or the smallest that keeps its accuracy contract."""
     accuracy, records = options.accuracy, options.records
     if accuracy is None or records is None:
         if epsilon is None:

@@ -69,7 +69,6 @@ def quote_rows(
     """Return the price of a list of questions, under one noise on each.
 
     Args:
-        share: the part of the budget that is paid; None for the usual one.
         within: half-width of the bar of each that is wanted, in records, in place of a share.
     """
     require_measuring(state)
@@ -94,9 +93,6 @@ def quote_statement(state: PublicState, statement: Statement, within: Within) ->
 
     All of its groups are measured together, those too that a condition on answers would leave out, so that
     what is paid does not depend on what was drawn.
-
-    Args:
-        within: half-width of each bar in records, or as a part of the number of records.
     """
     wanted = within.in_records(state.total.value)
     queries = rows_of(state, statement)
@@ -158,11 +154,7 @@ def counted_cells(queries: Sequence[LinearQuery]) -> int:
 
 
 def require_rows(queries: Sequence[LinearQuery], *beside: str) -> None:
-    """Refuse lists of questions that are not measured.
-
-    Args:
-        beside: attributes that their records are counted over as well.
-    """
+    """Refuse lists of questions that are not measured."""
     if not queries:
         raise _refused("expected a question, or several, that hold for some record of some table")
     require_few_rows(len(queries))

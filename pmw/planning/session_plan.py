@@ -20,11 +20,11 @@ from pmw.planning.tested_bounds import (
     SparseVectorForecast,
     VectorForecast,
 )
-from pmw.planning.textbook_plan import MOST_RECORDS, TextbookForecast
+from pmw.planning.theorems import MOST_RECORDS, TextbookForecast
 from pmw.public.clear import FULL
 from pmw.public.contract import Contract, guarantee, largest_belief
 from pmw.public.options import is_dense
-from pmw.public.pairs import HeldPairs
+from pmw.public.status import HeldPairs
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name

@@ -1,4 +1,4 @@
-"""Quotes of sums: what measuring the sums of an attribute's values costs, and how far means may be off then.
+"""Quotes of sums and of persons: what measuring sums of values costs, and how far means may be off then.
 
 A quote depends on scales of noise and on released numbers. Whoever asks for a mean within a part of it gets a
 bar that is such a part of the least that the mean may be.
@@ -7,6 +7,7 @@ bar that is such a part of the least that the mean may be.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +20,7 @@ from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.aggregates import Aggregates
 from pmw.public.bars import Bars
-from pmw.public.charges import SumNumbers
+from pmw.public.charges import PersonNumbers, SumNumbers
 from pmw.public.half_widths import Confidences
 from pmw.public.local_models import local_models
 from pmw.public.quotes import Quote, Within, quote_of, require_apart
@@ -52,7 +53,6 @@ def quote_sum(
 
     Args:
         what: the attribute whose values are summed, and by which attributes, in declared order.
-        share: the part of the budget that is paid; None for the usual one.
         within: how far the mean of a group of average size may be off, in place of a share.
     """
     summed = require_summed(state, *what)
@@ -62,6 +62,26 @@ def quote_sum(
         return _cheapest(state, ways, lambda quote: quote.mean_half_width <= wanted, within)
     quotes = [quote_sum_noise(state, one, _noise(state, one, share)) for one in ways]
     return min(quotes, key=lambda quote: quote.mean_half_width)
+
+
+def quote_persons(state: PublicState, scope: tuple[str, ...], *, share: Fraction | None = None) -> Quote:
+    """Return the price of numbers of persons by the cells of a scope."""
+    if state.domain.person is None:
+        raise QueryError(
+            "the schema declares no persons, so they are not counted; give it a [person] section",
+            code="unsupported",
+        )
+    if state.contract.options.records_per_person == 1:
+        raise QueryError(
+            "one record of each person is kept, so numbers of records are numbers of persons; ask for these, "
+            "or measure them without --heads",
+            code="unsupported",
+        )
+    require_apart(state, PersonNumbers, f"persons by {', '.join(scope)}", state.domain.scope_size(scope))
+    what = PersonNumbers(scope, state.domain.scope_size(scope))
+    noise = noise_of_share(state.ledger, share, what.sensitivity(state.contract.options))
+    width = sum_half_width(noise, 1.0, Confidences.in_state(state, 2).alone)
+    return quote_of(state, what, what.cells, noise, width)
 
 
 def require_summed(state: PublicState, name: str, scope: tuple[str, ...]) -> SummedValues:
@@ -168,13 +188,9 @@ def _least_share(state: PublicState, summed: SummedValues, fits: Callable[[Quote
     def quote(parts: int) -> Quote:
         return quote_sum_noise(state, summed, _noise(state, summed, Fraction(parts, _FINEST)))
 
-    low, high = 0, _FINEST  # low does not fit, high does
-    if not fits(quote(high)):
+    if not fits(quote(_FINEST)):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(quote(middle)) else (middle, high)
-    return quote(high)
+    return quote(1 + bisect_left(range(1, _FINEST), True, key=lambda parts: fits(quote(parts))))
 
 
 def _mean_low(state: PublicState, summed: SummedValues) -> float:

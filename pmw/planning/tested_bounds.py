@@ -7,6 +7,7 @@ it may choose; what is typical is stated for the bins that the tests are planned
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -49,15 +50,10 @@ class VectorForecast:
     """The sparse vector of the session, in records.
 
     Args:
-        update_limit: number of positives, each of which measures a measurement.
         threshold: T, the error that a test looks for.
-        threshold_scale: scale of the threshold noise.
-        query_scale: scale of the noise of each test.
-        redrawn: new threshold noise after each positive.
         bound: half-width of the interval of an answer whose test was negative.
         value_deviation: standard deviation of the noise on a measured answer.
         value_error: expected |noise| of a measured answer.
-        value_bound: half-width of its interval.
     """
 
     update_limit: int
@@ -100,17 +96,11 @@ class MarginalForecast:
     """The sparse vector over whole marginals, and what its positives measure.
 
     Args:
-        update_limit: number of positives, each of which measures a marginal.
-        threshold_scale: scale of the threshold noise.
-        query_scale: scale of the noise of each test.
         head_start: what the first thresholds are higher by, in distance: twice what they add to a bound.
-        redrawn: new threshold noise after each positive.
         most_cells: of a marginal that is tested.
         free_cells: a marginal is measured with further attributes while it has at most so many cells.
         fine_cells: a marginal of at most so many declared cells is on those; else on bins.
         cell_deviation: standard deviation of the noise on each cell of a measured marginal.
-        cell_error: expected |noise| of one cell.
-        cell_bound: half-width of one cell's interval.
         widest_bound: half-width of the widest interval of a question about a measured marginal.
         single: the test of single questions, for those that no marginal covers; None where there is none.
     """
@@ -159,11 +149,7 @@ class Grids:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What negatives of a test promise, whatever bins a session chooses.
-
-    Args:
-        outlook: the bars of the session's imagined state.
-    """
+    """What negatives of a test promise, whatever bins a session chooses."""
 
     plan: MarginalTestPlan
     grids: Grids
@@ -225,11 +211,13 @@ class Certificates:
         plan, grids = self.plan, self.grids
         sizes = _tested_sizes(plan, (grids.declared, grids.assumed), order)
         del sizes[plan.most_cells + 1]
-        typical, largest = _median(sizes) if sizes else None, self.largest(order)
+        ordered, total, largest = sorted(sizes), sizes.total(), self.largest(order)
+        seen = zip(ordered, itertools.accumulate(map(sizes.__getitem__, ordered)), strict=True)
+        typical = next((cells for cells, number in seen if 2 * number >= total), None)  # the median
         return CertificateForecast(
             order,
             math.comb(len(grids.declared), order),
-            sizes.total(),
+            total,
             typical,
             None if typical is None else self.bound(typical),
             largest or None,
@@ -386,15 +374,6 @@ def _sizes(domains: tuple[Domain, Domain], order: int, most: int) -> Counter[tup
                 product = tuple(min(cell * size, most + 1) for cell, size in zip(cells, sizes, strict=True))
                 counts[taken][product] += number
     return counts[order]
-
-
-def _median(sizes: Counter[int]) -> int:
-    left = (sizes.total() + 1) // 2
-    for cells in sorted(sizes):
-        left -= sizes[cells]
-        if left <= 0:
-            return cells
-    return max(sizes)
 
 
 def forecast_bins(certificates: Certificates) -> Iterator[BinForecast]:

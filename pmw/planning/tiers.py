@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -45,9 +45,8 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract
-from pmw.public.expected import ExpectedQuestions
 from pmw.public.half_widths import Confidences, negative_margin
-from pmw.public.options import Opening, Options
+from pmw.public.options import ExpectedQuestions, Opening, Options
 from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.categories import CategoricalAttribute
@@ -213,12 +212,7 @@ def plan_marginal_test(
     schedule: Schedule = DEFAULT_SCHEDULE,
     residuals: ResidualPrices = _TESTED,
 ) -> MarginalTestPlan | None:
-    """Return the test of whole marginals, or None where nothing is left for it, or there is nothing to test.
-
-    Args:
-        residuals: the prices of marginals that are all measured before any question; none where marginals are
-            tested.
-    """
+    """Return the test of whole marginals, or None where nothing is left, or to be tested."""
     if coarse.size == 1:
         return None
     records, pairs, composition = max(total, 1.0), max(1, math.comb(len(coarse), 2)), ledger.composition
@@ -234,13 +228,14 @@ def plan_marginal_test(
         test = scaled_test(ledger.remaining * schedule.tests, limit, statistic, kind, composition)
     except NoiseError:
         return None
-    per_cell = l1_mean(noise)
+    per_cell, (height, length) = l1_mean(noise), schedule.decay
+    height *= max(0.0, 1 - (1.0 if residuals.prices else limit / pairs))
     return MarginalTestPlan(
         Sparse(test, limit, kind.redraw),
         noise,
         schedule.noise_factor,
         math.ceil(schedule.margin * test.query_scale),
-        _decay(schedule, 1.0 if residuals.prices else limit / pairs, records, pairs),
+        (math.ceil(height * records * UNITS), max(1, round(length * pairs))),
         _cells(schedule.tested * records / per_cell),
         _cells(free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
@@ -268,18 +263,14 @@ def _noise_of_residuals(
     """
     price = _price(ledger, 1, replace(schedule, tests=Fraction(0))) / residuals.parts
     noise = marginal_noise(ledger.composition, price, options)
-    is_fine = math.sqrt(noise_variance(noise)) * _typical_spread(coarse) < schedule.wider * records
+    spreads = sorted((AxisPrice.of(attribute).spread for attribute in coarse), reverse=True)[:2]
+    deviation = math.sqrt(noise_variance(noise)) * math.sqrt(math.prod(spreads))  # about the dearest pair
+    is_fine = deviation < schedule.wider * records
     if not is_fine or residuals.order > 2 or len(coarse) == 2:
         return noise, 1, False
     price /= 2
     left = _price(ledger, 1, schedule) - price * residuals.parts
     return marginal_noise(ledger.composition, price, options), max(1, math.floor(left / price)), True
-
-
-def _typical_spread(coarse: Domain) -> float:
-    """Return the standard deviation of a question about the dearest pair, in those of a marginal's cells."""
-    first, second = sorted((AxisPrice.of(attribute).spread for attribute in coarse), reverse=True)[:2]
-    return math.sqrt(first * second)
 
 
 def pair_weights(domain: Domain) -> dict[str, Fraction]:
@@ -323,12 +314,7 @@ def residual_prices(domain: Domain, order: int) -> ResidualPrices:
 def added_prices(
     domain: Domain, residuals: ResidualPrices, expected: ExpectedQuestions, share: Fraction
 ) -> tuple[AddedPrice, ...]:
-    """Return what residuals are paid besides, in proportion to what the expected questions need of them.
-
-    Args:
-        residuals: their usual prices.
-        share: of all that is paid for residuals, the part that goes by these questions.
-    """
+    """Return what residuals are paid besides, in proportion to what the expected questions need of them."""
     alone = {one.name: AxisPrice.of(one) for one in domain}
     together = {one.name: AxisPrice.of(coarse_of(one)) for one in domain}
     need = asked_prices(expected.by_scope, alone, together, range(2, residuals.order + 1))
@@ -340,11 +326,6 @@ def added_prices(
 def expected_tests(coarse: Domain) -> int:
     """Return about how many marginals of a domain a session tests: each pair of attributes ten times."""
     return 10 * max(1, math.comb(len(coarse), 2))
-
-
-def _decay(schedule: Schedule, measured: float, records: float, pairs: int) -> tuple[int, int]:
-    height, length = schedule.decay
-    return math.ceil(height * max(0.0, 1 - measured) * records * UNITS), max(1, round(length * pairs))
 
 
 def _cells(number: float) -> int:
@@ -465,13 +446,6 @@ def plan_contract_tier(
     It has the most positives at which a negative, and a measured value, are within the contract: T is the
     highest threshold of which a negative promises that, and high enough that on a model without error test
     noise alone uses up a tenth of the positives. With exponential noise T is about half of the bar.
-
-    Args:
-        share: of that, for this test.
-        confidence: of one noise of a session with such a tier.
-
-    Returns:
-        None where not even the fewest positives can be paid.
     """
     limit, left = options.bar_limit, floor_price(share * budget_filter.remaining)
     if limit is None:
@@ -502,10 +476,7 @@ def _most(plan: Callable[[int], QueryTestPlan | None], least: int, most: int) ->
     low, high = least, 2 * least
     while high < most and plan(high) is not None:
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if plan(middle) is None else (middle, high)
-    return plan(low)
+    return plan(low + bisect_left(range(low + 1, high), True, key=lambda positives: plan(positives) is None))
 
 
 def _vector(

@@ -240,18 +240,23 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
 
     def epsilon_at(log_excess: float) -> float:
-        excess = math.exp(log_excess)  # alpha - 1
-        alpha = 1 + excess
-        return alpha * rho - (math.log(delta) + math.log(excess) - alpha * math.log1p(-1 / alpha)) / excess
+        alpha, term = _conversion(log_excess, math.log(delta))
+        return alpha * rho - term
 
     return max(0.0, epsilon_at(_minimise(epsilon_at, -12.0, 60.0)))
 
 
+def _conversion(log_excess: float, log_delta: float) -> tuple[float, float]:
+    """Return alpha, by the logarithm of alpha - 1, and the part of the conversion that delta has there."""
+    excess = math.exp(log_excess)
+    alpha = 1 + excess
+    return alpha, (log_delta + math.log(excess) - alpha * math.log1p(-1 / alpha)) / excess
+
+
 def _best_alpha(epsilon: float, log_delta: float) -> float:
     def negated(log_excess: float) -> float:
-        excess = math.exp(log_excess)
-        alpha = 1 + excess
-        return -(epsilon + (log_delta + math.log(excess) - alpha * math.log1p(-1 / alpha)) / excess) / alpha
+        alpha, term = _conversion(log_excess, log_delta)
+        return -(epsilon + term) / alpha
 
     return 1 + math.exp(_minimise(negated, -12.0, 60.0))
 
@@ -287,10 +292,6 @@ def gaussian_mu_squared(l2_squared: Fraction, sigma: Fraction) -> Fraction | Non
     """Return mu^2 of discrete Gaussian noise, exactly; None below ``LEAST_SIGMA``.
 
     It is that of continuous noise, l2^2/sigma^2, times (1 + 1/(2 sigma))^2.
-
-    Args:
-        l2_squared: squared L2 sensitivity, in squared units of the noise.
-        sigma: parameter of the discrete Gaussian, in the same units; integer-valued statistics only.
 
     Source: docs/proofs/gaussian-filter.md, Section 3; Dong, Roth and Su (2022), Corollary 3.3, for several
         coordinates.

@@ -20,7 +20,6 @@ class PrivacyFilter:
     Args:
         composition: whether epsilons, rhos or squares of mu are added.
         cap: the most that may be charged.
-        spent: charged so far.
 
     Privacy:
         ``PURE``: the session is cap-DP. ``ZCDP``: it is cap-zCDP; ``GDP``: it is mu-GDP, mu^2 = cap; so both

@@ -33,6 +33,8 @@ _LARGEST_PART = 2**50  # numerator and denominator of a scale: products with sma
 class Distribution(Protocol):
     """A distribution on the integers that can be drawn exactly and tabulated."""
 
+    __slots__ = ()
+
     def sample(self, bits: BitSource) -> int:
         """Draw one number."""
 
@@ -58,7 +60,7 @@ def _checked_scale(scale: Fraction, name: str) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometric:
+class Geometric(Distribution):
     """One-sided geometric noise, the exponential distribution on integers.
 
     P(x) = (1-r) r^x for x >= 0, r = e^(-1/scale).
@@ -73,7 +75,6 @@ class Geometric:
         object.__setattr__(self, "scale", _checked_scale(self.scale, "scale"))
 
     def sample(self, bits: BitSource) -> int:
-        """Draw one number."""
         high, low = self.scale.numerator, self.scale.denominator
         while True:
             remainder = uniform_below(high, bits)
@@ -85,7 +86,6 @@ class Geometric:
         return (remainder + high * whole) // low
 
     def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` independent numbers: int64, shape (count,)."""
         high, low = self.scale.numerator, self.scale.denominator
         remainder = _accepted(
             count,
@@ -96,17 +96,15 @@ class Geometric:
         return (remainder + high * _geometric_e(count, bits)) // low
 
     def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of each value: float64, same shape."""
         step = 1 / float(self.scale)
         return np.where(values >= 0, -np.expm1(-step) * np.exp(-step * np.maximum(values, 0)), 0.0)
 
     def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of drawing at least each value: float64, same shape."""
         return np.exp(-np.maximum(values, 0) / float(self.scale))
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace:
+class DiscreteLaplace(Distribution):
     """Two-sided geometric noise: P(x) = (1-r)/(1+r) r^|x|, r = e^(-1/scale).
 
     Args:
@@ -119,7 +117,6 @@ class DiscreteLaplace:
         object.__setattr__(self, "scale", _checked_scale(self.scale, "scale"))
 
     def sample(self, bits: BitSource) -> int:
-        """Draw one number."""
         one_sided = Geometric(self.scale)
         while True:
             negative, size = bits.bits(1), one_sided.sample(bits)
@@ -127,7 +124,6 @@ class DiscreteLaplace:
                 return -size if negative else size
 
     def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` independent numbers: int64, shape (count,)."""
         one_sided = Geometric(self.scale)
         signed = _accepted(
             count,
@@ -138,12 +134,10 @@ class DiscreteLaplace:
         return signed - np.sign(signed)
 
     def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of each value: float64, same shape."""
         step = 1 / float(self.scale)
         return math.tanh(step / 2) * np.exp(-step * np.abs(values))
 
     def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of drawing at least each value: float64, same shape."""
         step = 1 / float(self.scale)
         above = np.exp(-step * np.maximum(values, 0)) / (1 + math.exp(-step))
         below = np.exp(-step * np.maximum(1 - values, 0)) / (1 + math.exp(-step))
@@ -151,7 +145,7 @@ class DiscreteLaplace:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian:
+class DiscreteGaussian(Distribution):
     """Discrete Gaussian noise: P(x) proportional to e^(-x^2/(2 sigma^2)) on the integers.
 
     Args:
@@ -164,7 +158,6 @@ class DiscreteGaussian:
         object.__setattr__(self, "sigma", _checked_scale(self.sigma, "sigma"))
 
     def sample(self, bits: BitSource) -> int:
-        """Draw one number."""
         high, low = self.sigma.numerator, self.sigma.denominator
         proposal = DiscreteLaplace(self.sigma)
         while True:
@@ -174,7 +167,6 @@ class DiscreteGaussian:
                 return draw
 
     def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` independent numbers: int64, shape (count,)."""
         high, low = self.sigma.numerator, self.sigma.denominator
         proposal = DiscreteLaplace(self.sigma)
         return _accepted(
@@ -185,14 +177,12 @@ class DiscreteGaussian:
         )
 
     def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of each value: float64, same shape."""
         sigma = float(self.sigma)
         density: NDArray[np.float64] = np.exp(-(values.astype(np.float64) ** 2) / (2 * sigma**2))
         normalised: NDArray[np.float64] = density / self._mass()
         return normalised
 
     def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of drawing at least each value: float64, same shape."""
         if self.sigma > 2**16:
             raise NoiseError(f"expected sigma up to 2^16 for a table, got {float(self.sigma):g}")
         reach = math.ceil(40 * float(self.sigma)) + 2
@@ -359,7 +349,7 @@ def _exp_half_square(rests: NDArray[np.int64], high: int, bits: BitSource) -> ND
 
 
 @dataclass(frozen=True, slots=True)
-class SechSquared:
+class SechSquared(Distribution):
     """Noise on integers >= 0 that is at least y with probability sech^2(y/2b) for each integer y > 0.
 
     It is the larger of two independent numbers H >= 0 with Pr[H < y] = tanh(y/2b), the logistic distribution
@@ -385,11 +375,9 @@ class SechSquared:
         object.__setattr__(self, "scale", Geometric(self.scale).scale)
 
     def sample(self, bits: BitSource) -> int:
-        """Draw one number."""
         return max(self._half_logistic(bits), self._half_logistic(bits))
 
     def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` independent numbers: int64, shape (count,)."""
         pairs = np.empty(2 * count, dtype=np.int64)
         missing = np.arange(2 * count)
         while len(missing):
@@ -399,7 +387,6 @@ class SechSquared:
         return larger
 
     def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of each value: float64, same shape."""
         step = 1 / float(self.scale)
         first = np.exp(-step * np.maximum(values, 0))
         second = first * np.exp(-step)
@@ -408,7 +395,6 @@ class SechSquared:
         return np.where(values >= 0, rise * total, 0.0)
 
     def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of drawing at least each value: float64, same shape."""
         decay = np.exp(-np.maximum(values, 0) / float(self.scale))
         passed: NDArray[np.float64] = 4 * decay / (1 + decay) ** 2
         return passed

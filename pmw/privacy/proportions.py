@@ -21,8 +21,6 @@ def proportion_low(count: Numbers, trials: Numbers, failure: float) -> NDArray[n
     at most 1/2 (``docs/intervals.md``).
 
     Args:
-        count: how often it came, from 0 to ``trials``.
-        trials: how many there were, above 0.
         failure: the probability that the bound is wrong, at most.
     """
     from scipy.special import betaincinv  # late: an answer needs none of it

@@ -52,7 +52,6 @@ class ExponentialMechanism:
 
     Args:
         sensitivity: how much one person changes any quality at most, in units of the qualities.
-        epsilon: of the choice, exactly.
         monotone: between neighbours no two qualities move in opposite directions.
 
     Privacy: the choice is epsilon-DP, and rho-zCDP with rho = epsilon^2/8, for neighbours that change each
@@ -124,7 +123,6 @@ def first_passes(
     """Return for each gap the number of the draw, from 1, in which noise is first at least the gap.
 
     Args:
-        noise: its distribution.
         gaps: int64, shape (n,), in units of the noise.
         most: draws that are told apart, at most 2^40; a later one is ``most`` + 1.
 

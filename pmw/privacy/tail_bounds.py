@@ -72,7 +72,6 @@ def least_reach(noise: DiscreteLaplace, chance: Fraction) -> int:
     logarithms have 100 digits, and what is far less than a unit is added, so that t is never too small.
 
     Args:
-        noise: in units.
         chance: above 0.
     """
     if chance <= 0:
@@ -94,7 +93,6 @@ def sum_half_width(
     Laplace: b sqrt(2 squares) times the quantile of ``_laplace_quantile``, plus the same.
 
     Args:
-        noise: distribution of each cell's noise.
         squares: sum of w_i^2 over the cells that were measured.
         peak: the largest w_i^2, where known (1 for weights in [0, 1]): noise spread over many cells is nearer
             to Gaussian. It matters for Laplace noise only.
@@ -114,13 +112,7 @@ def sum_half_width(
 def sum_half_widths(
     noise: NoiseDistribution, squares: NDArray[np.float64], confidence: float, *, peak: float | None = None
 ) -> NDArray[np.float64]:
-    """Return ``sum_half_width`` of many sums: float64, of the shape of the squares.
-
-    Args:
-        noise: distribution of each cell's noise.
-        squares: float64, of each sum the sum of w_i^2 over the cells that were measured.
-        peak: the largest w_i^2 of any of them, where known.
-    """
+    """Return ``sum_half_width`` of many sums: float64, of the shape of the squares."""
     if isinstance(noise, DiscreteGaussian):
         return np.sqrt(squares) * sum_half_width(noise, 1.0, confidence)
     values, places = np.unique(squares, return_inverse=True)
@@ -140,9 +132,6 @@ def simultaneous_half_width(noise: NoiseDistribution, cells: int, confidence: fl
     Gaussian noise the sum of |U_i| is at most that but for a probability of e^(-81/2).
 
     It holds for a question chosen after the noisy numbers were seen.
-
-    Args:
-        noise: distribution of each cell's noise.
     """
     beta = _failure(confidence)
     if cells <= 0:

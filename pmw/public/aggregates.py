@@ -3,7 +3,6 @@
 Everything here is post-processing of released numbers: no record is touched, and nothing is spent. Values
 come from the model; intervals from what is known of the aggregate's scope (``pmw.public.bars``).
 
-* A sum is one linear form.
 * A mean, or a ratio of sums, is the set of r for which numerator - r denominator may be 0 (Fieller 1954):
   one event for both. Where the denominator may be 0, the interval holds if it is not.
 * A quantile inverts a test at each threshold of the cumulative counts: the true value's own threshold is one
@@ -11,7 +10,6 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
 * A mean is not known, but some point of a grid that nothing released has moved is within half a step of it.
   The mean of squares about that point is one linear form of the true table, so one event bounds it; so do the
   few other points that the mean's own interval leaves. A variance and a standard deviation follow.
-* A correlation has no interval.
 * Of n kept records in a group there are at most n persons, and at least n/K. What was measured of persons by
   the cells of a scope says more, where one of these cells is the group, or holds it. Which measurement is
   taken is decided by the scale of its noise, not by what was drawn.
@@ -24,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +29,6 @@ from numpy.typing import NDArray
 from pmw.model import PersonsMeasurement, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.bars import SumBounds
-from pmw.public.joint_sums import JointLine
 from pmw.public.state import PublicState
 from pmw.public.sums import (
     Estimate,
@@ -45,6 +41,7 @@ from pmw.public.sums import (
     summed_values,
     within,
 )
+from pmw.public.value_sums import JointLine
 from queries.cell_values import (
     CellCondition,
     CellValues,
@@ -68,22 +65,6 @@ from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
 
-class MeasuredPersons(NamedTuple):
-    """What was measured of persons in a group.
-
-    Attributes:
-        value: the measured number.
-        variance: of its noise.
-        half_width: how far the truth may be from it.
-        exact: it is of the group; else of more records, so that it bounds the number from above alone.
-    """
-
-    value: float
-    variance: float
-    half_width: float
-    exact: bool
-
-
 def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, events: int) -> Estimate:
     """Return how many persons have a kept record in a group.
 
@@ -97,21 +78,26 @@ def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, event
     events = 2 * events if state.persons else events
     low, high = sums.ends(group, events)
     low, high, hard = max(low, 0.0) / most, max(high, 0.0), sums.hard_ends(group)
-    measured = (_measured(state, one, group, sums.alone(events)) for one in state.persons)
-    found = [known for known in measured if known is not None]
-    known = min(found, key=lambda one: (not one.exact, one.variance), default=None)
-    if known is None:
-        return within(sums.model(group) * _per_record(state), (low, high), hard)
-    high = min(high, known.value + known.half_width)
-    if not known.exact:
-        return within(sums.model(group) * _per_record(state), (low, high), hard)
-    return within(known.value, (max(low, known.value - known.half_width), high), hard)
+    cells = ((one, _cell_of(state, one, group)) for one in state.persons)
+    found = [
+        (not cell[1], noise_variance(one.noise), cell[0], one) for one, cell in cells if cell is not None
+    ]
+    inexact, _, place, known = min(found, key=lambda one: one[:2], default=(True, 0.0, 0, None))
+    value = sums.model(group) * _per_record(state)
+    if known is not None:
+        width = sum_half_width(known.noise, 1.0, sums.alone(events))
+        measured = float(known.units.flat[place]) / UNITS
+        high = min(high, measured + width)
+        value, low = (value, low) if inexact else (measured, max(low, measured - width))
+    return within(value, (low, high), hard)
 
 
-def _measured(
-    state: PublicState, one: PersonsMeasurement, group: GroupWeights, confidence: float
-) -> MeasuredPersons | None:
-    """Return the measured cell that holds a group; None where records of several cells may be in it."""
+def _cell_of(state: PublicState, one: PersonsMeasurement, group: GroupWeights) -> tuple[int, bool] | None:
+    """Return the measured cell that holds a group, and whether it is the group.
+
+    Else the cell has more records, and bounds the number from above alone. None where records of several
+    cells may be in the group.
+    """
     beside = tuple(place for place, name in enumerate(group.scope) if name not in one.scope)
     common = tuple(name for name in group.scope if name in one.scope)
     shape = [state.domain[name].size for name in common]
@@ -120,10 +106,7 @@ def _measured(
     (cells,) = np.broadcast_to(most, one.units.shape).reshape(-1).nonzero()
     if len(cells) != 1:
         return None
-    exact = bool(np.broadcast_to(least, one.units.shape).reshape(-1)[cells[0]])
-    value = float(one.units.reshape(-1)[cells[0]]) / UNITS
-    width = sum_half_width(one.noise, 1.0, confidence)
-    return MeasuredPersons(value, noise_variance(one.noise), width, exact)
+    return int(cells[0]), bool(np.broadcast_to(least, one.units.shape).reshape(-1)[cells[0]])
 
 
 def _per_record(state: PublicState) -> float:
@@ -143,12 +126,7 @@ _SPREAD_EVENTS = 3  # the mean, the mean of squares and the number of records
 
 
 class Aggregates:
-    """The aggregates of a statement in one state; what they have in common is computed once.
-
-    Args:
-        state: the state after the statement's counting questions.
-        statement: whose conditions and groups are meant.
-    """
+    """The aggregates of a statement in one state; what they have in common is computed once."""
 
     def __init__(self, state: PublicState, statement: Statement) -> None:
         self._state = state
@@ -159,7 +137,9 @@ class Aggregates:
     def estimate(self, node: AggregateNode, group: Group, *, events: int = 1) -> Estimate:
         """Return what an aggregate comes to in a group."""
         if isinstance(node, Linear | Ratio):
-            return self._of_sums(node, group, events)
+            if isinstance(node, Linear):
+                return self._sum(self._sums.weights(node, group), events)
+            return self.quotient((node.numerator, group), (node.denominator, group), events)
         sums = self._sums.over(node.condition)
         if isinstance(node, Quantile):
             return quantile(sums, node, group, events)
@@ -221,7 +201,6 @@ class Aggregates:
         return all(self._sums.is_decided(one.condition, group) for one in forms)
 
     def _parts(self, node: AggregateNode, group: Group) -> list[GroupWeights]:
-        """Return the weights of the sums that an aggregate is made of."""
         if isinstance(node, Linear):
             return [self._sums.weights(node, group)]
         if isinstance(node, Ratio):
@@ -230,11 +209,6 @@ class Aggregates:
         return [self._sums.over(node.condition).weights(form, group) for form in forms]
 
     # --- sums and ratios ------------------------------------------------------------------------------------
-
-    def _of_sums(self, node: Linear | Ratio, group: Group, events: int) -> Estimate:
-        if isinstance(node, Linear):
-            return self._sum(self._sums.weights(node, group), events)
-        return self._ratio(*self._sums.pair((node.numerator, group), (node.denominator, group)), events)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, measured = self._sums.model(weights), self._sums.measured(weights, events)
@@ -266,7 +240,6 @@ class Aggregates:
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:
-    """Return the numbers that an aggregate is of."""
     return [node.one, node.two] if isinstance(node, Correlation) else [node.values]
 
 
@@ -295,7 +268,6 @@ def quantile(sums: Sums, node: Quantile, group: Group, events: int) -> Estimate:
 def _bounded_quantile(
     sums: Sums, node: Quantile, records: GroupWeights, bounds: SumBounds | None
 ) -> Estimate:
-    """Return the model's quantile in its interval."""
     values, part = node.values.placed(sums.domain, records.scope), node.part
     value = _quantile_of_model(node, (values.low, values.high), records.middle * sums.marginal(records.scope))
     if value is None:
@@ -328,12 +300,7 @@ def _quantile_of_model(node: Quantile, ends: tuple[_Array, _Array], mass: _Array
 
 
 def _first_end(low: _Array, records: GroupWeights, bounds: SumBounds, claim: tuple[float, float]) -> float:
-    """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more.
-
-    Args:
-        low: of the records of each cell, NaN where none counts.
-        records: the weights of those that count.
-    """
+    """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more."""
     ends = np.unique(low[~np.isnan(low)])
     if len(ends) > _MOST_THRESHOLDS:
         return float(ends[0])
@@ -413,22 +380,8 @@ def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
     return max(-1.0, min(1.0, product / scale)) if scale > 0 else None
 
 
-def _step(values: CellValues) -> float:
-    least, greatest = _range(values)
-    return (greatest - least) / _MEANS
-
-
 def _range(values: CellValues) -> tuple[float, float]:
     return float(values.low[values.present].min()), float(values.high[values.present].max())
-
-
-def _means(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> list[float]:
-    """Return the points of the grid within half a step of what the mean may be."""
-    mean = sums.ratio_ends(sums.weights(summed_values(values), group), *counted)
-    least, step = _range(values)[0], _step(values)
-    tried = [least + number * step for number in range(_MEANS + 1)]
-    half = step / 2 * (1 + 1e-9)
-    return [one for one in tried if mean is None or mean[0] - half <= one <= mean[1] + half]
 
 
 def _variance_ends(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> tuple[float, float]:
@@ -438,13 +391,17 @@ def _variance_ends(sums: Sums, values: CellValues, group: Group, counted: _Count
     and at most h^2/4 more.
     """
     least, greatest = _range(values)
-    most = (greatest - least) ** 2 / 4
-    found = []
-    for tried in _means(sums, values, group, counted):
+    most, step = (greatest - least) ** 2 / 4, (greatest - least) / _MEANS
+    mean = sums.ratio_ends(sums.weights(summed_values(values), group), *counted)
+    low, high = (least, greatest) if mean is None else mean
+    half, found = step / 2 * (1 + 1e-9), []
+    for tried in (least + number * step for number in range(_MEANS + 1)):
+        if not low - half <= tried <= high + half:
+            continue
         squares = sums.weights(squared_values(values, tried), group)
         found.append(sums.ratio_ends(squares, *counted) or (0.0, math.inf))
     lows, highs = zip(*found, strict=True) if found else ((0.0,), (most,))
-    return max(0.0, min(lows) - _step(values) ** 2 / 4), min(max(highs), most)
+    return max(0.0, min(lows) - step**2 / 4), min(max(highs), most)
 
 
 def _finisher(node: Spread) -> Callable[[float, float], float]:

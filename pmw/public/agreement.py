@@ -121,8 +121,6 @@ def with_sums(
 
 
 class _Answered:
-    """The answers to one aggregate, which are replaced in place."""
-
     def __init__(self, state: PublicState, leaf: int, answers: dict[Asked, Answer]) -> None:
         self.state, self._leaf, self._answers = state, leaf, answers
 
@@ -137,7 +135,11 @@ class _Answered:
     def put(self, groups: Iterable[tuple[int, ...]], values: _Array) -> None:
         """Put other counts in the places of those that are answered."""
         for places, count in zip(groups, values.tolist(), strict=True):
-            moved = _moved_to(self._answers[self._leaf, places], count, self.state.total.value)
+            answer = self._answers[self._leaf, places]
+            by, typical, fraction = count - answer.count, answer.typical, count / self.state.total.value
+            if typical is not None:  # it goes with the count
+                typical = (max(0.0, typical[0] + by), typical[1] + by)
+            moved = replace(answer, count=count, fraction=fraction, typical=typical)
             self._answers[self._leaf, places] = moved
 
 
@@ -200,27 +202,18 @@ def in_whole_numbers(statement: Statement, answers: Mapping[Asked, Answer]) -> M
                 told = [found[id(leaf), places] for places in some]
                 if any(one.is_refused for one in told):
                     continue
-                counts = _whole_counts([one.count for one in told], total)
-                for places, one, count in zip(some, told, counts, strict=True):
+                counts = np.array([one.count for one in told])
+                alone = len(counts) == 1 and total is None  # the whole number next to it
+                counts = np.rint(counts) if alone else whole_numbers(counts, total)
+                for places, one, count in zip(some, told, counts.tolist(), strict=True):
                     found[id(leaf), places] = replace(one, count=count)
     return found
-
-
-def _whole_counts(counts: list[float], total: float | None) -> list[float]:
-    """Return ``whole_numbers`` of counts; one alone is the whole number next to it."""
-    if len(counts) == 1 and total is None:
-        return [float(round(counts[0]))]
-    return [*map(float, whole_numbers(np.array(counts), total))]
 
 
 def whole_numbers(counts: _Array, total: float | None = None) -> _Array:
     """Return whole numbers next to counts that add up to a total, or near to it: float64, shape (n,).
 
     Those with the greatest fractions are rounded up: the largest-remainder method (Hamilton).
-
-    Args:
-        counts: float64, shape (n,).
-        total: a whole number; None for that next to their sum.
     """
     near = np.rint(counts)
     counts = np.where(np.abs(counts - near) <= 1e-9 * np.maximum(1.0, np.abs(counts)), near, counts)
@@ -263,14 +256,6 @@ def _wholes_of(
 
 def _counts(answers: Answers) -> Counts:
     return Counts(answers.count, answers.interval[:, 0], answers.interval[:, 1])
-
-
-def _moved_to(answer: Answer, count: float, total: float) -> Answer:
-    """Return an answer with another count in its interval; what is typical goes with it."""
-    by, typical = count - answer.count, answer.typical
-    if typical is not None:
-        typical = (max(0.0, typical[0] + by), typical[1] + by)
-    return replace(answer, count=count, fraction=count / total, typical=typical)
 
 
 def _moved_words(before: Counts, after: Counts) -> str | None:

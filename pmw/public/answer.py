@@ -81,12 +81,7 @@ class Spent:
 
 
 def with_marks(form: dict[str, Any], kept: RecordsKept | None, *, seeded: bool) -> dict[str, Any]:
-    """Return the form of an answer, or of many, with what has to be known of every number in it.
-
-    Args:
-        kept: which records are counted; None where no column of ids bounds a person's.
-        seeded: the session's noise can be repeated by anybody.
-    """
+    """Return the form of an answer, or of many, with what has to be known of every number in it."""
     if kept is not None:
         form["records_kept"] = kept.to_dict()
     if seeded:

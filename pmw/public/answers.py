@@ -11,15 +11,13 @@ from typing import Any, TypeAlias, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.display.charts import Bar
-from pmw.display.notebooks import drawn_table
+from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
 from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
 from pmw.public.contract import Contract, RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
-from pmw.public.result_pictures import Drawn, promise_words
-from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
+from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
 from pmw.public.state import PublicState
 from queries.frozen import dataclass
 from queries.questions import Questions
@@ -83,12 +81,7 @@ class Answers(Result, Sequence[Answer]):
 
     @classmethod
     def of_columns(cls, state: PublicState, columns: Mapping[str, NDArray[Any]]) -> Answers:
-        """Return answers of a session, with what they have in common.
-
-        Args:
-            state: that answers.
-            columns: what differs, by name.
-        """
+        """Return answers of a session, with what they have in common."""
         return cls.of_contract(state.contract, state.total.value, columns)
 
     @classmethod

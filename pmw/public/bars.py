@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,9 +42,8 @@ from pmw.public.bounded import (
     Split,
 )
 from pmw.public.clear import clear_half_width
-from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of
+from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of, own_numbers
 from pmw.public.half_widths import KEPT, AxisNoise, Confidences, Rests, Shares, total_noise_bound
-from pmw.public.own_numbers import own_numbers
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import Counted
 from queries.frozen import dataclass
@@ -135,12 +134,7 @@ class Bars:
         return self._scopes[key]
 
     def held(self, known: _Known, scope: tuple[str, ...], shares: Shares) -> Candidates:
-        """Return what something known bounds over a scope that it contains; see ``evidence_of``.
-
-        Args:
-            known: measurements and certificates; those that the shares rule out are left out.
-            shares: how surely each noise holds.
-        """
+        """Return what something known bounds over a scope that it contains; see ``evidence_of``."""
         key = known, scope, shares
         found = self._held.get(key)
         if found is None:
@@ -164,12 +158,7 @@ class Bars:
     def _pieces(
         self, low: Bounded, high: Bounded, asked: tuple[str, ...] | None = None
     ) -> tuple[_Pieces, _Pieces]:
-        """Return what is known below one sum and above another on whole cells; one object where it is one.
-
-        Args:
-            low: what is counted at least.
-            high: what is counted at most; it may be the same.
-        """
+        """Return what is known below one sum and above another on whole cells; one object where it is one."""
         below, above = self._pieces_of(low, asked or low.scope)
         return below, above if low is high else self._pieces_of(high, asked or high.scope)[1]
 
@@ -203,7 +192,12 @@ class Bars:
             one = Question(query)
             way, is_cut = self._way_of(query, one)
             if self._pays and self._is_shared(query, way):
-                return self._with_number(self._kept.of_query(query), query)
+                number, kept = own_numbers(self.state).of(query), self._kept.of_query(query)
+                if number is None:
+                    return kept
+                width = self._own_width(number)
+                own = _Ends(number.value - width, number.value + width)
+                return Bar(*own.within(_Ends(kept.low, kept.high)), RELEASED)
             return self._of_way(one, one, way, beside=is_cut)
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
 
@@ -231,14 +225,6 @@ class Bars:
             return True
         number = own_numbers(self.state).of(query)
         return number is not None and bool(self._own_width(number) < low.half_width)
-
-    def _with_number(self, kept: Bar, query: LinearQuery) -> Bar:
-        number = own_numbers(self.state).of(query)
-        if number is None:
-            return kept
-        width = self._own_width(number)
-        ends = _Ends(kept.low, kept.high).within(_Ends(number.value - width, number.value + width))
-        return Bar(*ends, RELEASED)
 
     def own(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return the number that was measured of a question itself, where it bounds the question best.
@@ -273,10 +259,13 @@ class Bars:
         own = Bound(number.value, width, RELEASED)
         return (Rests.MEASURED, own, own), is_cut
 
-    def of_boxes(self, boxes: Counted) -> Bar | None:
-        """Return the intervals of ranges or products; None where they have to be looked at one by one."""
+    def of_boxes(self, boxes: Counted) -> Array | None:
+        """Return the intervals of ranges or products, and what they rest on: float64, shape (3, n).
+
+        None where they have to be looked at one by one.
+        """
         if not self._pays:
-            return self._of_boxes(boxes)
+            return self._alike(boxes)
         widths, bins = self.widths_of_boxes(boxes), self.state.coarsening.box_bounds(boxes)
         if widths is None or bins is None:
             return None
@@ -286,21 +275,28 @@ class Bars:
         found = np.empty((3, len(boxes)))
         for bars, are_meant in ((self, is_narrow), (self._kept, ~is_narrow)):
             places = np.flatnonzero(are_meant)
-            own = bars._of_boxes(boxes.take(places)) if places.size else None
-            if own is not None:
+            if places.size:
+                own = bars._alike(boxes.take(places))
+                if own is None:
+                    return None
                 found[:, places] = own
-            elif places.size:
-                return None
-        return Bar(*found)
+        return found
 
-    def _of_boxes(self, boxes: Counted) -> Bar | None:
-        found = np.empty((3, len(boxes)))
+    def _alike(self, boxes: Counted) -> Array | None:
+        return self._in_arrays(boxes, 3, lambda one: self._bar(one, one, boxes.scope))
+
+    def _in_arrays(
+        self, boxes: Counted, numbers: int, of: Callable[[Ranges], Sequence[Number]]
+    ) -> Array | None:
+        """Return numbers of ranges or products: float64, shape (numbers, n); None for one by one."""
+        found = np.empty((numbers, len(boxes)))
         try:
             for places, group in Ranges(boxes).groups(self.state.coarsening):
-                found[:, places] = self._bar(group, group, boxes.scope)
+                for row, values in enumerate(of(group)):
+                    found[row, places] = values
         except NotAlikeError:
             return None
-        return Bar(*found)
+        return found
 
     def width_of_query(self, query: LinearQuery) -> float:
         """Return how wide the interval of a question is by all of its attributes, or infinity.
@@ -318,25 +314,15 @@ class Bars:
 
     def widths_of_boxes(self, boxes: Counted) -> Array | None:
         """Return the same of ranges: float64, shape (n,); None where they have to be looked at one by one."""
-        found = np.empty(len(boxes))
-        try:
-            for places, group in Ranges(boxes).groups(self.state.coarsening):
-                found[places] = self._width(group, group, boxes.scope)
-        except NotAlikeError:
-            return None
-        return found
+        found = self._in_arrays(boxes, 1, lambda one: [self._width(one, one, boxes.scope)])
+        return None if found is None else found[0]
 
     def _width(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Number:
         ways = self._main(*self._pieces(low, high, asked))
         return functools.reduce(np.minimum, [least.half_width + most.half_width for _, least, most in ways])
 
     def of_sum(self, scope: tuple[str, ...], low: Array, high: Array) -> tuple[float, float]:
-        """Return what a sum lies between whose weights do.
-
-        Args:
-            scope: attribute names in declared order.
-            low: float64, one axis per attribute of declared cells: the least weights.
-        """
+        """Return what a sum lies between whose weights do."""
         if high.max() <= 0 and low.min() < 0:  # the parts of a sum are those of its negative
             most, least = self.of_sum(scope, -high, -high if low is high else -low)
             return -least, -most
@@ -358,14 +344,11 @@ class Bars:
 
     def parts_of_boxes(self, boxes: Counted) -> Array | None:
         """Return ``of_parts`` of ranges or products: float64, shape (2, n); None for one by one."""
-        found = np.empty((2, len(boxes)))
-        try:
-            for places, group in Ranges(boxes).groups(self.state.coarsening):
-                ends = self._by_parts(group, group, Rests.MEASURED)
-                found[0, places], found[1, places] = ends.within(self._in_reach(group, group))
-        except NotAlikeError:
-            return None
-        return found
+
+        def of(group: Ranges) -> _Ends:
+            return self._by_parts(group, group, Rests.MEASURED).within(self._in_reach(group, group))
+
+        return self._in_arrays(boxes, 2, of)
 
     def half_width(self, query: LinearQuery) -> float | None:
         """Return how far the truth may be from what is known of a question; it does not depend on noise.
@@ -390,13 +373,7 @@ class Bars:
         return low is not high and bool(high.value - low.value > low.half_width + high.half_width)
 
     def of_family(self, scope: tuple[str, ...], example: Array) -> SumBounds | None:
-        """Return what bounds all sums over a scope by one event, or None where nothing released holds it.
-
-        Args:
-            scope: attribute names in declared order.
-            example: float64, weights of such a sum: of several bounds the one with the smallest half-width is
-                taken.
-        """
+        """Return what bounds all sums over a scope by one event, or None where nothing released holds it."""
         if not scope:
             total, error = np.array(self.state.total.estimate), self._total_error
             return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
@@ -412,12 +389,7 @@ class Bars:
     # --- ends -----------------------------------------------------------------------------------------------
 
     def _bar(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Bar:
-        """Return the intervals between a low end of one sum and a high end of another; they may be the same.
-
-        Args:
-            low: what is counted at least.
-            high: what is counted at most.
-        """
+        """Return the intervals between a low end of one sum and a high end of another, or of the same."""
         ways = self._main(*self._pieces(low, high, asked))
         if len(ways) == 1 or not isinstance(low, Ranges):
             return self._of_way(low, high, ways[0])
@@ -435,7 +407,6 @@ class Bars:
         return Bar(*found)
 
     def _of_way(self, low: Bounded, high: Bounded, way: _Way, *, beside: bool = False) -> Bar:
-        """Return the intervals that one way to share what may fail gives; see ``_bar`` and ``_by_parts``."""
         rests, least, most = way
         width = least.half_width + most.half_width
         ends = _Ends(least.value - least.half_width, most.value + most.half_width)
@@ -464,23 +435,15 @@ class Bars:
         return found
 
     def _bound(self, pieces: _Pieces, shares: Shares) -> Bound:
-        """Return the evidence with the smallest half-width; it does not depend on noise.
-
-        Args:
-            pieces: sums, and what is known of a scope that contains theirs, on the same cells.
-            shares: how surely each noise holds, and of what kind the evidence may be.
-        """
+        """Return the evidence with the smallest half-width; it does not depend on noise."""
         found = NOTHING
         for number, (sums, known) in enumerate(pieces):
-            one = sums.bound(functools.partial(self._over, known, shares), self.everybody)
+            one = sums.bound(functools.partial(self.held, known, shares=shares), self.everybody)
             if number:
                 narrower = one.half_width < found.half_width
                 one = Bound(*(sums.either(narrower, *both) for both in zip(one, found, strict=True)))
             found = one
         return found
-
-    def _over(self, known: _Known, shares: Shares, scope: tuple[str, ...]) -> Candidates:
-        return self.held(known, scope, shares)
 
     def _in_reach(self, low: Bounded, high: Bounded) -> _Ends:
         """Return the sums of the least weight, and of the greatest, for everybody."""
@@ -500,12 +463,7 @@ class Bars:
     # --- parts ----------------------------------------------------------------------------------------------
 
     def _by_parts(self, low: Bounded, high: Bounded, rests: Rests, *, beside: bool = False) -> _Ends:
-        """Return the ends that the parts of sums give: a low one of the one, a high one of the other.
-
-        Args:
-            low: what is counted at least.
-            high: what is counted at most.
-        """
+        """Return the ends that the parts of sums give: a low one of the one, a high one of the other."""
         if self.state.contract.options.bar_limit is not None:
             return _UNKNOWN  # what is refused must not depend on noise
         sums = (low,) if low is high else (low, high)
@@ -514,7 +472,10 @@ class Bars:
         splits = [one.split() if len(one.scope) > 1 else None for one in sums]
         ends = 2 * beside
         for one, split, is_low in ((low, splits[0], True), (high, splits[-1], False)):
-            ends += 1 if split is None else self._part_ends(one.scope, split.below if is_low else split.above)
+            blocks = () if split is None else split.below if is_low else split.above
+            # Of each block, of one of several attributes also of each of these, and of ``_scopes_inside``.
+            several = sum(len(block.scope) for block in blocks if len(block.scope) > 1)
+            ends += len(blocks) + several + len(self._scopes_inside(one.scope)) if split else 1
         shares = self.shares(rests, ends)
         found = [
             self._along(one, shares) if split is None else self._inside(one, split, shares)
@@ -522,14 +483,6 @@ class Bars:
         ]
         both = _Ends(found[0].low, found[-1].high)
         return both.within(self._direct(low, high, shares)) if beside else both
-
-    def _part_ends(self, scope: tuple[str, ...], blocks: Sequence[Bounded]) -> int:
-        """Return how many ends of parts on one side are looked at.
-
-        Those of each block, of one of several attributes also of each of these, and of ``_scopes_inside``.
-        """
-        several = (len(one.scope) for one in blocks if len(one.scope) > 1)
-        return len(blocks) + sum(several) + len(self._scopes_inside(scope))
 
     def _scopes_inside(self, scope: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Return the sets of at least two of some attributes, but not all, that something known is about.
@@ -547,7 +500,6 @@ class Bars:
         return self._wider[scope]
 
     def _inside(self, sums: Bounded, split: Split, shares: Shares) -> _Ends:
-        """Return the ends that the parts of a sum give."""
         lows, ends = self._of_blocks(split, shares)
         for scope in self._scopes_inside(sums.scope):
             part = sums.onto(scope)

@@ -86,7 +86,7 @@ class OneSum:
     @classmethod
     def of_varying(cls, scope: tuple[str, ...], weights: Array) -> OneSum:
         """Return a sum over those of the attributes that its weights vary over."""
-        return cls(*_narrowed(scope, weights))
+        return cls(*narrowed(scope, weights))
 
     @property
     def weights(self) -> Array:
@@ -337,7 +337,7 @@ def _narrowest(boxes: Counted, candidates: Candidates) -> Array:
     return found
 
 
-def _narrowed(scope: tuple[str, ...], weights: Array) -> tuple[tuple[str, ...], Array]:
+def narrowed(scope: tuple[str, ...], weights: Array) -> tuple[tuple[str, ...], Array]:
     """Return the attributes that weights vary over, and the weights over these."""
     kept = []
     for axis, name in reversed(list(enumerate(scope))):

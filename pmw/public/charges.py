@@ -357,11 +357,7 @@ def positive_entry(tier: TierPlan, options: Options, composition: Composition, l
 
 
 def quantile_entry(kind: str, noise: NoiseDistribution, options: Options) -> LedgerEntry:
-    """Return what a quantile of answers' errors charges; it moves as one answer does.
-
-    Args:
-        noise: on the quantile.
-    """
+    """Return what a quantile of answers' errors charges; it moves as one answer does."""
     return LedgerEntry(Event.QUANTILE, kind, number_charge(noise, options))
 
 
@@ -374,11 +370,7 @@ def reservation(tier: TierPlan, options: Options, composition: Composition, *, r
 def price_of_positives(
     tier: TierPlan, positives: int, options: Options, ledger: PrivacyFilter, *, round_open: bool
 ) -> Fraction:
-    """Return what so many positives charge with the threshold noise of their rounds, in the filter's measure.
-
-    Args:
-        round_open: threshold noise is drawn already, for one round.
-    """
+    """Return what positives charge with the threshold noise of their rounds, in the filter's measure."""
     positive = positive_entry(tier, options, ledger.composition, "").charge
     threshold = threshold_entry(tier, 0, ledger.composition).charge
     rounds = (positives if tier.sparse.redraw else 1) - round_open
@@ -391,9 +383,6 @@ def reserved_by_rounds(
     """Return what open rounds still have reserved: one positive each, in the filter's own measure.
 
     Their threshold noise is paid; without the price of a positive they could not test any more.
-
-    Args:
-        rounds: of each tier, whether it holds threshold noise.
     """
     held = (tier for tier, is_open in zip(plan, rounds, strict=True) if is_open)
     prices = (reservation(tier, options, ledger.composition, round_open=True) for tier in held)
@@ -401,11 +390,7 @@ def reserved_by_rounds(
 
 
 def abandoned_entry(reserved: Charge, what: str = "tests") -> LedgerEntry:
-    """Return what a batch charges that is never finished: all that was reserved for it.
-
-    Args:
-        reserved: the most that it can charge.
-    """
+    """Return what a batch charges that is never finished: all that was reserved for it."""
     label = "reserved" if what == "tests" else f"reserved for {what}"
     return LedgerEntry(Event.ABANDONED, f"{label}; nothing was released", reserved)
 

@@ -37,9 +37,6 @@ def left_by_opening(state: PublicState, plan: OpeningPlan, persons: NoiseDistrib
     """Return what opening leaves for what is asked, as a part of the cap: it never changes.
 
     Opening is all that is charged before any question, whether it is measured yet or not.
-
-    Args:
-        persons: the noise of the number of persons, where opening measures that.
     """
     options, ledger, tier = state.contract.options, state.ledger, marginal_tier(state.plan)
     charges = [entry.charge for entry in opening_entries(plan, options)]

@@ -48,10 +48,8 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Contract
-from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES, ErrorQuantile
-from pmw.public.expected import ExpectedQuestions
-from pmw.public.options import Options
+from pmw.public.options import DraftCharge, ExpectedQuestions, Options
 from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.state import Certificate
@@ -213,14 +211,6 @@ def form_of(value: Any, *, without: Sequence[str] = ()) -> Any:
     raise FormError(f"expected a value of a type that has a form, got a {kind.__name__}")
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _entries(values: Sequence[Any]) -> list[Any]:
-    return [form_of(value) for value in values]
-
-
 def _array_form(array: NDArray[Any]) -> dict[str, Any]:
     dtype = "<f8" if array.dtype.kind == "f" else "<i8"
     raw = np.ascontiguousarray(array, dtype=dtype).tobytes()
@@ -229,14 +219,9 @@ def _array_form(array: NDArray[Any]) -> dict[str, Any]:
 
 
 _WRITTEN: dict[type, Callable[[Any], Any]] = {
-    type(None): _same,
-    bool: _same,
-    int: _same,
-    float: _same,
-    str: _same,
+    **dict.fromkeys((type(None), bool, int, float, str), lambda value: value),
     Fraction: str,
-    tuple: _entries,
-    list: _entries,
+    **dict.fromkeys((tuple, list), lambda values: [form_of(value) for value in values]),
     dict: lambda values: {name: form_of(value) for name, value in values.items()},
     np.ndarray: _array_form,
     QuestionKind: kind_text,
@@ -268,12 +253,7 @@ def read(
 
 
 class _Reader:
-    """Reads one form; it knows the domain of the questions in it, and how much room is left for them.
-
-    Args:
-        domain: of the questions; a domain in the form takes its place.
-        cells: that the questions may have weights for.
-    """
+    """Reads one form; it knows the domain of the questions in it, and how much room is left for them."""
 
     def __init__(self, domain: Domain | None, cells: float) -> None:
         self._domain, self._cells = domain, cells
@@ -299,17 +279,15 @@ class _Reader:
             raise FormError(f"{kind.__name__} has a key that is not known")
         for field in wanted[len(tag) :]:
             try:
-                values[field] = self._bounded((kind, field), hints[field], form[field])
+                most, own = _MOST.get((kind, field)), form[field]
+                if most is not None and type(own) is int:
+                    _require(0 <= own <= most or most == math.inf, "out of range")
+                values[field] = (
+                    own if most is not None and type(own) is int else self.value(hints[field], own)
+                )
             except FormError as error:
                 raise FormError(f"{kind.__name__}.{field}: {error}") from None
         return kind(**values)
-
-    def _bounded(self, field: tuple[type, str], kind: Any, form: Any) -> Any:
-        """Return the value of a field, which may have a bound of its own."""
-        if field not in _MOST or type(form) is not int:
-            return self.value(kind, form)
-        _require(0 <= form <= _MOST[field] or _MOST[field] == math.inf, "out of range")
-        return form
 
     def choice(self, kind: Any, form: Any) -> Any:
         """Return the member of an enum."""
@@ -367,28 +345,22 @@ class _Reader:
 @functools.cache
 def _reading(kind: Any) -> tuple[Callable[[_Reader, Any, Any], Any], Any]:
     """Return what reads an annotation, and what the annotation stands for."""
-    meant = _expanded(_STANDS_FOR.get(kind, kind))
+    meant = _STANDS_FOR.get(kind, kind)
+    alias = getattr(typing.get_origin(meant), "__value__", None)  # newer numpy declares ``NDArray`` as one
+    meant = meant if alias is None else alias[typing.get_args(meant)]
     origin = typing.get_origin(meant) or meant
     if isinstance(origin, type) and issubclass(origin, enum.Enum):
         return _Reader.choice, meant
     return _READ.get(origin, _Reader.fields), meant
 
 
-def _expanded(kind: Any) -> Any:
-    """Return what a generic alias stands for; newer numpy declares ``NDArray`` as one."""
-    meant = getattr(typing.get_origin(kind), "__value__", None)
-    return kind if meant is None else meant[typing.get_args(kind)]
-
-
 @functools.cache
 def _members(kind: Any) -> tuple[list[Any], bool]:
-    """Return the types of a union, and whether it may be null."""
     kinds = typing.get_args(kind)
     return [one for one in kinds if one is not type(None)], type(None) in kinds
 
 
 def _weights(domain: Domain, form: Mapping[str, Any]) -> int:
-    """Return how many weights a question's canonical form stands for."""
     inner = (form[name] for name in ("least", "most") if name in form)
     return sum(domain.scope_size(scope) for scope, _ in form["factors"]) + sum(
         _weights(domain, one) for one in inner
@@ -427,7 +399,6 @@ _NAMED = {"LinearQuery": LinearQuery, "SummedRows": SummedRows}
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the annotations of the fields that a dataclass is made of."""
     hints = typing.get_type_hints(kind, localns=_NAMED)
     return {one.name: hints[one.name] for one in fields(kind) if _has_form(one)}
 
@@ -451,8 +422,6 @@ def _is_text(form: Any) -> bool:
 
 
 def _plain(holds: Callable[[Any], bool], what: str) -> Callable[[_Reader, Any, Any], Any]:
-    """Return what reads a value that is its own form."""
-
     def reads(reader: _Reader, kind: Any, form: Any) -> Any:
         _require(holds(form), f"no {what}")
         return form

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pmw.display.texts import budget_words, counted
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, NeighboringRelation
-from pmw.public.drafts import drafted, with_drafts
-from pmw.public.options import Options
+from pmw.public.options import Options, drafted, with_drafts
 from queries.domain import Domain, require_domain
 from queries.frozen import dataclass
 from queries.person import Person
@@ -66,7 +65,6 @@ class Contract:
             )
 
     def _check_drafts(self) -> None:
-        """Refuse drafts of the schema whose charges do not add up with this session's."""
         person, options = self.domain.person, self.options
         wanted = options.person_column, options.records_per_person
         if any((one.person_column, one.records_per_person) != wanted for one in options.drafts):

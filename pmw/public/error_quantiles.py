@@ -55,9 +55,6 @@ def quantile_margin(noise: NoiseDistribution, confidence: float) -> float:
     """Return how far below the true quantile the released one is at most, in records.
 
     The noise is symmetric: it is below -w with half the probability that it is beyond w on either side.
-
-    Args:
-        noise: of the quantile.
     """
     both = 2 * confidence - 1
     return sum_half_width(noise, 1.0, both, peak=1.0) if both > 0 else 0.0
@@ -67,9 +64,6 @@ def rank_of(questions: int, confidence: float) -> int | None:
     """Return which of so many errors, the smallest first, a new one like them does not exceed.
 
     None where there are too few for the confidence.
-
-    Args:
-        confidence: c of the rank ceil(c (n + 1)).
     """
     rank = math.ceil(Fraction(str(confidence)) * (questions + 1))
     return rank if rank <= questions else None

@@ -2,7 +2,7 @@
 
 A question, a range among many and a sum of numbers are sums of w_i x_i over the cells of a scope. Evidence
 has values for the cells, and bounds such a sum on them by the weights, alone or many at once
-(``pmw.public.half_widths``).
+(``pmw.public.half_widths``). A question's own number, measured on request, bounds it alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
+    QueryMeasurement,
     ResidualMeasurement,
+    RowsMeasurement,
     combined,
+    noise_variance,
 )
 from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.answer import Basis
@@ -35,15 +38,77 @@ from pmw.public.half_widths import (
     certified_sums,
     total_error_bound,
 )
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
-from queries.boxes import BoxSums, Counted
+from queries.boxes import Boxes, BoxSums, Counted
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
 from queries.products import CellSets, Products
+from queries.questions import Questions
+
+
+class OwnNumbers:
+    """The questions that have a number of their own; of several that of least noise, then the newest.
+
+    Which one that is depends on scales of noise alone, never on a number.
+
+    Args:
+        before: those of an earlier state, which are taken over.
+    """
+
+    def __init__(self, state: PublicState, before: OwnNumbers | None = None) -> None:
+        self.measured = state.measured
+        self._most = min((noise_variance(tier.noise) for tier in state.plan), default=math.inf)
+        self._scopes: set[tuple[str, ...]] = set() if before is None else {*before._scopes}
+        self._numbers: dict[str, QueryMeasurement] = {} if before is None else {**before._numbers}
+        for one in state.measured if before is None else state.measured[len(before.measured) :]:
+            for number in one.numbers if isinstance(one, RowsMeasurement) else ():
+                text = number.query.to_json()
+                known = self._numbers.get(text)
+                if known is None or number.variance <= known.variance:
+                    self._numbers[text] = number
+                self._scopes.add(number.query.scope)
+
+    def is_before(self, state: PublicState) -> bool:
+        """Tell whether a state measured all that is known here, and perhaps more."""
+        known, now = self.measured, state.measured
+        if known is now:
+            return True
+        return len(now) >= len(known) and all(one is other for one, other in zip(known, now, strict=False))
+
+    def of(self, query: LinearQuery) -> QueryMeasurement | None:
+        """Return a question's own number; None where it has none."""
+        return self._numbers.get(query.to_json()) if query.scope in self._scopes else None
+
+    def serves(self, query: LinearQuery) -> bool:
+        """Tell whether a question needs no test: it has a number with no more noise than a positive has."""
+        number = self.of(query)
+        return number is not None and number.variance <= self._most
+
+    def places(self, questions: Questions, *, serving: bool = False) -> NDArray[np.intp]:
+        """Return the places of the questions that have one, growing; or of those that need no test for it."""
+        if not self._scopes:
+            return np.empty(0, dtype=np.intp)
+        has = self.serves if serving else lambda query: self.of(query) is not None
+        if not isinstance(questions, Boxes):
+            asked = questions.queries(0, len(questions))
+            return np.array([place for place, query in enumerate(asked) if has(query)], dtype=np.intp)
+        parts = (places for places, boxes in questions.parts() if boxes.scope in self._scopes)
+        found = [place for places in parts for place in places.tolist() if has(questions.query(place))]
+        return np.array(sorted(found), dtype=np.intp)
+
+
+def own_numbers(state: PublicState) -> OwnNumbers:
+    """Return the questions of a state that have numbers of their own; kept with the newest."""
+    found = state.found.own
+    if not isinstance(found, OwnNumbers) or not found.is_before(state):
+        found = state.found.own = OwnNumbers(state)
+    elif found.measured is not state.measured:
+        found = state.found.own = OwnNumbers(state, found)
+    return found
+
 
 BASES = tuple(Basis)
 Known: TypeAlias = Estimate | Certificate
@@ -180,11 +245,7 @@ def _least(widths: Sequence[float]) -> tuple[int, float]:
 
 
 def evidence_of(state: PublicState, known: Known, scope: tuple[str, ...], shares: Shares) -> Evidence:
-    """Return what something that was released says of a scope that it contains.
-
-    Args:
-        shares: how surely each noise holds that an interval rests on.
-    """
+    """Return what something that was released says of a scope that it contains."""
     if isinstance(known, Certificate):
         axes = tuple(axis for axis, name in enumerate(known.scope) if name not in scope)
         total_error, cells = total_error_bound(state, shares.everybody), known.units.size
@@ -232,7 +293,12 @@ class ScopeKnowledge:
         certificate = state.certificates.get(asked)
         wider = (one for names, one in state.certificates.items() if set(asked) <= set(names))
         certificates = wider if certificate is None else (certificate,)
-        later = [one for one in state.marginals if _tells_of(one, scope)]
+        # A residual tells of its own scope alone.
+        later = [
+            one
+            for one in state.marginals
+            if (scope == one.scope if isinstance(one, ResidualMeasurement) else set(scope) <= set(one.scope))
+        ]
         opening = opening_over(state, scope)
         opened = []
         if opening is not None:
@@ -261,13 +327,6 @@ def _counts_of(state: PublicState, measured: Sequence[OneWayMeasurement]) -> lis
     return found
 
 
-def _tells_of(measured: MarginalMeasurement, scope: tuple[str, ...]) -> bool:
-    """Tell whether a marginal says something new of a scope: a residual does of its own alone."""
-    if isinstance(measured, ResidualMeasurement):
-        return scope == measured.scope
-    return set(scope) <= set(measured.scope)
-
-
 def moved_cells(table: Estimate, total: Total) -> Estimate:
     """Return the cells of a whole table, moved alike so that they sum to the number of records.
 
@@ -282,7 +341,6 @@ def moved_cells(table: Estimate, total: Total) -> Estimate:
 def _fine_and_coarse(
     state: PublicState, known: Sequence[Known]
 ) -> tuple[tuple[Known, ...], tuple[Known, ...]]:
-    """Return what is known on declared cells, and what on bins of them."""
     fine = tuple(one for one in known if _is_fine(state, one))
     return fine, tuple(one for one in known if not _is_fine(state, one))
 

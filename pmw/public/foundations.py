@@ -41,9 +41,6 @@ def strategy_of(state: PublicState, scope: tuple[str, ...]) -> Strategy | None:
     that they stand on are, and attributes that opening measured by rows. Where a reserve is kept for what is
     asked, so are triples of few cells, on which their pairs were measured. Wider ones, and those of an
     attribute with too many cells for rows, are measured cell by cell.
-
-    Args:
-        scope: attribute names in declared order.
     """
     tier = marginal_tier(state.plan)
     if tier is None or tier.order == 1:
@@ -93,11 +90,7 @@ def founding_scopes(state: PublicState) -> tuple[tuple[str, ...], ...]:
 def _founding_scopes(
     names: tuple[str, ...], fine: tuple[int, ...], coarse: tuple[int, ...], limits: tuple[int, int, int]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return all marginals that are measured before any question, in order.
-
-    Args:
-        limits: attributes of a marginal, declared cells of one that is not binned, cells of any.
-    """
+    """Return all marginals that are measured before any question, in order."""
     most, most_fine, most_cells = limits
     found = list[tuple[str, ...]]()
     for order in range(2, most + 1):
@@ -133,11 +126,7 @@ def with_founded(state: PublicState, measured: Sequence[LaterMeasurement]) -> Pu
 
 
 def _everybody(total: Total, slopes: Sequence[tuple[int, NDArray[np.float64]]] = ()) -> Block:
-    """Return what the residual of a single attribute stands on: the number of records.
-
-    Args:
-        slopes: of attributes with others, what its noise moves their cells by beyond an even share.
-    """
+    """Return what the residual of a single attribute stands on: the number of records."""
     grid = total.deviation * UNITS if total.deviation > 0 else math.inf
     return Block((), np.array(total.estimate), total.deviation**2, (), grid, tuple(slopes))
 
@@ -153,13 +142,7 @@ def on_everybody(total: Total, opening: Iterable[OneWayMeasurement]) -> tuple[On
 def attributes_alone(
     total: Total, measured: Sequence[OneWayMeasurement], bins: Sequence[NDArray[np.int64] | None]
 ) -> list[Block]:
-    """Return what a marginal's residual stands on: the number of records, and what opening said beside it.
-
-    Args:
-        total: the number of records, as it was released.
-        bins: of each declared cell of each, the bin that it is summed to: int64, shape (cells,); None for
-            none.
-    """
+    """Return what a marginal's residual stands on: the number of records, and what opening said beside it."""
     pairs = zip(measured, bins, strict=True)
     keys = ((one, None if bin_ is None else bin_.astype(np.int64).tobytes()) for one, bin_ in pairs)
     effects = [_main_effect(*key) for key in keys]

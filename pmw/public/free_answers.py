@@ -7,37 +7,35 @@ as weights, their sum over the kept records. Questions of one scope are bounded 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from typing import Generic, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import Coarsening, half_width
 from pmw.privacy.noise import NoiseDistribution
-from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
+from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
-from pmw.public.bars import Bar, Bars, ends_in_order, hard_ends_of
+from pmw.public.bars import Bars, ends_in_order, hard_ends_of
+from pmw.public.bounded import Array
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
-from pmw.public.evidence import BASES
+from pmw.public.evidence import BASES, own_numbers
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.local_models import local_models
-from pmw.public.own_numbers import own_numbers
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.boxes import Boxes, BoxSums, Counted
 from queries.factors import UNITS
-from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.places import as_index
 from queries.products import Products
 from queries.questions import Places, QuestionList, Questions
 
 _SOME = 2  # questions about the same attributes, from which on arrays are faster than one by one
 _AHEAD = 4  # questions that a state answered, before those that come soon are bounded with the next one
-_Found = TypeVar("_Found")
 
 
 class QuestionsByScope:
@@ -85,103 +83,19 @@ class QuestionsByScope:
         make = Boxes.of_queries if self._are_boxes[number] else Products.of_queries
         return make(self._members[number])
 
-
-class Bounded(Generic[_Found]):
-    """What bounds questions by scope, of each group found once.
-
-    Args:
-        find: bounds those of a group; None where they are looked at one by one.
-    """
-
-    def __init__(self, asked: QuestionsByScope, find: Callable[[Counted], _Found | None]) -> None:
-        self.asked = asked
-        self._find = find
-        self._found = dict[int, _Found | None]()
-
-    def of(self, number: int) -> _Found | None:
-        """Return what bounds a group."""
-        if number not in self._found:
-            self._found[number] = self._find(self.asked.counted(number))
-        return self._found[number]
+    def bounded(self, find: Callable[[Counted], Array | None]) -> _Found:
+        """Return these questions with what bounds each group, found once."""
+        return self, functools.cache(lambda number: find(self.counted(number)))
 
 
+# Questions, and what bounds those of a group: an array whose last axis they are along; None for one by one.
+_Found: TypeAlias = "tuple[QuestionsByScope, Callable[[int], Array | None]]"
 BAR_SLACK = 1e-6  # records: what rounding may add to a bar that is as wide as an accuracy contract allows
 _EXHAUSTED, _UNVERIFIED = (np.uint8(SOURCES.index(one)) for one in (Source.EXHAUSTED, Source.UNVERIFIED))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BoxBounds:
-    """What bounds boxes or products.
-
-    Args:
-        counts: float64, shape (n,), the model's answers, records.
-        bar: the ends of their intervals, and what they rest on, float64, shape (n,) each.
-        kinds: uint8, shape (n,), places in ``KINDS``.
-    """
-
-    counts: NDArray[np.float64]
-    bar: Bar
-    kinds: NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, boxes: Counted, counts: NDArray[np.float64], bar: Bar) -> BoxBounds:
-        """Return what bounds boxes or products over one scope, each of which depends on all of it."""
-        kinds = [kind_over(boxes.domain, boxes.scope, basis) for basis in BASES]
-        codes = np.array([KINDS.index(kind) for kind in kinds], dtype=np.uint8)
-        return cls(counts, bar, codes[np.asarray(bar.basis, dtype=np.intp)])
-
-    @classmethod
-    def joined(cls, parts: Sequence[BoxBounds]) -> BoxBounds:
-        """Return what bounds the questions of some parts, one part after the other; at least one."""
-        if len(parts) == 1:
-            return parts[0]
-        bar = Bar(*(np.concatenate(ends) for ends in zip(*(one.bar for one in parts), strict=True)))
-        counts, kinds = [one.counts for one in parts], [one.kinds for one in parts]
-        return cls(np.concatenate(counts), bar, np.concatenate(kinds))
-
-    def take(self, places: Places) -> BoxBounds:
-        """Return what bounds some of the questions."""
-        bar = Bar(*(np.asarray(end)[places] for end in self.bar))
-        return BoxBounds(self.counts[places], bar, self.kinds[places])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PartBounds:
-    """What boxes or products over one scope lie between by their parts, beside tests of their own.
-
-    Args:
-        ends: float64, shape (2, n), records.
-        kind: of a question whose test was negative: its place in ``KINDS``.
-    """
-
-    ends: NDArray[np.float64]
-    kind: int
-
-    def take(self, places: Places) -> PartBounds:
-        """Return what some of the questions lie between."""
-        return PartBounds(self.ends[:, places], self.kind)
-
-    def tested(self, counts: NDArray[np.float64], width: float) -> BoxBounds:
-        """Return what bounds questions whose tests were negative.
-
-        Args:
-            counts: float64, shape (n,), the model's answers in the tests, records.
-            width: how far the truth may be from them, in records.
-        """
-        low, high = np.maximum(self.ends[0], counts - width), np.minimum(self.ends[1], counts + width)
-        basis = np.full(len(counts), BASES.index(Basis.TESTED))
-        return BoxBounds(counts, Bar(low, high, basis), np.full(len(counts), self.kind, dtype=np.uint8))
-
-
-_Bounds = TypeVar("_Bounds", BoxBounds, PartBounds, NDArray[np.float64])
-
-
 class ModelAnswers:
-    """Answers questions from one state's model, within what was released and what tests promise.
-
-    Args:
-        state: the state after the tests that the questions asked for.
-    """
+    """Answers questions from one state's model, within what was released and what tests promise."""
 
     def __init__(self, state: PublicState) -> None:
         self.state = state
@@ -202,28 +116,18 @@ class ModelAnswers:
         if self.bars.own(query) is not None:
             source = Source.MEASURED
         elif basis is Basis.PARTS:
-            source = self._untested_source
+            source = _untested_source(self.state)
         elif measured and not self.bars.cuts_more_than_noise(query):
             source = Source.MEASURED
         return self._with_typical(query, self._within(query, count, (low, high), source), basis)
 
     def certified(self, query: LinearQuery, units: int, plan: QueryTestPlan, threshold: int) -> Answer:
-        """Return the model's answer to a question whose own test was negative.
-
-        Args:
-            units: the model's answer in the test, in units of 2^-20 records.
-            threshold: T of the test, in units.
-        """
+        """Return the answer to a question whose own test was negative, by units of 2^-20 records."""
         width = certified_half_width(plan, threshold, self.bars.confidences.alone)
         return self._with_typical(query, self._tested(query, units, width, Source.SYNTHETIC), Basis.TESTED)
 
     def measured(self, query: LinearQuery, units: int, noise: NoiseDistribution) -> Answer:
-        """Return the answer to a question that was measured: the number, within a quantile of its noise.
-
-        Args:
-            units: the noisy number, in units of 2^-20 records.
-            noise: on it, in units.
-        """
+        """Return the answer to a question that was measured, in units, within a quantile of its noise."""
         width = half_width(noise, self.bars.confidences.alone)
         answer = self._tested(query, units, width, Source.MEASURED)
         return replace(answer, version=self.state.version + 1)
@@ -240,13 +144,6 @@ class ModelAnswers:
             return self._within(query, count, (float(bar.low), float(bar.high)), source)
         low, high = self.bars.of_parts(query)
         return self._within(query, count, (max(low, count - width), min(high, count + width)), source)
-
-    @property
-    def _untested_source(self) -> Source:
-        """What answers say whose question nothing released holds, and no test."""
-        state = self.state
-        spendable = not state.closed and state.positives_used < state.positives_limit
-        return Source.UNVERIFIED if spendable else Source.EXHAUSTED
 
     def _count(self, query: LinearQuery) -> float:
         """Return the model's answer.
@@ -303,7 +200,6 @@ class ModelAnswers:
         )
 
     def _with_typical(self, query: LinearQuery, answer: Answer, basis: Basis) -> Answer:
-        """Return an answer with its kind, and with the typical error of that kind where one was released."""
         kind = kind_of(query, basis)
         if kind is None or answer.interval is None:  # an accuracy contract may have refused it
             return answer
@@ -311,33 +207,46 @@ class ModelAnswers:
         typical = None if width is None else (max(0.0, answer.count - width), answer.count + width)
         return replace(answer, kind=kind, typical=typical)
 
-    def of_boxes(self, boxes: Counted) -> BoxBounds | None:
-        """Return what bounds boxes or products; None where they have to be looked at one by one.
+    def of_boxes(self, boxes: Counted) -> Array | None:
+        """Return the model's answers to boxes or products, and what bounds them.
 
-        That is where single questions are tested, a marginal was measured on declared cells of bins that
-        boxes cut, bins are no runs of cells, or a contract moves answers.
+        None where they have to be looked at one by one: single questions are tested, a marginal was measured
+        on declared cells of bins that boxes cut, bins are no runs of cells, or a contract moves answers.
+
+        Returns:
+            float64, shape (5, n): records, NaN where the model has no table of sums, the ends of their
+            intervals, places in ``BASES`` of what these rest on, and places in ``KINDS``.
         """
         options, bins = self.state.contract.options, self.state.coarsening.box_bounds(boxes)
         if not (boxes.scope and options.tests_marginals) or bins is None or options.bar_limit is not None:
             return None
         if self.bars.known(boxes.scope).measured and bool(bins[2].any()):
             return None
-        bar, sums = self.bars.of_boxes(boxes), self.model_sums(boxes.scope)
+        bar = self.bars.of_boxes(boxes)
+        if bar is None:
+            return None
+        kinds = np.array([KINDS.index(kind_over(boxes.domain, boxes.scope, basis)) for basis in BASES])
+        sums = self.model_sums(boxes.scope)
         counts = np.full(len(boxes), math.nan) if sums is None else sums.many(boxes)
-        return None if bar is None else BoxBounds.of(boxes, counts, bar)
+        return np.vstack([counts, bar, kinds[bar[2].astype(np.intp)]])
 
-    def with_counts(self, bounds: BoxBounds, queries: Iterable[LinearQuery]) -> BoxBounds:
+    def with_counts(self, bounds: Array, queries: Iterable[LinearQuery]) -> Array:
         """Return what bounds questions, with the answers of a model that has no table of their sums."""
-        if not np.isnan(bounds.counts).any():
+        if not np.isnan(bounds[0]).any():
             return bounds
-        return replace(bounds, counts=np.array([*map(self._count, queries)]))
+        return np.vstack([[*map(self._count, queries)], bounds[1:]])
 
-    def parts_of_boxes(self, boxes: Counted) -> PartBounds | None:
-        """Return what boxes or products lie between by their parts; None where they go one by one."""
+    def parts_of_boxes(self, boxes: Counted) -> Array | None:
+        """Return what boxes or products lie between by their parts, and their kind where a test was negative.
+
+        Returns:
+            float64, shape (3, n): records, and places in ``KINDS``; None where they go one by one.
+        """
         ends = self.bars.parts_of_boxes(boxes) if self.state.contract.options.bar_limit is None else None
         if ends is None:
             return None
-        return PartBounds(ends, KINDS.index(kind_over(boxes.domain, boxes.scope, Basis.TESTED)))
+        kind = KINDS.index(kind_over(boxes.domain, boxes.scope, Basis.TESTED))
+        return np.vstack([ends, np.full(len(boxes), kind)])
 
     def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
         """Return the model's sums inside boxes of a scope; None where there is no table of them.
@@ -352,18 +261,19 @@ class FreeAnswers:
     """Answers that no test decides, of one state after another; kept while nothing but questions comes in.
 
     What bounds questions is found for many of a scope at once, those that come soon among them. In a new
-    state it is found for what is answered just then, in case one of the next answers changes the state again.
+    state it is found for what is answered just then, in case one of the next answers changes the state.
     """
 
     def __init__(self) -> None:
         self._of: ModelAnswers | None = None
         self._soon: QuestionsByScope | None = None
-        self._bounds: tuple[Bounded[BoxBounds], Bounded[PartBounds]] | None = None
+        self._bounds: tuple[_Found, _Found] | None = None
         self._answered = 0  # questions, in the state
 
     def of(self, state: PublicState) -> ModelAnswers:
         """Return what answers questions in a state."""
-        if self._of is None or not _is_alike(self._of.state, state):
+        names = [one.name for one in fields(PublicState) if one.name not in ("asked", "settled")]
+        if self._of is None or any(getattr(self._of.state, one) is not getattr(state, one) for one in names):
             self._of, self._bounds, self._answered = ModelAnswers(state), None, 0
         return self._of
 
@@ -378,18 +288,20 @@ class FreeAnswers:
     def answers(self, state: PublicState, questions: Questions) -> Answers:
         """Return the answers to questions in a state, in order; many about a scope at once."""
         of = self.of(state)
+        one: Callable[[int], LinearQuery] = questions.query
         if isinstance(questions, Boxes):
-            parts = [(places, of.of_boxes(boxes)) for places, boxes in questions.parts()]
+            parts = ((places, of.of_boxes(boxes)) for places, boxes in questions.parts())
             found = [(places, bounds) for places, bounds in parts if bounds is not None]
-            found = _without(found, own_numbers(state).places(questions))
-            return _joined(
-                of, questions.query, len(questions), found, lambda place: of.answer(questions.query(place))
-            )
-        queries = questions.queries(0, len(questions))
-        bounds = self._bounds_of(of, queries)[0]
-        found = [(places, one.take(at)) for places, at, one in _of_groups(bounds, queries)]
-        found = _without(found, own_numbers(state).places(questions))
-        return _joined(of, queries.__getitem__, len(queries), found, lambda place: of.answer(queries[place]))
+        else:
+            queries = questions.queries(0, len(questions))
+            found = list(_of_groups(self._bounds_of(of, queries)[0], queries))
+            one = queries.__getitem__
+        own = own_numbers(state).places(questions)
+        if own.size:
+            kept = ((places, bounds, ~np.isin(places, own)) for places, bounds in found)
+            found = [(places[left], bounds[:, left]) for places, bounds, left in kept if left.any()]
+        found = [(places, of.with_counts(bounds, map(one, places.tolist()))) for places, bounds in found]
+        return _joined(of, len(questions), found, lambda place: of.answer(one(place)))
 
     def certified(
         self,
@@ -398,69 +310,50 @@ class FreeAnswers:
         units: NDArray[np.int64],
         plan: QueryTestPlan,
     ) -> Answers:
-        """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``.
-
-        Args:
-            units: int64, shape (n,), the model's answers in the tests, in units of 2^-20 records.
-        """
+        """Return the answers to questions whose own tests were negative; see ``ModelAnswers.certified``."""
         of = self.of(state)
         width = certified_half_width(plan, plan.threshold, of.bars.confidences.alone)
-        bounds = self._bounds_of(of, queries)[1]
-        own = [
-            (places, one.take(at).tested(units[places] / UNITS, width))
-            for places, at, one in _of_groups(bounds, queries)
-        ]
+        own = list[tuple[Places, Array]]()
+        for places, ends in _of_groups(self._bounds_of(of, queries)[1], queries):
+            counts, basis = units[places] / UNITS, np.full(len(places), BASES.index(Basis.TESTED))
+            low, high = np.maximum(ends[0], counts - width), np.minimum(ends[1], counts + width)
+            own.append((places, np.vstack([counts, low, high, basis, ends[2]])))
 
         def alone(place: int) -> Answer:
             return of.certified(queries[place], int(units[place]), plan, plan.threshold)
 
-        return _joined(of, queries.__getitem__, len(queries), own, alone)
+        return _joined(of, len(queries), own, alone)
 
-    def _bounds_of(
-        self, of: ModelAnswers, queries: Sequence[LinearQuery]
-    ) -> tuple[Bounded[BoxBounds], Bounded[PartBounds]]:
+    def _bounds_of(self, of: ModelAnswers, queries: Sequence[LinearQuery]) -> tuple[_Found, _Found]:
         """Return what bounds questions, and what their parts do, found with what is expected besides."""
         is_new, self._answered = self._answered < _AHEAD, self._answered + len(queries)
-        if not is_new and self._soon is not None and self.expects(queries):
-            if self._bounds is None:
-                self._bounds = Bounded(self._soon, of.of_boxes), Bounded(self._soon, of.parts_of_boxes)
+        expected = self._soon if not is_new and self.expects(queries) else None
+        if expected is not None and self._bounds is not None:
             return self._bounds
-        asked = QuestionsByScope(of.state.coarsening, queries)
-        return Bounded(asked, of.of_boxes), Bounded(asked, of.parts_of_boxes)
+        asked = expected or QuestionsByScope(of.state.coarsening, queries)
+        found = asked.bounded(of.of_boxes), asked.bounded(of.parts_of_boxes)
+        if expected is not None:
+            self._bounds = found
+        return found
 
 
-def _of_groups(
-    bounds: Bounded[_Bounds], queries: Sequence[LinearQuery]
-) -> Iterator[tuple[Places, Places, _Bounds]]:
-    """Yield the places of questions that are bounded together, their places there, and what bounds these."""
-    for number, places, own in bounds.asked.groups(queries):
-        found = bounds.of(number)
+def _of_groups(bounds: _Found, queries: Sequence[LinearQuery]) -> Iterator[tuple[Places, Array]]:
+    """Yield the places of questions that are bounded together, and what bounds these."""
+    asked, bounded = bounds
+    for number, places, own in asked.groups(queries):
+        found = bounded(number)
         if found is not None:
-            yield places, own, found
-
-
-def _without(found: Sequence[tuple[Places, BoxBounds]], own: Places) -> list[tuple[Places, BoxBounds]]:
-    """Return what bounds questions together but for those that are bounded by numbers of their own."""
-    if not own.size:
-        return list(found)
-    kept = ((places, bounds, ~np.isin(places, own)) for places, bounds in found)
-    return [(places[left], bounds.take(np.flatnonzero(left))) for places, bounds, left in kept if left.any()]
+            yield places, found[..., own]
 
 
 def _joined(
-    of: ModelAnswers,
-    queries: Callable[[int], LinearQuery],
-    size: int,
-    found: Sequence[tuple[Places, BoxBounds]],
-    one: Callable[[int], Answer],
+    of: ModelAnswers, size: int, found: Sequence[tuple[Places, Array]], one: Callable[[int], Answer]
 ) -> Answers:
-    """Return answers in the order of their questions."""
     alone, parts = np.ones(size, dtype=np.bool_), list[tuple[Places, Answers]]()
-    found = [(places, of.with_counts(bounds, map(queries, places.tolist()))) for places, bounds in found]
     if found:
         places = np.concatenate([own for own, _ in found])
         alone[places] = False
-        parts.append((places, answers_within(of.state, BoxBounds.joined([one for _, one in found]))))
+        parts.append((places, answers_within(of.state, np.hstack([bounds for _, bounds in found]))))
     left = np.flatnonzero(alone)
     if left.size or not parts:
         parts.append((left, Answers.of(of.state, list(map(one, left.tolist())))))
@@ -507,7 +400,6 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
 
 
 def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[np.float64]]]:
-    """Yield the places of questions that are bounded together, and their widths; see ``known_widths``."""
     if isinstance(questions, Boxes):
         for places, boxes in questions.parts():
             widths = bars.widths_of_boxes(boxes) if boxes.scope else None
@@ -515,25 +407,25 @@ def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[
                 yield places, widths
         return
     queries = questions.queries(0, len(questions))
-    bounds = Bounded(QuestionsByScope(bars.state.coarsening, queries), bars.widths_of_boxes)
-    for places, own, found in _of_groups(bounds, queries):
-        yield places, found[own]
+    asked = QuestionsByScope(bars.state.coarsening, queries)
+    yield from _of_groups(asked.bounded(bars.widths_of_boxes), queries)
 
 
-def answers_within(state: PublicState, bounds: BoxBounds) -> Answers:
-    """Return the model's answers to boxes or products, within what bounds them."""
-    size, (low, high, basis) = len(bounds.counts), bounds.bar
+def answers_within(state: PublicState, bounds: Array) -> Answers:
+    """Return the model's answers to boxes or products, within what bounds them; see ``of_boxes``."""
+    counts, low, high, basis, places = bounds
+    size, kinds = counts.size, places.astype(np.uint8)
     low, high = map(np.asarray, ends_in_order(low, high, hard_ends_of(state)))
-    shown = np.minimum(np.maximum(bounds.counts, low), high)
+    shown = np.minimum(np.maximum(counts, low), high)
     typical = np.full((size, 2), math.nan)
-    for code in np.flatnonzero(np.bincount(as_index(bounds.kinds))).tolist():
-        kind = KINDS[code]
-        if kind is not None:
-            places = np.flatnonzero(bounds.kinds == code)
-            typical[places] = _typical(state, shown[places], kind)
-    spendable = not state.closed and state.positives_used < state.positives_limit
+    for code in np.unique(kinds).tolist():
+        width = typical_half_width(state.quantiles, KINDS[code], state.contract.options.confidence)
+        if KINDS[code] is not None and width is not None:
+            alike = kinds == code
+            least = np.maximum(0.0, shown[alike] - width) + 0.0
+            typical[alike] = np.stack([least, shown[alike] + width], axis=1)
     source = np.full(size, SOURCES.index(Source.SYNTHETIC), dtype=np.uint8)
-    source[basis == BASES.index(Basis.PARTS)] = _UNVERIFIED if spendable else _EXHAUSTED
+    source[basis == BASES.index(Basis.PARTS)] = SOURCES.index(_untested_source(state))
     columns = {
         "count": shown,
         "interval": np.stack([low, high], axis=1),
@@ -541,10 +433,16 @@ def answers_within(state: PublicState, bounds: BoxBounds) -> Answers:
         "source": source,
         "version": np.full(size, state.version),
         "share": np.full(size, state.ledger.share),
-        "kind": bounds.kinds,
+        "kind": kinds,
         "aligned": np.ones(size, dtype=np.bool_),
     }
     return Answers.of_columns(state, columns)
+
+
+def _untested_source(state: PublicState) -> Source:
+    """Return what answers say whose question nothing released holds, and no test."""
+    spendable = not state.closed and state.positives_used < state.positives_limit
+    return Source.UNVERIFIED if spendable else Source.EXHAUSTED
 
 
 def unverified(answers: Answers) -> Answers:
@@ -565,17 +463,3 @@ def spent_in(state: PublicState) -> Spent:
     """Return what a session has spent in a state."""
     whole = state.contract.whole
     return Spent(state.ledger.share, float(whole.epsilon), float(whole.delta))
-
-
-def _is_alike(one: PublicState, other: PublicState) -> bool:
-    """Tell whether two states differ in the numbers of questions alone."""
-    names = (each.name for each in fields(PublicState) if each.name not in ("asked", "settled"))
-    return all(getattr(one, name) is getattr(other, name) for name in names)
-
-
-def _typical(state: PublicState, counts: NDArray[np.float64], kind: QuestionKind) -> NDArray[np.float64]:
-    """Return the ends of typical errors of a kind: float64, shape (n, 2); NaN where none were looked at."""
-    width = typical_half_width(state.quantiles, kind, state.contract.options.confidence)
-    if width is None:
-        return np.full((counts.size, 2), np.nan)
-    return np.stack([np.maximum(0.0, counts - width) + 0.0, counts + width], axis=1)

@@ -243,9 +243,6 @@ def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float)
 
     The error is below T plus what the threshold noise can hide; with exponential noise this holds for all
     negatives of a round at once, so it is a bound and holds more often than stated.
-
-    Args:
-        threshold: T of the test, in units.
     """
     return (threshold + negative_margin(plan, confidence) + 1) / UNITS
 
@@ -255,11 +252,7 @@ def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float)
 
 @dataclass(frozen=True, slots=True)
 class SumNoise:
-    """The noise of one weighted sum of the counts of an estimate.
-
-    Args:
-        confidence: of one sum that an interval rests on alone.
-    """
+    """The noise of one weighted sum of the counts of an estimate."""
 
     estimate: Estimate
     confidence: float
@@ -287,12 +280,7 @@ class SumNoise:
 def measured_half_width(
     options: Options, noise: NoiseDistribution, numbers: int, confidence: float, counted: int
 ) -> float:
-    """Return how far the truth may be from the sum of some measured numbers, in records.
-
-    Args:
-        noise: on each number, in units.
-        confidence: of one noise that an interval rests on alone.
-    """
+    """Return how far the truth may be from the sum of some measured numbers, in records."""
     if options.simultaneous:
         return simultaneous_half_width(noise, numbers, confidence)
     return sum_half_width(noise, counted, confidence, peak=1.0)

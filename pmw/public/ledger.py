@@ -12,7 +12,7 @@ from pmw.display.texts import budget_words
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
-from pmw.public.drafts import DraftCharge, drafted, with_drafts
+from pmw.public.options import DraftCharge, drafted, with_drafts
 from pmw.sparse_vector import SparseVectorKind
 from queries.frozen import dataclass
 
@@ -52,7 +52,7 @@ class LedgerLine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``exact`` is the price as a fraction, a ``part`` one of the price."""
-        return {
+        form = {
             "number": self.number,
             "event": self.event,
             "label": self.label,
@@ -62,12 +62,10 @@ class LedgerLine:
             "running_share": self.running_share,
             "exact": str(self.price),
             "theorem": self.theorem,
-            **({} if self.booked == WHOLE else {"booked": _forms(self.booked)}),
         }
-
-
-def _forms(booked: Parts) -> list[dict[str, str]]:
-    return [{"analyst": name, "part": str(part)} for name, part in booked]
+        if self.booked == WHOLE:
+            return form
+        return {**form, "booked": [{"analyst": name, "part": str(part)} for name, part in self.booked]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +163,7 @@ def ledger_of(
     entries: Sequence[LedgerEntry],
     kind: SparseVectorKind | None = None,
 ) -> Ledger:
-    """Return charges as a ledger, whether or not they fit under the cap.
-
-    Args:
-        budget_filter: the filter that they were charged to; what it has spent is not looked at.
-        entries: the charges, in order.
-        kind: the sparse vector of the tests; None where there is none.
-    """
+    """Return charges as a ledger, whether or not they fit under the cap."""
     cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening measures comes before any test
     lines = []
     for number, entry in enumerate(entries, start=1):
@@ -203,7 +195,6 @@ _MEASURED = (Event.MARGINAL, Event.MEASUREMENT)  # at a positive, where that is 
 
 
 def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Composition) -> str:
-    """Return what the price of an event rests on, besides the filter that adds the prices up."""
     if entry.event == Event.ABANDONED:
         return "what was reserved, whole"
     if entry.event == Event.SELECTION:

@@ -2,7 +2,7 @@
 
 The model's tree holds some of what was measured, and knows of the rest by what it implies. A question is
 about few attributes. So its answer comes from the tree's marginal of these, fitted to every measurement
-inside them (``pmw.model.local_fit``). Of more attributes, or long ones, it comes from a chain of such tables.
+inside them (``local_fit``). Of more attributes, or long ones, it comes from a chain of such tables.
 Each is a function of the model, the measurements and the scope alone: not of what was asked before. All of
 this is post-processing, and free; no bar rests on it.
 """
@@ -22,7 +22,6 @@ from pmw.model import (
     Aim,
     GraphicalDistribution,
     MarginalMeasurement,
-    OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
@@ -131,8 +130,13 @@ class LocalModels:
     # --- tables ---------------------------------------------------------------------------------------------
 
     def _table(self, scope: _Scope) -> _Table | None:
-        """Return a scope's own table, on bins; None where it is too large, or the model's own serves."""
-        if not self._is_local(scope) or self._state.coarsening.coarse.scope_size(scope) > _BINS:
+        """Return a scope's own table, on bins; None where it is too large, or the model's own serves.
+
+        A model that nothing lies beside holds everything that was measured; but where all pairs are measured,
+        their noise may be too small for its descent to reach.
+        """
+        is_local = self._has_rows or any(len(names & set(scope)) > 1 for names in self._beside)
+        if not (scope and is_local) or self._state.coarsening.coarse.scope_size(scope) > _BINS:
             return None
         found = self._tables.get(scope)
         if found is None:
@@ -143,16 +147,6 @@ class LocalModels:
             if found is not None:
                 self._tables.keep(scope, found, found.nbytes)
         return found
-
-    def _is_local(self, scope: _Scope) -> bool:
-        """Tell whether more was measured of a scope than the model has taken in.
-
-        A model that nothing lies beside holds everything that was measured; but where all pairs are measured,
-        their noise may be too small for its descent to reach.
-        """
-        if not scope:
-            return False
-        return self._has_rows or any(len(names & set(scope)) > 1 for names in self._beside)
 
     def _aims(self, scope: _Scope) -> Iterator[Aim]:
         """Yield what was measured inside a scope, each once: of the same cells or rows one mean."""
@@ -167,7 +161,11 @@ class LocalModels:
             rows = one.strategy if isinstance(one, ResidualMeasurement) else None
             by_cells = isinstance(one, MarginalMeasurement) and rows is None
             if inside == one.scope or (by_cells and len(inside) > 1):
-                same.setdefault((inside, rows), []).append(_summed(self._target(one), inside))
+                key = id(one)  # the state holds it as long as this lives
+                if key not in self._targets:
+                    total = self._state.total.value
+                    self._targets[key] = coarse_target(self._state.coarsening, one, total)
+                same.setdefault((inside, rows), []).append(_summed(self._targets[key], inside))
         yield from map(_mean, same.values())
 
     def _on_bins(self, query: LinearQuery) -> LinearQuery | None:
@@ -177,12 +175,6 @@ class LocalModels:
             inner, outer = self._state.coarsening.bounds(query)
             self._queries[key] = inner if inner is outer else None
         return self._queries[key]
-
-    def _target(self, measured: OneWayMeasurement) -> Target:
-        key = id(measured)  # the state holds it as long as this lives
-        if key not in self._targets:
-            self._targets[key] = coarse_target(self._state.coarsening, measured, self._state.total.value)
-        return self._targets[key]
 
     # --- chains ---------------------------------------------------------------------------------------------
 
@@ -221,7 +213,6 @@ class LocalModels:
         return ()
 
     def _mutual_information(self, pair: Sequence[str]) -> float:
-        """Return the mutual information of two attributes in the model's records, in nats."""
         table = self._table(tuple(pair))
         joint = self._coarse.marginal(tuple(pair)) if table is None else table
         joint = joint / joint.sum()
@@ -246,7 +237,6 @@ class LocalModels:
             yield table
 
     def _along_chain(self, scope: _Scope, weights: Mapping[str, _Table]) -> float | None:
-        """Return the expected sum of products of weights, in records; None where there is no chain."""
         windows = self._windows(scope)
         if not windows:
             return None
@@ -259,7 +249,6 @@ class LocalModels:
         return float(passed)
 
     def _joined(self, scope: _Scope) -> _Table | None:
-        """Return the whole table of a chain, on bins; None where there is no chain."""
         windows = self._windows(scope)
         if not windows:
             return None
@@ -283,13 +272,11 @@ def local_models(state: PublicState) -> LocalModels:
 
 
 def _parted(windows: Sequence[_Scope], shared: Mapping[frozenset[str], float]) -> float:
-    """Return the mutual information of the pairs that no window holds together."""
     held = {frozenset(pair) for names in windows for pair in itertools.combinations(names, 2)}
     return sum(information for pair, information in shared.items() if pair not in held)
 
 
 def _summed(target: Target, scope: _Scope) -> Target:
-    """Return what cells that were measured say of some of their attributes."""
     axes = tuple(axis for axis, name in enumerate(target.scope) if name not in scope)
     if not axes:
         return target

@@ -1,21 +1,110 @@
-"""Options: what a custodian may choose at opening."""
+"""Options: what a custodian may choose at opening, what drafts of the schema were charged before, and what is
+expected to be asked.
+"""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Composition, NeighboringRelation, as_fraction
-from pmw.public.drafts import DraftCharge
-from pmw.public.expected import ExpectedQuestions
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation, as_fraction
 from pmw.public.prior import Prior
 from pmw.sparse_vector.noisy_comparison import Sides
 from pmw.sparse_vector.sparse import SparseVectorKind
+from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import shown_text
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCharge:
+    """What one draft was charged.
+
+    Args:
+        records_per_person: the most records of one person, K.
+        person_column: the column of ids by which K is kept; None where K is promised.
+        epsilon, delta: the guarantee of this draft alone.
+    """
+
+    what: str
+    neighboring_relation: NeighboringRelation
+    records_per_person: int
+    person_column: str | None
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "what": self.what,
+            "neighbors": self.neighboring_relation.value,
+            "records_per_person": self.records_per_person,
+            "person_column": self.person_column,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+        }
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or not 0 <= self.delta < 1 or self.records_per_person < 1:
+            raise BudgetError(
+                "expected a draft with an epsilon above 0, a delta in [0, 1) and K of 1 or more"
+            )
+
+
+def drafted(drafts: Sequence[DraftCharge]) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and the delta of drafts together: sums (basic composition).
+
+    Source: Dwork and Roth 2014, Theorem 3.16.
+    """
+    return sum((one.epsilon for one in drafts), Fraction(0)), sum((one.delta for one in drafts), Fraction(0))
+
+
+def with_drafts(budget: Budget, drafts: Sequence[DraftCharge]) -> Budget:
+    """Return the guarantee of a session and of the drafts of its schema together."""
+    epsilon, delta = drafted(drafts)
+    return Budget(budget.epsilon + epsilon, budget.delta + delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedQuestions:
+    """The questions that opening makes narrow bars for. Made by ``expected_questions``.
+
+    Args:
+        scopes: the sets of attributes that they are about, each in declared order, sorted.
+        counts: how many different questions are about each.
+        digest: SHA-256 of their canonical texts, in hexadecimal; what a contract names them by.
+    """
+
+    scopes: tuple[tuple[str, ...], ...]
+    counts: tuple[int, ...]
+    digest: str
+
+    def __post_init__(self) -> None:
+        fits = len(self.scopes) == len(self.counts) and list(self.scopes) == sorted(set(self.scopes))
+        if not (fits and self.counts and min(self.counts) > 0):
+            raise BudgetError("expected a number of questions for each scope; see expected_questions")
+
+    def __len__(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def by_scope(self) -> dict[tuple[str, ...], int]:
+        """How many questions each scope has."""
+        return dict(zip(self.scopes, self.counts, strict=True))
+
+    def are_about(self, domain: Domain) -> bool:
+        """Tell whether all attributes are declared, and in declared order."""
+        places = {name: place for place, name in enumerate(domain.names)}
+        found = [[places.get(name, -1) for name in scope] for scope in self.scopes]
+        return all(one == sorted(set(one)) and min(one, default=0) >= 0 for one in found)
+
+    def describe(self) -> str:
+        """Return in words how many they are."""
+        return f"{len(self):,} about {len(self.scopes):,} sets of attributes (SHA-256 {self.digest[:16]}…)"
 
 
 class Opening(enum.Enum):
@@ -186,9 +275,11 @@ class Options:
             object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
         if self.reserve is not None:
             object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
-        self._check_wholes()
-        self._check_reals()
-        self._check_reserve()
+        self._check_numbers()
+        if not 0 <= self.reserved < 1:
+            raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
+        if self.reserved and self.without_reserve:
+            raise BudgetError(f"a reserve does not go with {self.without_reserve}; leave one of them out")
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
         if self.confidence > GREATEST_CONFIDENCE:
@@ -196,19 +287,26 @@ class Options:
         column = self.person_column
         if column is not None and not issubclass(type(column), str):
             raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
-        self._check_sides()
-        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
-            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
-        self._check_accuracy()
+        self._check_choices()
         self._check_test()
 
-    def _check_sides(self) -> None:
+    def _check_choices(self) -> None:
         if self.sides is Sides.ONE_SIDED:
             raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
         if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
             raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
 
-    def _check_wholes(self) -> None:
+        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
+            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
+        accuracy = self.accuracy
+        if accuracy is not None and not 0 < accuracy < 1:
+            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
+        if (accuracy is None) != (self.records is None):
+            raise BudgetError(
+                "an accuracy is a part of a stated number of records; give accuracy and records together"
+            )
+
+    def _check_numbers(self) -> None:
         for name, low, high in (
             ("records_per_person", 1, 10**6),
             ("update_limit", 1, 10**6),
@@ -219,6 +317,12 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and low <= value <= high):
                 raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
+        for name in ("threshold", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise BudgetError(f"expected a positive {name}, got {value!r}")
+        if self.threshold is not None and self.threshold > 10**12:
+            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
 
     @property
     def reserved(self) -> Fraction:
@@ -246,30 +350,6 @@ class Options:
         )
         return next((name for name, is_chosen in found if is_chosen), "")
 
-    def _check_reserve(self) -> None:
-        """Refuse a reserve that leaves nothing for opening, or that nothing is paid from."""
-        if not 0 <= self.reserved < 1:
-            raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
-        if self.reserved and self.without_reserve:
-            raise BudgetError(f"a reserve does not go with {self.without_reserve}; leave one of them out")
-
-    def _check_accuracy(self) -> None:
-        accuracy = self.accuracy
-        if accuracy is not None and not 0 < accuracy < 1:
-            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
-        if (accuracy is None) != (self.records is None):
-            raise BudgetError(
-                "an accuracy is a part of a stated number of records; give accuracy and records together"
-            )
-
-    def _check_reals(self) -> None:
-        for name in ("threshold", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BudgetError(f"expected a positive {name}, got {value!r}")
-        if self.threshold is not None and self.threshold > 10**12:
-            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
-
     @property
     def tests_marginals(self) -> bool:
         """Whether whole marginals are tested first, and questions that none of them holds after them."""
@@ -285,7 +365,6 @@ class Options:
         return self.tests_marginals and not self.simultaneous and self.bar_limit is None
 
     def _check_test(self) -> None:
-        """Refuse choices that the test of this session has no use for."""
         if self.opening is Opening.TRIPLES:
             self._check_triples()
         self._check_drafts()
@@ -299,10 +378,6 @@ class Options:
             self._check_questions()
 
     def _check_drafts(self) -> None:
-        """Refuse drafts that protect others than this session does: their charges do not add up with its own.
-
-        Which persons a schema declares is compared where the contract is made.
-        """
         if not all(isinstance(one, DraftCharge) for one in self.drafts):
             raise BudgetError("expected charges of drafts, as read_charges gives them")
         if any(one.neighboring_relation is not self.neighboring_relation for one in self.drafts):
@@ -416,7 +491,6 @@ _LEFT_TO_PLANNING = ("sparse_vector", "sides", "composition")  # may be None
 
 
 def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum | None:
-    """Return a choice among kinds, which may be given as the command line's word."""
     if issubclass(type(value), kind) or (value is None and name in _LEFT_TO_PLANNING):
         return cast("enum.Enum | None", value)
     words = {one.value.replace("_", "-"): one for one in kind}

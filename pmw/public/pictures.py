@@ -59,18 +59,19 @@ def compare_marginals(state: PublicState, most: int) -> tuple[MarginalComparison
 
     Privacy: post-processing of released numbers; free.
     """
-    return tuple(_compare(state, attribute) for attribute in state.domain.attributes[:most])
-
-
-def _compare(state: PublicState, attribute: Attribute) -> MarginalComparison:
-    model = state.model.marginal((attribute.name,))
-    # What opening measured that tells of the attribute: its marginal, its tree, or the whole table.
-    measured = next((one for one in state.opening if attribute.name in one.scope), None)
-    if measured is None:
-        return MarginalComparison(attribute, model, None)
-    told, places = measured.estimate.over((attribute.name,)), np.arange(attribute.size)
-    widths = SumNoise(told, state.contract.options.confidence).product_half_widths([CellSets(places, places)])
-    return MarginalComparison(attribute, model, told.values, float(widths.max()))
+    found = []
+    for attribute in state.domain.attributes[:most]:
+        scope, model = (attribute.name,), state.model.marginal((attribute.name,))
+        # What opening measured that tells of the attribute: its marginal, its tree, or the whole table.
+        measured = next((one for one in state.opening if attribute.name in one.scope), None)
+        if measured is None:
+            found.append(MarginalComparison(attribute, model, None))
+            continue
+        told, places = measured.estimate.over(scope), np.arange(attribute.size)
+        noise = SumNoise(told, state.contract.options.confidence)
+        width = float(noise.product_half_widths([CellSets(places, places)]).max())
+        found.append(MarginalComparison(attribute, model, told.values, width))
+    return tuple(found)
 
 
 def headline(state: PublicState) -> str:
@@ -95,7 +96,11 @@ def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[
     starts: tuple[str, ...] = ()
     note = ""
     if isinstance(attribute, CategoricalAttribute):
-        cells: list[Sequence[int]] = [[int(cell)] for cell in _highest_cells(comparison)]
+        lower = comparison.model
+        if comparison.measured is not None:
+            lower = np.maximum(0.0, comparison.measured - comparison.half_width)
+        highest = np.sort(np.argsort(-lower, kind="stable")[:_MOST_BARS])
+        cells: list[Sequence[int]] = [[cell] for cell in highest.tolist()]
     else:
         width = -(-attribute.size // _MOST_COLUMNS)
         cells = [[*range(low, min(attribute.size, low + width))] for low in range(0, attribute.size, width)]
@@ -109,16 +114,7 @@ def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[
     return Picture(headline(state), _title(comparison, cells), told, "% of all records"), bars
 
 
-def _highest_cells(comparison: MarginalComparison) -> NDArray[np.int64]:
-    """Return the ten cells at most whose intervals lie highest, in declared order."""
-    lower = comparison.model
-    if comparison.measured is not None:
-        lower = np.maximum(0.0, comparison.measured - comparison.half_width)
-    return np.sort(np.argsort(-lower, kind="stable")[:_MOST_BARS])
-
-
 def _start(attribute: OrderedAttribute, place: int) -> str:
-    """Return the number at which a cell begins; of the end of the last one, where it ends."""
     begin = attribute.boundaries[place]
     if isinstance(attribute, DateAttribute | DatetimeAttribute):
         return attribute.literal(begin).strip("'")
@@ -236,7 +232,19 @@ def status_figure(state: PublicState, history: History) -> Figure:
     figure = new_figure(_WIDTH, sum(heights))
     parts: Any = figure.subfigures(3, 1, height_ratios=heights)
     _draw_header(parts[0], state)
-    _draw_marginals(parts[1], state, rows)
+    shown = [marginal_panel(state, one) for one in compare_marginals(state, MOST_MARGINALS)]
+    panels = parts[1].subplots(rows, min(len(shown), _PANELS), squeeze=False).ravel()
+    for axes, panel in zip(panels, shown, strict=False):
+        draw_bars(axes, *panel)
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    which = f" of the first {len(shown)} of {len(state.domain)} attributes"
+    title = "Marginals" + (which if len(shown) < len(state.domain) else "")
+    parts[1].suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    texts = {"model": "synthetic: the model", "measured": shown[0][1].range}
+    handles, labels = panels[0].get_legend_handles_labels()
+    names = [texts[label] for label in labels]
+    parts[1].legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     draw_lines(parts[2].subplots(), *budget_panel(state, history))
     return figure
 
@@ -250,20 +258,3 @@ def _draw_header(header: Any, state: PublicState) -> None:
         header.text(0.99, 0.9, "SEEDED NOISE: no privacy", ha="right", va="top", fontsize=13, color=MEASURED)
     lines = textwrap.fill(f"Guarantee: {guarantee(state.contract)}.", 170)
     header.text(0.01, 0.5, lines, fontsize=9, va="top", color=INK, parse_math=False)
-
-
-def _draw_marginals(part: Any, state: PublicState, rows: int) -> None:
-    """Draw one panel per attribute, with one legend below them all."""
-    shown = [marginal_panel(state, one) for one in compare_marginals(state, MOST_MARGINALS)]
-    panels = part.subplots(rows, min(len(shown), _PANELS), squeeze=False).ravel()
-    for axes, panel in zip(panels, shown, strict=False):
-        draw_bars(axes, *panel)
-    for axes in panels[len(shown) :]:
-        axes.set_visible(False)
-    which = f" of the first {len(shown)} of {len(state.domain)} attributes"
-    title = "Marginals" + (which if len(shown) < len(state.domain) else "")
-    part.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    texts = {"model": "synthetic: the model", "measured": shown[0][1].range}
-    handles, labels = panels[0].get_legend_handles_labels()
-    names = [texts[label] for label in labels]
-    part.legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=9)

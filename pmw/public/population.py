@@ -50,9 +50,6 @@ class PopulationIntervals:
 
     They rest on what was released about marginals and the number of records. What a single question's own
     test or measurement said is not in them.
-
-    Args:
-        state: the state after the tests that the questions asked for.
     """
 
     def __init__(self, state: PublicState) -> None:

@@ -140,7 +140,6 @@ class Prior:
 
 
 def _checked_shares(given: NDArray[np.float64], axes: int) -> NDArray[np.float64]:
-    """Return a read-only copy of shares."""
     shares = np.array(given, dtype=np.float64)
     finite = shares.ndim == axes and shares.size > 0 and bool(np.isfinite(shares).all())
     if not finite or shares.min() < 0 or not math.isclose(float(shares.sum()), 1, abs_tol=_SUM):
@@ -150,7 +149,6 @@ def _checked_shares(given: NDArray[np.float64], axes: int) -> NDArray[np.float64
 
 
 def _checked_bins(given: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a read-only copy of the bins of an attribute's cells."""
     bins = np.array(given, dtype=np.int64)
     counted = bins.ndim == 1 and bins.size > 0 and 0 <= bins.max() < bins.size
     if not counted or not np.array_equal(np.unique(bins), np.arange(int(bins.max()) + 1)):

@@ -178,7 +178,6 @@ class Quote:
         return f"Measuring {what} would cost {self.share:.2%} of the budget: {bar}{room}."
 
     def _words(self) -> tuple[str, str, str]:
-        """Return what is measured, what of it has a bar, and in which unit, in words."""
         by, size = ", ".join(self.scope), counted(cell_count(self.cells), "cell")
         groups = f" by {by} ({size})" if by else ""
         if self.summed is not None:
@@ -280,8 +279,7 @@ def way_to_bars(state: PublicState, scope: tuple[str, ...], place: str | None) -
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
     """Return the price of a marginal under some noise, and the bar of one of its cells after it."""
     first = cell_question(state, scope, (0,) * len(scope), state.grid(scope))
-    width = _half_width(state, scope, first, noise)
-    return _quote(state, scope, noise, math.inf if width is None else width)
+    return _quote(state, scope, noise, _half_width(state, scope, first, noise))
 
 
 def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quote:
@@ -302,16 +300,15 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
     _require_few_cells(state, plan, scope)
     binned = state.grid(scope) is not state.domain and not state.coarsening.is_aligned(query)
-    if binned or _half_width(state, scope, query, plan.noise) is None:
+    if binned or math.isinf(_half_width(state, scope, query, plan.noise)):
         raise _refused(
             f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
             f"{', '.join(scope)} is measured on"
         )
-    noise = _noise_within(state, query, within)
-    width = None if noise is None else _half_width(state, scope, query, noise)
-    if noise is None or width is None:
+    noise = widest_noise(state.ledger, lambda noise: _half_width(state, scope, query, noise) <= within)
+    if noise is None:
         raise _refused(f"no measurement has a bar of {within:g} records; ask for a wider one")
-    return _quote(state, scope, noise, width)
+    return _quote(state, scope, noise, _half_width(state, scope, query, noise))
 
 
 def affordable_price(state: PublicState) -> Fraction:
@@ -423,51 +420,32 @@ def present_half_width(state: PublicState, query: LinearQuery, groups: int = 1) 
         return bars.half_width(query)
     if not math.isfinite(bars.width_of_query(query)):
         return None
-    answers = ModelAnswers(state)
-    interval = answers.answer(query).interval
+    interval = ModelAnswers(state).answer(query).interval
     return None if interval is None else (interval[1] - interval[0]) / 2
 
 
 def _half_width(
     state: PublicState, scope: tuple[str, ...], query: LinearQuery, noise: NoiseDistribution
-) -> float | None:
-    """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
-    return bars_after(state, scope, noise).half_width(query)
+) -> float:
+    """Return the half-width of a question's bar once a marginal was measured; infinite for none."""
+    width = bars_after(state, scope, noise).half_width(query)
+    return math.inf if width is None else width
 
 
 def bars_after(
     state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution, *, paid: bool = True
 ) -> Bars:
-    """Return what bounds questions once a marginal was measured, as scales tell: it holds no number.
-
-    Args:
-        noise: on its cells.
-    """
+    """Return what bounds questions once a marginal was measured, as scales tell: it holds no number."""
     numbers = np.zeros(state.grid(scope).scope_shape(scope), dtype=np.int64)
     later = measured_as(scope, numbers, noise, strategy_of(state, scope), requested=True)
     later = founded(state, later)
     return Bars(replace(state, measured=(*state.measured, later)), paid=paid)
 
 
-def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:
-    """Return the widest noise under which a question's bar is so narrow; None for none."""
-
-    def fits(noise: NoiseDistribution) -> bool:
-        width = _half_width(state, query.scope, query, noise)
-        return width is not None and width <= within
-
-    return widest_noise(state.ledger, fits)
-
-
 def widest_noise(
     ledger: PrivacyFilter, fits: Callable[[NoiseDistribution], bool]
 ) -> NoiseDistribution | None:
-    """Return the widest noise that fits, a whole number of units in scale; None where none does.
-
-    Args:
-        ledger: the filter, which tells what noise is drawn.
-        fits: tells whether bars are narrow enough under a noise; narrower noise fits too.
-    """
+    """Return the widest noise that fits, a whole number of units in scale; None where none does."""
 
     def noise(scale: int) -> NoiseDistribution:
         pure = ledger.composition is Composition.PURE
@@ -484,11 +462,7 @@ def widest_noise(
 def cell_question(
     state: PublicState, scope: tuple[str, ...], cells: Sequence[int], grid: Domain
 ) -> LinearQuery:
-    """Return the question about one cell that is measured: a declared one, or a bin of them.
-
-    Args:
-        scope: attribute names in declared order.
-    """
+    """Return the question about one cell that is measured: a declared one, or a bin of them."""
     chosen: dict[str, Any] = {}
     for name, cell in zip(scope, cells, strict=True):
         bin_ = None

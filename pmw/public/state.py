@@ -159,12 +159,20 @@ class Total:
 class Found:
     """What was found of the newest of some states, in case that it is asked for again; no part of any."""
 
-    __slots__ = ("local", "marginals", "own")
+    __slots__ = ("_marginals", "local", "own")
 
     def __init__(self) -> None:
         self.local: object = None  # pmw.public.local_models
-        self.own: object = None  # pmw.public.own_numbers
-        self.marginals: tuple[object, tuple[MarginalMeasurement, ...]] = (None, ())  # of ``measured``
+        self.own: object = None  # pmw.public.evidence
+        self._marginals: tuple[object, tuple[MarginalMeasurement, ...]] = (None, ())
+
+    def marginals(self, measured: tuple[LaterMeasurement, ...]) -> tuple[MarginalMeasurement, ...]:
+        """Return the marginals of what was measured since opening."""
+        known, found = self._marginals
+        if known is not measured:
+            found = tuple(one for one in measured if isinstance(one, MarginalMeasurement))
+            self._marginals = measured, found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +267,7 @@ class PublicState:
     @property
     def marginals(self) -> tuple[MarginalMeasurement, ...]:
         """The marginals measured since opening."""
-        measured, found = self.found.marginals
-        if measured is not self.measured:
-            found = tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
-            self.found.marginals = self.measured, found
-        return found
+        return self.found.marginals(self.measured)
 
     @property
     def fitted(self) -> tuple[LaterMeasurement, ...]:

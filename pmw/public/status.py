@@ -1,7 +1,8 @@
-"""Status: where a session stands, for custodians and analysts alike."""
+"""Status: where a session stands, for custodians and analysts alike, and which pairs it measured."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -9,22 +10,75 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.display.charts import meter
 from pmw.display.elements import table
-from pmw.display.notebooks import meter
 from pmw.display.texts import budget_words, counted
-from pmw.model import RowsMeasurement
+from pmw.model import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
-from pmw.public.drafts import drafted
 from pmw.public.error_quantiles import TypicalError, typical_errors
-from pmw.public.pairs import held_pairs
+from pmw.public.options import drafted
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPairs:
+    """The pairs of attributes of a session, and which of them are held.
+
+    A pair is held where a table of counts with both attributes was measured: at opening, by a test or on
+    request, alone or with more attributes. Exports are fitted to all such tables. An attribute of a single
+    cell is in no pair, for it says nothing of others.
+
+    Args:
+        names: the attributes of two cells or more, in declared order.
+        held: the pairs that are held, each in declared order.
+    """
+
+    names: tuple[str, ...]
+    held: frozenset[tuple[str, str]]
+
+    @property
+    def number(self) -> int:
+        """How many pairs there are."""
+        return math.comb(len(self.names), 2)
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The pairs that are not held, in declared order."""
+        return tuple(pair for pair in itertools.combinations(self.names, 2) if pair not in self.held)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        missing = [list(pair) for pair in self.missing]
+        return {"number": self.number, "held": len(self.held), "not_held": missing}
+
+
+def held_pairs(state: PublicState) -> HeldPairs:
+    """Return which pairs of attributes a state holds, whatever numbers came out."""
+    names = {one.name: one.size for one in state.domain if one.size > 1}
+    scopes = {one.scope for one in state.measurements if isinstance(one, MarginalMeasurement)}
+    pairs = (itertools.combinations(filter(names.__contains__, scope), 2) for scope in scopes)
+    return HeldPairs(tuple(names), frozenset(itertools.chain.from_iterable(pairs)))
+
+
+def pairs_sentence(form: dict[str, Any]) -> str:
+    """Return how many pairs are held, of a manifest's form; the empty text where there is no pair."""
+    number, held = form["number"], form["held"]
+    if not number:
+        return ""
+    pairs, together = f"{counted(number, 'pair')} of attributes", "two attributes go together"
+    if not held:
+        return f"None of the {pairs} is held: do not rely on an export for how {together}."
+    told = f"{held:,} of {pairs} {'is' if held == 1 else 'are'} held"
+    if held == number:
+        return f"{told}: an export has how {together}."
+    return f"{told}: do not rely on an export for how {together} in the others."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +107,7 @@ class Status:
         positives_used: positives of the sparse vector so far, of marginals where those are tested.
         total: released number of records.
         model_cells: numbers that the model holds: the cells of the domain, or of its tree of marginals.
-        pairs: how many pairs of attributes there are; see ``pmw.public.pairs``.
+        pairs: how many pairs of attributes there are; see ``pmw.public.status``.
         pairs_held: how many of them were measured, so that exports have how the two go together.
         seeded: the noise can be repeated by anybody: no privacy.
         closed: no more is spent; answers come from the model.
@@ -97,16 +151,16 @@ class Status:
         del form["kept"]
         if self.kept is not None:
             form["records_kept"] = self.kept.to_dict()
-        if not self.seeded:
-            del form["seeded"]
-        if self.certified_marginals is None:
-            del form["certified_marginals"]
-        if self.drafts is None:
-            del form["drafts"]
-        if self.reserve is None:
-            del form["reserve"]
         if self.prior is None:
             del form["prior"], form["prior_used"]
+        for name, usual in (
+            ("seeded", False),
+            ("certified_marginals", None),
+            ("drafts", None),
+            ("reserve", None),
+        ):
+            if form[name] is usual:
+                del form[name]
         form["typical_errors"] = list(form["typical_errors"])
         return form
 
@@ -133,14 +187,10 @@ class History:
     shares: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "answers", _read_only(self.answers, np.int64))
-        object.__setattr__(self, "shares", _read_only(self.shares, np.float64))
-
-
-def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
-    copy = np.array(values, dtype=kind)
-    copy.flags.writeable = False
-    return copy
+        for name, kind in (("answers", np.int64), ("shares", np.float64)):
+            copy: NDArray[Any] = np.array(getattr(self, name), dtype=kind)
+            copy.flags.writeable = False
+            object.__setattr__(self, name, copy)
 
 
 def status_of(state: PublicState, queries_answered: int) -> Status:
@@ -148,6 +198,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
     whole = state.contract.whole
     marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
     prior, pairs = state.contract.options.prior, held_pairs(state)
+    epsilon, delta = drafted(state.contract.options.drafts)
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),
@@ -166,7 +217,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
         typical_errors=typical_errors(state.quantiles, confidence, state.total.value),
-        drafts=_drafts(state),
+        drafts={"epsilon": float(epsilon), "delta": float(delta)} if state.contract.options.drafts else None,
         prior=None if prior is None else prior.digest,
         prior_used=state.elects_prior,
         kept=state.contract.records_kept,
@@ -180,12 +231,6 @@ def _reserve(state: PublicState) -> Reserve | None:
         return None
     numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
     return Reserve(float(share), numbers, width if math.isfinite(width) else None)
-
-
-def _drafts(state: PublicState) -> dict[str, float] | None:
-    drafts = state.contract.options.drafts
-    epsilon, delta = drafted(drafts)
-    return {"epsilon": float(epsilon), "delta": float(delta)} if drafts else None
 
 
 def status_rows(contract: Contract, status: Status) -> list[tuple[str, str]]:
@@ -207,11 +252,7 @@ def _records(status: Status) -> str:
 
 
 def _standing(status: Status, questions: str, domain_cells: int | None = None) -> list[tuple[str, str]]:
-    """Return what a status says of the budget, the questions and the model, in words.
-
-    Args:
-        domain_cells: those of a table of all attributes: a model of so many is not told; None where unknown.
-    """
+    """Return what a status says of the budget, the questions and the model, in words."""
     tests = [("positives", f"{status.positives_used} of {status.positives_limit}")]
     rows = [
         ("budget spent", f"{status.budget_share:.1%}"),

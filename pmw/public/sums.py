@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Any, NamedTuple
 
@@ -18,10 +18,18 @@ from numpy.typing import NDArray
 
 from pmw.public.answer import Source
 from pmw.public.bars import Bars, SumBounds, ends_in_order, hard_ends_of
-from pmw.public.joint_sums import JointLine, JointSums, last
+from pmw.public.bounded import narrowed
 from pmw.public.local_models import local_models
 from pmw.public.state import PublicState
-from pmw.public.value_sums import MeasuredPart, SummedOver, ValueSums, joined_by_width
+from pmw.public.value_sums import (
+    JointLine,
+    JointSums,
+    MeasuredPart,
+    SummedOver,
+    ValueSums,
+    joined_by_width,
+    last,
+)
 from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
 from queries.expressions import Linear, counted, total
@@ -152,21 +160,19 @@ class GroupWeights:
         everywhere = np.ones(self.least.shape, dtype=bool)
         return GroupWeights(self.scope, ends, everywhere, everywhere.astype(np.float64), everywhere)
 
-    def varies(self, place: int) -> bool:
-        """Tell whether weights differ along an axis."""
-        arrays = (self.low, self.middle, self.high)
-        return not all(bool(np.all(one == np.take(one, [0], axis=place))) for one in arrays)
+    @property
+    def varying(self) -> set[str]:
+        """The attributes along which weights differ."""
+        return {name for one in self._reached for name in narrowed(self.scope, one)[0]}
 
-    def without(self, places: Sequence[int]) -> GroupWeights:
-        """Return the same weights over fewer attributes: along the axes left out they do not differ."""
-
-        def narrowed(array: NDArray[Any]) -> NDArray[Any]:
-            whole = np.broadcast_to(array, self.least.shape)
-            return whole[tuple(0 if place in places else slice(None) for place in range(whole.ndim))]
-
-        scope = tuple(name for place, name in enumerate(self.scope) if place not in places)
-        low, middle, high = map(narrowed, self.ends)
-        least, share, most = map(narrowed, (self.least, self.share, self.most))
+    def over(self, names: set[str]) -> GroupWeights:
+        """Return the same weights over some attributes: along the others they do not differ."""
+        kept = tuple(slice(None) if name in names else 0 for name in self.scope)
+        arrays: tuple[Any, ...] = (*self.ends, self.least, self.share, self.most)
+        low, middle, high, least, share, most = (
+            np.broadcast_to(one, self.least.shape)[kept] for one in arrays
+        )
+        scope = tuple(name for name in self.scope if name in names)
         return GroupWeights(scope, (low, middle, high), least, share, most)
 
     @property
@@ -198,12 +204,7 @@ class MeasuredSum(NamedTuple):
 
 
 class Sums:
-    """The sums of a statement in one state; what they have in common is computed once.
-
-    Args:
-        state: the state after the statement's counting questions.
-        statement: whose conditions and groups are meant.
-    """
+    """The sums of a statement in one state; what they have in common is computed once."""
 
     def __init__(self, state: PublicState, statement: Statement) -> None:
         self._state = state
@@ -226,7 +227,6 @@ class Sums:
         return found
 
     def _where(self, condition: CellCondition | None) -> CellCondition:
-        """Return which records are meant where a further condition holds."""
         if condition not in self._meant:
             whole = self._whole or CellCondition.of(self._statement.where)
             self._meant[condition] = whole if condition is None else whole.both(condition, self.domain)
@@ -303,7 +303,6 @@ class Sums:
         return self._shared(events).of_family(weights.scope, weights.high)
 
     def _shared(self, events: int) -> Bars:
-        """Return what bounds sums of which so many have to hold together."""
         if events not in self._bounds:
             self._bounds[events] = Bars(self._state, events, groups=self._statement.choices)
         return self._bounds[events]
@@ -359,7 +358,8 @@ class Sums:
         over, found = weights.summed, list[MeasuredSum]()
         mass = np.maximum(self.marginal(weights.scope), 0.0)
         middle = weights.middle if over is None else over.middle  # of cells, by no measured sum
-        ratio = self._ratio_of(middle, weights.scope, below)
+        divisor = 0.0 if below is None else self.model(below)
+        ratio = float(np.sum(middle * self.marginal(weights.scope))) / divisor if divisor else 0.0
         apart = float(np.sum((weights.high - weights.low) * mass)) / 2
         noise = self._reach(weights.scope, middle, below, ratio, events)
         if over is None:
@@ -399,11 +399,6 @@ class Sums:
         counted = GroupWeights(weights.scope, ends, everywhere, everywhere * 1.0, everywhere)
         return MeasuredSum(counted, part.value, part.half_width, events, widths)
 
-    def _ratio_of(self, above: _Array, scope: tuple[str, ...], below: GroupWeights | None) -> float:
-        """Return the model's sum with some weights, divided by another one; 0 for the sum alone."""
-        divisor = 0.0 if below is None else self.model(below)
-        return float(np.sum(above * self.marginal(scope))) / divisor if divisor else 0.0
-
     def _reach(
         self, scope: tuple[str, ...], middle: _Array, below: GroupWeights | None, ratio: float, events: int
     ) -> float:
@@ -413,10 +408,7 @@ class Sums:
         others it is infinite.
         """
         weights = middle if below is None else middle - ratio * below.middle
-        whole = np.broadcast_to(weights, [self.domain[name].size for name in scope])
-        alike = [place for place in range(whole.ndim) if np.all(whole == np.take(whole, [0], axis=place))]
-        names = tuple(name for place, name in enumerate(scope) if place not in alike)
-        whole = whole[tuple(0 if place in alike else slice(None) for place in range(whole.ndim))]
+        names, whole = narrowed(scope, np.broadcast_to(weights, self.domain.scope_shape(scope)))
         bounds = self._shared(events).of_family(names, whole)
         return math.inf if bounds is None else bounds.half_width(whole)
 
@@ -460,9 +452,6 @@ class Sums:
         With it comes what one of the values weighs: a factor, and a constant.
 
         It depends on scales of noise and on how far values may lie apart in the cells of the model's records.
-
-        Args:
-            group: over whose records.
         """
         whole = self.weights(total(values), group)
         joint = None if whole.summed is None else self._values.squared(whole.summed)
@@ -488,11 +477,10 @@ class Sums:
 
         Once a sum of values is measured, where a value lies in its cells matters no more.
         """
-        axes = range(len(below.scope))
-        alike = [place for place in axes if not (below.varies(place) or measured.counted.varies(place))]
-        if not alike:
+        names = below.varying | measured.counted.varying
+        if names.issuperset(below.scope):
             return below, measured
-        return below.without(alike), measured._replace(counted=measured.counted.without(alike))
+        return below.over(names), measured._replace(counted=measured.counted.over(names))
 
     def joined(self, weights: GroupWeights, measured: MeasuredSum) -> float:
         """Return a sum as the model has it and as it was measured, each by its scale.
@@ -506,13 +494,7 @@ class Sums:
     def is_sure(
         self, counted: GroupWeights, bounds: SumBounds | None, events: int, *, least: int = 1
     ) -> bool:
-        """Tell whether released numbers say that there are so many records to take a number of.
-
-        Args:
-            counted: the weights of these records, 0 or more.
-            bounds: on sums over the same attributes; None where nothing holds them, and so nothing is said.
-            least: how many records the number needs.
-        """
+        """Tell whether released numbers say that there are so many records to take a number of."""
         return bounds is not None and self.ends(counted, events)[0] > least - 1
 
     def ratio_ends(

@@ -9,13 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pmw.display.charts import Bar
-from pmw.display.notebooks import drawn_table
+from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.public.answer import SEEDED_WARNING, Spent, marks, with_marks
 from pmw.public.contract import RecordsKept
-from pmw.public.result_pictures import Drawn, promise_words
-from pmw.public.results import ROWS_SHOWN, Columns, Result, facts_of, shown_of
+from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
 from pmw.public.sums import Estimate
 from queries.cells import GroupValue, canonical_text
 from queries.frozen import dataclass
@@ -226,11 +224,7 @@ def key_text(key: Key) -> str:
 
 
 def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, str, str]:
-    """Return a number and the ends of its interval, with digits that the interval does not hide.
-
-    Args:
-        none: what stands where there is none.
-    """
+    """Return a number and the ends of its interval, with digits that the interval does not hide."""
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
         return none, none, none

@@ -104,7 +104,6 @@ class Tabulation:
             yield query, part_key(request_id, self._statement.question_number(leaf, group))
 
     def _charged(self, answers: Sequence[Answer]) -> float:
-        """Return what answers charged; what a statement asks twice was paid once."""
         asked = zip(self._asked, answers, strict=True)
         return sum(
             {query.to_json(): one.spent.charged for (*_, query), one in asked if one.spent.charged}.values()
@@ -133,7 +132,6 @@ class Tabulation:
     def _alone(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause, place: str | None
     ) -> AnswerTable:
-        """Return the table of one statement."""
         statement = self._statement
         found: Mapping[Asked, Answer] = {
             (id(leaf), group.places): answer
@@ -145,41 +143,44 @@ class Tabulation:
         moved += reader.allow_for_choice(self._asked, pause)
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
-        groups = reader.ordered(_one_each(reader, reader.kept(pause), statement.one_each), statement.order)
+        groups = reader.ordered(reader.kept(pause), statement.order)
         end = len(groups) if statement.limit is None else statement.offset + statement.limit
-        places = range(len(groups))[statement.offset : end]
-        rows = list(reader.rows(keys, shown, groups[statement.offset : end]))
+        chosen, listed = slice(statement.offset, end), groups[statement.offset : end]
+        rows = tuple(reader.rows(keys, shown, listed))
         if statement.limit is not None and any(one.node.events() for one in statement.order):
-            moved += uncertain_places(reader, groups, statement.order, places)
-        reasons = reader.reasons(shown, groups[statement.offset : end])
+            moved += uncertain_places(reader, groups, statement.order, range(len(groups))[chosen])
         queries = [*self.left_out, *(query for _, _, query in self._asked)]
+        moved += (*_bin_notes(state, statement, queries), *reader.reasons(shown, listed))
         version, spent = _stand(state, answers if statement.counts_alone else ())
-        table = AnswerTable(
+        words = statement.where.describe()
+        return AnswerTable(
             tuple(column.title for column in keys),
             tuple(column.title for column in shown),
-            tuple(rows),
+            rows,
             state.contract.options.confidence,
-            (
-                *statement.notes,
-                *statement.clip_notes,
-                *moved,
-                *_bin_notes(state, statement, queries),
-                *reasons,
-            ),
+            (*statement.notes, *statement.clip_notes, *moved),
             version,
             replace(spent, charged=self._charged(answers)),
             state.contract.seeded,
             state.contract.records_kept,
+            whole=frozenset(column.title for column in shown if column.node.is_whole),
+            totals=_totals([column.node for column in keys], listed),
+            ordered=_ordered(keys, listed),
+            units={column.title: unit for column in shown if (unit := _unit(column.node))},
+            about="" if words == "everybody" else words,
         )
-        return _described(table, statement, groups[statement.offset : end])
 
 
 def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float) -> AnswerTable:
-    """Return tables below each other, in the order of a statement of several."""
     first, rows = tables[0], [row for table in tables for row in table.rows]
     for one in reversed(statement.order):
         place = int(one.node.number) if isinstance(one.node, Constant) else 0
-        values = [_shown_at(row, place) for row in rows]
+        values: list[tuple[Key, bool]] = [  # what is shown there, and whether it is promised
+            (keys[place], True)
+            if place < len(keys)
+            else (found[place - len(keys)].value, found[place - len(keys)].is_promised)
+            for keys, found in rows
+        ]
         listed = sorted(
             range(len(rows)), key=lambda row: _sort_key(values[row][0]), reverse=one.greatest_first
         )
@@ -196,40 +197,19 @@ def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float
         notes=tuple(dict.fromkeys(notes)),
         version=max(table.version for table in tables),
         spent=replace(tables[-1].spent, charged=charged),
-        whole=first.whole.intersection(*(_whole_places(table, first) for table in tables[1:])),
+        whole=frozenset(
+            title
+            for place, title in enumerate(first.titles)
+            if all(table.titles[place] in table.whole for table in tables)
+        ),
         totals=(),
         ordered={},
         about="",
     )
 
 
-def _whole_places(table: AnswerTable, first: AnswerTable) -> frozenset[str]:
-    """Return the titles of the first table whose columns hold whole numbers in another one."""
-    pairs = zip(first.titles, table.titles, strict=True)
-    return frozenset(title for title, own in pairs if own in table.whole)
-
-
-def _shown_at(row: Row, place: int) -> tuple[Key, bool]:
-    """Return what a row shows in a column, and whether it is promised."""
-    keys, found = row
-    if place < len(keys):
-        return keys[place], True
-    return found[place - len(keys)].value, found[place - len(keys)].is_promised
-
-
 def _sort_key(value: Key) -> tuple[int, float | str]:
-    """Return what sorts a value: numbers before texts."""
     return (1, value) if isinstance(value, str) else (0, -math.inf if value is None else float(value))
-
-
-def _one_each(rows: _Rows, groups: list[Group], keys: tuple[Node, ...] | None) -> list[Group]:
-    """Return the first one of the groups where keys are equal; all groups where no keys are given."""
-    if keys is None:
-        return groups
-    first: dict[tuple[Key, ...], Group] = {}
-    for group in groups:
-        first.setdefault(tuple(rows.plain(key, group) for key in keys), group)
-    return list(first.values())
 
 
 def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[LinearQuery]) -> Iterator[str]:
@@ -246,21 +226,6 @@ def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[Linea
                 f"of {name} these rows are known by {bin_.max() + 1:,} bins of {bin_.size:,} values: those "
                 "that share bins are told apart by how all records are spread inside them, not by their own"
             )
-
-
-def _described(table: AnswerTable, statement: Statement, groups: Sequence[Group]) -> AnswerTable:
-    """Return a table with what its statement says of its columns and rows."""
-    keys = [column for column in statement.columns if column.is_key]
-    shown = statement.columns[len(keys) :]
-    words = statement.where.describe()
-    return replace(
-        table,
-        whole=frozenset(column.title for column in shown if column.node.is_whole),
-        totals=_totals([column.node for column in keys], groups),
-        ordered=_ordered(keys, groups),
-        units={column.title: unit for column in shown if (unit := _unit(column.node))},
-        about="" if words == "everybody" else words,
-    )
 
 
 def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
@@ -324,8 +289,6 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
 
 
 class _Rows:
-    """Answers expressions, group by group."""
-
     def __init__(
         self, state: PublicState, statement: Statement, answers: Mapping[Asked, Answer], place: str | None
     ) -> None:
@@ -372,7 +335,13 @@ class _Rows:
                 groups.append(group)
         self._groups = groups
         self._windows = Windows(self, groups, self._aggregates, self._statement)
-        return groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+        groups = groups if qualify is None else [group for group in groups if self.holds(qualify, group)]
+        if self._statement.one_each is None:
+            return groups
+        first: dict[tuple[Key, ...], Group] = {}  # the first one of the groups where keys are equal
+        for group in groups:
+            first.setdefault(tuple(self.plain(key, group) for key in self._statement.one_each), group)
+        return list(first.values())
 
     def rows(
         self, keys: Sequence[OutputColumn], shown: Sequence[OutputColumn], groups: Sequence[Group]
@@ -516,7 +485,10 @@ class _Rows:
         if isinstance(node, Truth):
             return self._truth_number(node.test, group, events)
         if isinstance(node, Rounding | Coalesced | Arithmetic):
-            return _computed(node, [self._estimate(one, group, events) for one in inner_nodes(node)])
+            found = [self._estimate(one, group, events) for one in inner_nodes(node)]
+            if not isinstance(node, Arithmetic):
+                found = [_rounded(node, *found) if isinstance(node, Rounding) else _coalesced(*found)]
+            return joined(node.operator, *found) if isinstance(node, Arithmetic) else found[0]
         if isinstance(node, Window | Share):
             return self._windows.estimate(node, group, events)
         return self._leaf(node, group, events)
@@ -606,13 +578,6 @@ def _summed_by(state: PublicState, leaf: AggregateNode) -> str | None:
     return summed.line.attribute if summed is not None and summed.line.attribute in known else None
 
 
-def _computed(node: Rounding | Coalesced | Arithmetic, found: Sequence[Estimate]) -> Estimate:
-    """Return what a function of estimates comes to."""
-    if isinstance(node, Rounding):
-        return _rounded(node, found[0])
-    return _coalesced(*found) if isinstance(node, Coalesced) else joined(node.operator, *found)
-
-
 def _exactly(value: Any) -> Estimate:
     """Return the estimate of what is known: a number, or a text or NULL, which are none."""
     if isinstance(value, str) or value is None:
@@ -631,7 +596,6 @@ def _answered(found: Estimate, answer: Answer) -> Estimate:
 
 
 def _outcomes_of(test: Compared, one: Any, two: Any) -> tuple[bool, bool]:
-    """Return whether a comparison may hold, and whether it may not."""
     texts = [isinstance(side, str) for side in (one, two)]
     if test.function in (operator.eq, operator.ne):
         sure = one == two and (any(texts) or one[0] == one[1])
@@ -660,8 +624,9 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
     if node.function == "nullif":
         low, high = inner.interval or (inner.value, inner.value)
         return inner if not low <= 0 <= high else replace(inner, conditional=True)
-    functions: dict[str, Callable[[float], float]] = {
-        "round": lambda number: _half_away(number, node.digits),
+    scale = 10.0**node.digits if node.function == "round" else 1.0
+    functions: dict[str, Callable[[float], float]] = {  # of halves SQL rounds away from zero
+        "round": lambda number: math.copysign(math.floor(abs(number) * scale + 0.5) / scale, number),
         "cast": round,  # a half goes to the even number, as that of a DOUBLE does
         "floor": math.floor,
         "ceil": math.ceil,
@@ -675,12 +640,6 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
         if node.function == "abs":
             ends = (0.0 if inner.interval[0] < 0 < inner.interval[1] else min(low, high), max(low, high))
     return Estimate(float(function(inner.value)), ends, conditional=inner.conditional)
-
-
-def _half_away(number: float, digits: int) -> float:
-    """Return a number rounded as SQL does: halves away from zero."""
-    scale = 10.0**digits
-    return math.copysign(math.floor(abs(number) * scale + 0.5) / scale, number)
 
 
 def _coalesced(inner: Estimate, other: Estimate) -> Estimate:

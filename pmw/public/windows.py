@@ -103,17 +103,13 @@ def positions(columns: Sequence[NDArray[np.float64]]) -> Positions:
         both = [np.stack([own, end], axis=1) for end in ends.T]
         numbers = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(2, -1)
         if np.any(numbers[0] != numbers[1]):
-            return _decided(2 * numbers[0], 2 * numbers[1] + (place < len(columns)))
+            first, last = 2 * numbers[0], 2 * numbers[1] + (place < len(columns))
+            order = np.argsort(first, kind="stable")
+            if np.all(last[order][:-1] < first[order][1:]):  # none may be that of two rows
+                first = last = np.argsort(order)
+            return Positions(first, last)
         own = numbers[0].astype(np.float64)
     return Positions(own.astype(np.int64), own.astype(np.int64))
-
-
-def _decided(first: _Places, last: _Places) -> Positions:
-    """Return positions, which are exact where none may be that of two rows."""
-    order = np.argsort(first, kind="stable")
-    if np.all(last[order][:-1] < first[order][1:]):
-        first = last = np.argsort(order)
-    return Positions(first, last)
 
 
 def order_columns(
@@ -138,11 +134,7 @@ def order_columns(
 
 
 def uncertain_places(rows: Rows, groups: Sequence[Group], order: _Order, shown: range) -> tuple[str, ...]:
-    """Return notes on the places of a sorted table that the bars of its answers do not decide.
-
-    Args:
-        shown: the places of the rows that are shown, from 0.
-    """
+    """Return notes on the places of a sorted table that the bars of its answers do not decide."""
     columns = order_columns(rows, groups, order)
     barred = np.all([np.isfinite(ends).all(axis=1) for ends in columns], axis=0)
     listed = np.flatnonzero(barred)
@@ -223,9 +215,6 @@ class Windows:
 
     Rows that are chosen by their answers are no fixed ones: the intervals of all that they are chosen from
     hold together then, and so whichever they are.
-
-    Args:
-        aggregates: bounds sums over several rows together.
     """
 
     def __init__(
@@ -245,11 +234,7 @@ class Windows:
         self._owners: dict[int, _Places] = {}
 
     def estimate(self, node: Window | Share, group: Group, events: int) -> Estimate:
-        """Return what a window, or a share of one, comes to in a row.
-
-        Args:
-            node: the window, or the share.
-        """
+        """Return what a window, or a share of one, comes to in a row."""
         return (
             self._share(node, group, events) if isinstance(node, Share) else self._window(node, group, events)
         )
@@ -267,7 +252,10 @@ class Windows:
         events *= _claims(node)
         partition, place = self._partition(node, group, events)
         if node.is_rank:
-            value = _rank(node.function, partition.at, place)
+            at, value = partition.at, place + 1.0
+            if node.function != "row_number":
+                ahead = at[place] if node.function == "dense_rank" else np.count_nonzero(at < at[place])
+                value = 1.0 + float(ahead)
             least, most = (float(ranks[place]) for ranks in partition.ranks)
             return Estimate(value, _with(value, least, most))
         frame = _frame(node, partition, place)
@@ -301,7 +289,6 @@ class Windows:
         return Estimate(value, ends, conditional=found.conditional)
 
     def _partition(self, node: Window, group: Group, events: int) -> tuple[_Partition, int]:
-        """Return the rows of a row's partition, and the place of the row among them."""
         key = id(node), events
         if key not in self._parted:
             parts: dict[tuple[Any, ...], list[Group]] = {}
@@ -315,7 +302,6 @@ class Windows:
         return self._parted[key][group.number]
 
     def _placed(self, node: Window, groups: list[Group], events: int) -> _Partition:
-        """Return rows in order with their positions."""
         values = [tuple(self._rows.plain(by.node, one) for by in node.order) for one in groups]
         changes = [before != after for before, after in itertools.pairwise(values)]
         at = np.concatenate([[0], np.cumsum(changes)]).astype(np.int64)
@@ -323,7 +309,9 @@ class Windows:
         together = events * max(1, uncertain) * (1 if self._hold_together else len(groups))
         columns = order_columns(self._rows, groups, node.order, together)
         true = positions(columns) if columns else Positions(at, at)
-        return _Partition(groups, at, true, _true_ranks(node.function, true))
+        least, most = true.different if node.function == "dense_rank" else true.ahead
+        most = true.beside if node.function == "row_number" else most
+        return _Partition(groups, at, true, (least + 1, most + 1))
 
     def _answered(self, node: Node | None, group: Group, events: int) -> Estimate:
         """Return the number that is answered for a row, and an interval that holds with others."""
@@ -337,22 +325,20 @@ class Windows:
         return Estimate(float(value), ends, conditional=found.conditional)
 
     def _of_frame(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        """Return the sum, the mean, the least or the greatest of a frame."""
-        key = id(node), id(partition), events
-        if frame.held.size < len(partition.groups):
-            return self._folded(node, partition, frame, events)
-        if key not in self._of_all:  # which is the same in every row
-            self._of_all[key] = self._folded(node, partition, frame, events)
-        return self._of_all[key]
+        """Return the sum, the mean, the least or the greatest of a frame, which may be the same in every row.
 
-    def _folded(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        """Return the same without the rows that are NULL by the declaration, which SQL passes over."""
+        Rows that are NULL by the declaration are left out, as SQL passes over them.
+        """
+        key, whole = (id(node), id(partition), events), frame.held.size == len(partition.groups)
+        if whole and key in self._of_all:
+            return self._of_all[key]
         nulls = self._values(node, partition)[1] > 0
         frame = _Frame(*(places[~nulls[places]] for places in (frame.held, frame.least, frame.most)))
-        if not frame.held.size:
-            return Estimate(None)
-        found = self._fold(node, partition, frame, events)
-        return found if frame.least.size else Estimate(found.value)  # in truth it may have no row
+        found = self._fold(node, partition, frame, events) if frame.held.size else Estimate(None)
+        found = found if frame.least.size else Estimate(found.value)  # in truth it may have no row
+        if whole:
+            self._of_all[key] = found
+        return found
 
     def _fold(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
         values = self._values(node, partition)[0, frame.held]
@@ -456,24 +442,7 @@ def _claims(node: Window) -> int:
     return 2 if reads and any(by.node.events() for by in node.order) else 1
 
 
-def _rank(function: str, at: _Places, place: int) -> float:
-    """Return the rank of a row by the answers."""
-    if function == "row_number":
-        return place + 1.0
-    return 1.0 + (float(at[place]) if function == "dense_rank" else float(np.count_nonzero(at < at[place])))
-
-
-def _true_ranks(function: str, true: Positions) -> tuple[_Places, _Places]:
-    """Return the least and the greatest rank of each row that the intervals allow."""
-    if function == "dense_rank":
-        least, most = true.different
-    else:
-        least, most = true.ahead
-    return least + 1, (true.beside if function == "row_number" else most) + 1
-
-
 def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
-    """Return the rows of a row's frame."""
     at, true = partition.at, partition.true
     rows = np.arange(len(at))
     ahead, maybe = true.last < true.first[place], true.first <= true.last[place]
@@ -491,5 +460,4 @@ def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
 
 
 def _with(value: float, low: float, high: float) -> tuple[float, float]:
-    """Return an interval that holds a number, too."""
     return min(value, low), max(value, high)

@@ -55,7 +55,11 @@ def counted(histogram: Counts) -> CountSource:
     if isinstance(histogram, Histogram):
         domain, counts = histogram.domain, histogram.counts
     else:
-        counts = _array(histogram)
+        try:
+            counts = np.asarray(histogram)
+        except (ValueError, OverflowError):
+            told = "expected counts in an array, or in lists of one length on each level"
+            raise DataError(told) from None
         if counts.ndim == 0 or counts.size == 0:
             raise DataError(f"expected counts of one cell or more, got an array of shape {counts.shape}")
         domain = Domain(
@@ -63,13 +67,6 @@ def counted(histogram: Counts) -> CountSource:
             name="histogram",
         )
     return MemorySource(PackedRecords.of_counts(domain, _whole(counts).reshape(-1)))
-
-
-def _array(histogram: ArrayLike) -> NDArray[Any]:
-    try:
-        return np.asarray(histogram)
-    except (ValueError, OverflowError):
-        raise DataError("expected counts in an array, or in lists of one length on each level") from None
 
 
 def _whole(counts: NDArray[Any]) -> NDArray[np.int64]:

@@ -77,21 +77,16 @@ def signed_in(request: Request) -> User | None:
 
 
 def user_of(request: Request) -> User | None:
-    """Return who makes a request, by its token, or where it has no header for that by its cookie.
-
-    It is looked up once, before the request's body is read.
-    """
+    """Return who makes a request, by its token, or without such a header by its cookie; looked up once."""
     if not hasattr(request.state, "found"):
-        request.state.found = _looked_up(request)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if "authorization" not in request.headers:
+            request.state.found = signed_in(request)
+        else:
+            is_bearer = scheme.lower() == "bearer"
+            request.state.found = service_of(request).users.find(token) if is_bearer else None
     found: User | None = request.state.found
     return found
-
-
-def _looked_up(request: Request) -> User | None:
-    if "authorization" not in request.headers:
-        return signed_in(request)
-    scheme, _, token = request.headers["authorization"].partition(" ")
-    return service_of(request).users.find(token) if scheme.lower() == "bearer" else None
 
 
 def current_user(
@@ -111,7 +106,6 @@ CurrentUser = Annotated[User, Depends(current_user)]
 
 
 def _count(request: Request, user: User) -> None:
-    """Count a request of a user, whom the log names."""
     request.state.user = user.name
     service_of(request).rate.take(user.name)
     note(request, lambda history: history.note_use(user.name))
@@ -155,7 +149,6 @@ def came(request: Request, *results: object) -> None:
 
 
 def _write_down(request: Request, user: User, hosted: Hosted, error: Exception | None = None) -> None:
-    """Write the questions of a request into the audit, where there is one."""
     service, questions = service_of(request), getattr(request.state, "asked", ())
     if service.audit is None or not questions:
         return

@@ -1,7 +1,4 @@
-"""Charts of answers: bars with their intervals; over an attribute in order, lines with bands.
-
-Each says how many of how many numbers it draws.
-"""
+"""Charts of answers: bars with intervals, or lines with bands; each says how many of how many it draws."""
 
 from __future__ import annotations
 
@@ -29,11 +26,7 @@ _Keys: TypeAlias = tuple[Key | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart of an answer.
-
-    Args:
-        caption: how much of how much that is, and what the marks mean.
-    """
+    """A chart of an answer; the caption says how much of how much that is, and what the marks mean."""
 
     picture: Picture
     panel: Bars | Lines
@@ -52,8 +45,6 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A number that can be drawn."""
-
     row: int
     keys: _Keys
     label: str
@@ -64,11 +55,8 @@ class _Point:
 
 def chart_of_count(label: str, value: float, text: str, interval: tuple[float, float] | None) -> list[Chart]:
     """Return the chart of one count; none where it has no number."""
-    return (
-        _bars_of("count", [_Point(0, (), label, value, text, _finite(interval))], 1)
-        if _is_drawn(value)
-        else []
-    )
+    point = _Point(0, (), label, value, text, _finite(interval))
+    return _bars_of("count", [point], 1) if math.isfinite(value) else []
 
 
 def charts_of_table(table: AnswerTable) -> list[Chart]:
@@ -92,16 +80,11 @@ def charts_of_table(table: AnswerTable) -> list[Chart]:
 
 
 def _point(table: AnswerTable, row: int, one: Estimate, title: str) -> _Point | None:
-    """Return what is drawn of an aggregate in a row; None where it has no finite value."""
-    if one.value is None or not _is_drawn(one.value):
+    if one.value is None or not math.isfinite(one.value):
         return None
     text, _, _ = number_texts(one, _NONE, whole=title in table.whole)
     label = " · ".join(table.labels(row)) or title
     return _Point(row, table.rows[row][0], label, one.value, text, _finite(one.interval))
-
-
-def _is_drawn(value: float) -> bool:
-    return math.isfinite(value)
 
 
 def _finite(interval: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -155,7 +138,6 @@ def _told(point: _Point) -> str:
 
 
 def _caption(drawn: int, rows: int, noun: str) -> str:
-    """Return how much of how much is drawn."""
     marks = {"bar": "Lines across bars are intervals.", "point": "Bands are intervals."}[noun]
     if drawn == rows:
         return f"{'All ' if rows > 1 else ''}{counted(rows, noun)}. {marks}"
@@ -175,9 +157,8 @@ def _lines_of(
     last = max(places[point.keys[axis]] for point in on_axis)
     lines: dict[str, list[_Point]] = {}
     for point in on_axis:
-        lines.setdefault(
-            " ".join(key_text(key) for place, key in enumerate(point.keys) if place != axis), []
-        ).append(point)
+        name = " ".join(key_text(key) for place, key in enumerate(point.keys) if place != axis)
+        lines.setdefault(name, []).append(point)
     most = sorted(lines, key=lambda name: -max(abs(point.value) for point in lines[name]))[:_MOST_KINDS]
     chosen = {name: _thinned(lines[name], places, axis) for name in lines if name in most}
     panel = Lines(
@@ -200,7 +181,9 @@ def _lines_of(
     )
     told = "; ".join(_told(own[end]) for own in chosen.values() for end in (0, -1))
     picture = Picture("", f"{title} by {shortened(table.keys[axis], 20)}", told, width=CHART_WIDTH)
-    return [Chart(picture, panel, _line_caption(chosen, lines, len(table)))]
+    caption = _caption(sum(map(len, chosen.values())), len(table), "point")
+    few = "" if len(chosen) == len(lines) else f"{len(chosen)} of {len(lines):,} lines. "
+    return [Chart(picture, panel, few + caption)]
 
 
 def _thinned(own: Sequence[_Point], places: dict[Key | None, int], axis: int) -> list[_Point]:
@@ -208,8 +191,3 @@ def _thinned(own: Sequence[_Point], places: dict[Key | None, int], axis: int) ->
     ordered = sorted(own, key=lambda point: places[point.keys[axis]])
     every = max(1, -(-len(ordered) // _MOST_POINTS))
     return [*ordered[:-1:every], ordered[-1]]
-
-
-def _line_caption(chosen: dict[str, list[_Point]], lines: dict[str, list[_Point]], rows: int) -> str:
-    caption = _caption(sum(map(len, chosen.values())), rows, "point")
-    return caption if len(chosen) == len(lines) else f"{len(chosen)} of {len(lines):,} lines. {caption}"

@@ -13,7 +13,7 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +24,8 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
@@ -39,7 +41,6 @@ from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers, problem
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_QUESTIONS, PLACES
-from pmw.service.metrics import MEDIA, Metrics
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
@@ -64,6 +65,7 @@ _Value = TypeVar("_Value")
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
 _THREADS = 40  # for what waits for no session
 router = APIRouter(responses=forms.ERRORS)
+disable_created_metrics()  # type: ignore[no-untyped-call]  # times of a start say nothing here
 
 
 class _Body(BaseModel):
@@ -140,9 +142,7 @@ class Measured(_Body):
     """
 
     scope: Annotated[list[str], Field(max_length=100)] = []
-    questions: (
-        Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None
-    ) = None
+    questions: _Questions | None = None
     sum: str | None = None
     heads: bool = False
     share: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -188,11 +188,7 @@ def _read(path: Path) -> Iterator[bytes]:
 
 
 class SentInParts(StreamingResponse):
-    """An export on its way to a client.
-
-    Args:
-        ended: is called when all was sent, or the client is gone or has stopped reading.
-    """
+    """An export on its way to a client; ``ended`` is called when all was sent, or the client is gone."""
 
     def __init__(self, parts: Iterable[bytes], format: str, ended: Callable[[], None]) -> None:
         named = {"Content-Disposition": f'attachment; filename="export.{format}"'}
@@ -200,8 +196,6 @@ class SentInParts(StreamingResponse):
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all parts."""
-
         async def sent(message: Message) -> None:
             await asyncio.wait_for(send(message), _STALLED_SECONDS)
 
@@ -231,12 +225,43 @@ def _answer_told(request: Request, analyst: Analyst, result: Any, **more: Any) -
     return told(request, result, **more)
 
 
-def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
-    """Return the application over a service's sessions and users.
+class Metrics:
+    """What was counted since the process started, as Prometheus reads it.
 
-    Args:
-        log: where requests are written down; None for standard error.
+    No label holds a user's name, a question or an answer; requests are counted by their address' pattern.
     """
+
+    def __init__(self) -> None:
+        self._counted = CollectorRegistry()
+        self._requests = Counter(
+            "pmw_requests", "Requests answered.", ("method", "route", "status"), registry=self._counted
+        )
+        self._seconds = Histogram(
+            "pmw_request_seconds", "Seconds for a request.", ("route",), registry=self._counted
+        )
+        self._refusals = Counter("pmw_refusals", "Requests refused.", ("code",), registry=self._counted)
+
+    def count(self, line: Mapping[str, Any]) -> None:
+        """Count a request by its line of the log."""
+        route = line["route"] or "none"
+        self._requests.labels(line["method"], route, str(line["status"] or "none")).inc()
+        self._seconds.labels(route).observe(line["milliseconds"] / 1000)
+        if line["code"] is not None:
+            self._refusals.labels(line["code"]).inc()
+
+    def text(self, sessions: Iterable[Hosted]) -> bytes:
+        """Return the metrics, with those of some sessions, as a page for Prometheus."""
+        now = CollectorRegistry()
+        waiting = Gauge("pmw_waiting", "Requests that wait for a session.", ("session",), registry=now)
+        spent = Gauge("pmw_budget_spent_ratio", "Spent part of a budget.", ("session",), registry=now)
+        for hosted in sessions:
+            waiting.labels(hosted.name).set(hosted.queue.waiting)
+            spent.labels(hosted.name).set(hosted.session.state.ledger.share)
+        return generate_latest(self._counted) + generate_latest(now)
+
+
+def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
+    """Return the application over a service's sessions and users, whose log is standard error unless told."""
     log = log or Log()
 
     @asynccontextmanager
@@ -301,7 +326,9 @@ def metrics(request: Request, user: CurrentUser) -> Response:
     if user.role is not Role.CUSTODIAN:
         raise ForbiddenError("the metrics are for custodians")
     counted: Metrics = request.app.state.metrics
-    return Response(counted.text(access.service_of(request).visible(user)), media_type=MEDIA)
+    return Response(
+        counted.text(access.service_of(request).visible(user)), media_type=CONTENT_TYPE_PLAIN_0_0_4
+    )
 
 
 @router.get("/sessions", response_model=forms.Sessions)
@@ -397,21 +424,18 @@ def ask(
         analyst = hosted.asking(user, request)
         kind = asked.kind
         if kind is not None:
-            query = asking.query_of(analyst, forms[0], aligned=aligned)
+            query = asking.read_one(analyst, forms[0], aligned=aligned).query
             asks(request, (kind.name, forms[0], query))
             how: dict[str, Any] = {"request_id": idempotency_key, "at_most": asked.at_most}
-            found = asking.done(
-                analyst, hosted.large, SessionRequest(kind, query, within=asked.within, **how)
-            )
+            wanted = SessionRequest(kind, query, within=asked.within, **how)
+            found = asking.done(analyst, hosted.large, wanted)
             if kind is Kinds.ASK_WITHIN:
                 note(request, lambda history: history.add(name, user.name, asking.texts_of(forms)))
             more = {"needed": found.needed} if kind is Kinds.QUOTE else {}
             return _answer_told(request, analyst, found, **more)
         questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
-        asks(
-            request,
-            *((kind, form, read) for form, (kind, read) in zip(forms, questions.kinds(), strict=True)),
-        )
+        kinds = zip(forms, questions.kinds(), strict=True)
+        asks(request, *((kind, form, read) for form, (kind, read) in kinds))
         with hosted.large.place(questions.cells):
             how = {"fresh": asked.fresh, "at_most": asked.at_most}
             if asked.queries is None:
@@ -449,10 +473,8 @@ def measure(
         analyst, scope, share = hosted.asking(user), measured.scope, measured.share
         how: dict[str, Any] = {"dry_run": measured.dry_run, "at_most": measured.at_most}
         how["request_id"] = idempotency_key
-        asks(
-            request,
-            (Kinds.QUOTE.name if measured.dry_run else Kinds.MEASURE.name, measured.model_dump(), None),
-        )
+        kind = Kinds.QUOTE if measured.dry_run else Kinds.MEASURE
+        asks(request, (kind.name, measured.model_dump(), None))
         if measured.heads:
             return told(request, analyst.measure_heads(scope, share=share, **how))
         if measured.questions is not None:
@@ -520,11 +542,7 @@ def history(
 
 
 def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
-    return tuple(_few(_seen_by(user, hosted).history(most), _size))
-
-
-def _size(one: Activity) -> int:
-    return len(one.query)
+    return tuple(_few(_seen_by(user, hosted).history(most), lambda one: len(one.query)))
 
 
 @router.get("/activity", response_model=forms.Activities)

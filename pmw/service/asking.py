@@ -51,23 +51,14 @@ class Aggregate(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The questions of one request.
+    """The questions of one request, by place."""
 
-    Args:
-        ids: of each answer object: the question's id.
-        refused: the errors of those that are, by place.
-        questions: those that were read, by place, each with its own key.
-        first: where the same question stands first, by place.
-        cells: numbers that are asked for, repeated ones included.
-        keyed: the request has an idempotency key.
-    """
-
-    ids: list[dict[str, Any]]
+    ids: list[dict[str, Any]]  # of each answer object: the question's id
     refused: dict[int, QueryError]
-    questions: dict[int, Question]
-    first: dict[int, int]
-    cells: int
-    keyed: bool
+    questions: dict[int, Question]  # that were read, each with its own key
+    first: dict[int, int]  # where the same question stands first
+    cells: int  # numbers that are asked for, repeated ones included
+    keyed: bool  # the request has an idempotency key
 
     def kinds(self) -> list[tuple[str, LinearQuery | Statement | None]]:
         """Return by place of what kind each question is, and what was read; None for a refused one."""
@@ -93,7 +84,7 @@ def read(
         told = f" in the first {place + 1:,} questions" if len(forms) > 1 else ""
         with counted_reading(session.look) as work:
             try:
-                question = questions.get(first) or _read(session, form, aligned=aligned)
+                question = questions.get(first) or read_one(session, form, aligned=aligned)
             except QueryError as error:
                 refused[place] = error
             else:
@@ -113,11 +104,7 @@ def read(
 
 
 def answered(session: Dialogue, reading: Reading, **how: Any) -> Result:
-    """Return the answer to the one question of a request.
-
-    Args:
-        how: ``fresh`` and ``at_most``; see ``Asking.ask``.
-    """
+    """Return the answer to the one question of a request; ``fresh`` and ``at_most`` as of ``Asking.ask``."""
     for error in reading.refused.values():
         raise error
     return _answer(session, reading.questions[0], **how)
@@ -136,9 +123,8 @@ def answered_all(session: Dialogue, reading: Reading, **how: Any) -> list[Result
     for is_first in (True, False):
         places = [place for place, first in reading.first.items() if (place == first) is is_first]
         if is_first or reading.keyed:
-            found |= zip(
-                places, _answers(session, [reading.questions[one] for one in places], **how), strict=True
-            )
+            asked = [reading.questions[one] for one in places]
+            found |= zip(places, _answers(session, asked, **how), strict=True)
         else:
             found |= {place: found[reading.first[place]] for place in places}
     return [found[place] for place in range(len(reading.ids))]
@@ -163,17 +149,8 @@ def together(session: Dialogue, results: Sequence[Result | QueryError]) -> Answe
     return Answers.of(session.state, answers)
 
 
-def query_of(analyst: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> LinearQuery | Statement:
-    """Return what the one question of a request asks."""
-    return _read(analyst, form, aligned=aligned).query
-
-
 def done(analyst: Dialogue, large: LargeRequests, request: SessionRequest[Any]) -> Any:
-    """Return the result of a request about one question, which has its place among those of much work.
-
-    Args:
-        analyst: who asks, and whose share pays.
-    """
+    """Return the result of a request about one question, which has its place among those of much work."""
     cells = cells_of(request.question)
     require_few_cells(cells)
     if isinstance(request.question, Statement):
@@ -197,7 +174,8 @@ def measured_rows(
         return analyst.measure(read, **how)
 
 
-def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
+def read_one(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
+    """Read one question, as lines of a stream hold it."""
     with counted_reading(session.look):
         if "query" in form:
             question = Question(_canonical(session, form["query"]))
@@ -221,7 +199,6 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
 
 
 def _canonical(session: Dialogue, text: object) -> LinearQuery:
-    """Return the query of a canonical text."""
     if isinstance(text, str) and len(text) > _LONGEST:
         raise QueryError(
             f"expected a canonical text of at most {_LONGEST:,} characters; ask it as a condition",
@@ -239,7 +216,6 @@ def _canonical(session: Dialogue, text: object) -> LinearQuery:
 
 
 def _aggregate(session: Dialogue, form: object) -> Statement:
-    """Return the statement of one aggregate, or of counts, by groups."""
     try:
         one = Aggregate.model_validate(form)
     except ValidationError:

@@ -62,15 +62,10 @@ class Yes(BaseModel):
 
 
 class _Offer(NamedTuple):
-    """What comes of a bar that is wanted: its answer, or the price that a person has to agree to.
+    """What comes of a bar that is wanted: its answer, or the price that a person has to agree to."""
 
-    Attributes:
-        found: the answer, where nothing was paid, or no more than may be without a person.
-        price: the part of the budget that it costs, rounded up as it is told.
-    """
-
-    found: _Found | None = None
-    price: float = 0.0
+    found: _Found | None = None  # where nothing was paid, or no more than may be without a person
+    price: float = 0.0  # the part of the budget that it costs, rounded up as it is told
 
 
 class Purse:
@@ -115,8 +110,8 @@ class Purse:
         return _Offer(found)
 
     def _bought(self, question: str, within: float | str, most: Fraction) -> _Found:
-        session, is_whole = self.session, is_statement(question)
-        buy: Callable[..., _Found] = session.sql_within if is_whole else session.ask_within
+        session = self.session
+        buy: Callable[..., _Found] = session.sql_within if is_statement(question) else session.ask_within
         return buy(question, within, at_most=most)
 
     def words(self, question: str, within: float | str, price: float) -> str:
@@ -137,7 +132,6 @@ class Purse:
         """Return the answer within a bar, at the price that the person read, or less.
 
         Args:
-            question, within, price: what the person was asked.
             answer: of the person; None where nobody could be asked.
         """
         why = "the person did not agree; do not ask them again"
@@ -157,11 +151,7 @@ class Purse:
 
 
 class _Server(MCPServer[Any]):
-    """Tells of every error as JSON: a code and a message, with the price where there is one.
-
-    Args:
-        log: where unexpected errors are written down, without their messages.
-    """
+    """Tells of every error as JSON: a code and a message, with the price where there is one."""
 
     def __init__(self, name: str, log: Log) -> None:
         super().__init__(name, instructions=_RULES, log_level="CRITICAL")  # whose log would hold questions
@@ -178,11 +168,7 @@ class _Server(MCPServer[Any]):
 
 
 def _refusal(told: ToolError, error: BaseException | None, log: Log) -> dict[str, Any]:
-    """Return what is told of an error: our own words, or the name of an unexpected one alone.
-
-    Args:
-        error: that it came from; None where there is no such tool.
-    """
+    """Return what is told of an error: our own words, or the name of an unexpected one alone."""
     if isinstance(error, QueryError):
         return error.to_dict()
     if isinstance(error, ValidationError):
@@ -206,17 +192,16 @@ def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
     """Return a server of the Model Context Protocol over what a purse pays for.
 
     Args:
-        log: where unexpected errors are written down; None for standard error.
+        log: where unexpected errors are written down, without their messages; None for standard error.
     """
     made = _Server("online-pmw", log or Log())
-    _add_answers(made, purse.session)
-    _add_prices(made, purse)
-    _add_pay(made, purse)
+    for add in (_add_answers, _add_prices, _add_pay):
+        add(made, purse)
     return made
 
 
-def _add_answers(made: MCPServer[Any], session: Asking) -> None:
-    """Add what tells the schema and free answers."""
+def _add_answers(made: MCPServer[Any], purse: Purse) -> None:
+    session = purse.session
 
     @made.tool(annotations=_FREE)
     def attributes() -> dict[str, Any]:
@@ -242,7 +227,6 @@ def _add_answers(made: MCPServer[Any], session: Asking) -> None:
 
 
 def _add_prices(made: MCPServer[Any], purse: Purse) -> None:
-    """Add what tells prices and the budget; free."""
     session = purse.session
 
     @made.tool(annotations=_FREE)
@@ -310,19 +294,17 @@ def _add_pay(made: MCPServer[Any], purse: Purse) -> None:
 
 
 def _told(found: _Found) -> dict[str, Any]:
-    """Return an answer, ready for JSON, with a sentence for people."""
     if isinstance(found, Answer):
         words = found.sentence()
         return {**found.to_dict(), "sentence": f"{words[0].upper()}{words[1:]}. {found.origin()}"}
     words = (
-        f"{counted(len(found.rows), 'row')}; each value lies between low and high at {found.confidence:.0%}"
+        f"{counted(len(found.rows), 'row')}; each value lies between low and high at {found.confidence:.0%} "
+        f"confidence, and where these are null nothing is promised ({found.spent.describe(found.version)})"
     )
-    words += " confidence, and where these are null nothing is promised"
-    return {**found.to_dict(), "sentence": f"{words} ({found.spent.describe(found.version)})"}
+    return {**found.to_dict(), "sentence": words}
 
 
 def _attribute_words(entry: dict[str, Any]) -> str:
-    """Return an attribute of a schema in words."""
     values = [str(one) for one in entry.get("values") or entry.get("edges") or ()]
     listed = ", ".join(values[:_LISTED]) + (f" … {values[-1]}" if len(values) > _LISTED else "")
     about = f": {listed}" if values else f" from {entry['min']} to {entry['max']}" if "min" in entry else ""

@@ -26,8 +26,8 @@ from pmw.disk import synchronise
 from pmw.errors import ServiceError, StoreError
 from pmw.public.ledger import Ledger
 from pmw.session.accounts import Booked
-from pmw.session.store import file_locks
-from pmw.session.verification import Check
+from pmw.session.store.locking import file_locks
+from pmw.session.verification.report import Check
 
 FIRST = "0" * 64  # in place of the hash before the first line
 _FIELDS = ("time", "user", "session", "request", "kind", "question", "charge", "code", "before")
@@ -46,15 +46,10 @@ class Asked(NamedTuple):
 
 
 class Audit:
-    """The file that a service writes.
-
-    Args:
-        path: is made where there is none. What a power cut left of a last line is cut off.
-    """
+    """The file that a service writes; what a power cut left of a last line is cut off."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.Lock()
+        self.path, self._lock = path, threading.Lock()
         self._spent: dict[tuple[str, str], Fraction] = {}
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
@@ -96,8 +91,7 @@ class Audit:
         """Write the questions of a request down, durably; what was charged stands in the first line.
 
         Args:
-            spent: all that was charged for the user so far, as a part of the cap; None where that cannot be
-                read: then the next line has it.
+            spent: all that was charged for the user; None where that cannot be read: the next line has it.
         """
         with self._lock:
             known = self._spent.get((session, user), Fraction(0))
@@ -139,11 +133,7 @@ def audit_lines(path: Path) -> list[bytes]:
 
 
 def audit_checks(lines: Sequence[bytes], session: str, ledger: Ledger) -> tuple[Check, Check]:
-    """Return whether lines are a chain, and whether what they charge is in a session's ledger.
-
-    Args:
-        lines: of an audit. They are read before the ledger: a charge is there before its line.
-    """
+    """Return whether lines are a chain, and whether their charges are in a ledger, read after them."""
     before, fault, found, sums = FIRST, None, 0, defaultdict[str, Fraction](Fraction)
     for number, line in enumerate(lines, start=1):
         entry = _entry(line)

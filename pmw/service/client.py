@@ -99,7 +99,7 @@ class RemoteSession(Asking):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._conditions: Memory[str | Mapping[str, Any]] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
-        self._described: Described = self._exact(Described, "GET", "/schema")
+        self._described: Described = self._exact(Described, "/schema")
 
     @property
     def name(self) -> str:
@@ -181,22 +181,19 @@ class RemoteSession(Asking):
     # --- requests -------------------------------------------------------------------------------------------
 
     def do(self, request: SessionRequest[Result]) -> Result:
-        found: Result = self._done(request)
-        return found
-
-    def _done(self, request: SessionRequest[Any]) -> Any:
+        found: Any = ()
         if request.kind is Kinds.ASK:
-            return self._do_ask(request)
-        if request.kind is Kinds.HISTORY:
-            shown = min(request.most, _MOST_LISTED)
-            return self._exact(tuple[Activity, ...], "GET", f"/history?most={shown}") if shown > 0 else ()
-        if request.kind in _STANDING:
-            result, address = _STANDING[request.kind]
-            return self._exact(result, "GET", address)
-        return self._posted(request)
+            found = self._do_ask(request)
+        elif request.kind in _STANDING:
+            found = self._exact(*_STANDING[request.kind])
+        elif request.kind is not Kinds.HISTORY:
+            found = self._posted(request)
+        elif (shown := min(request.most, _MOST_LISTED)) > 0:
+            found = self._exact(tuple[Activity, ...], f"/history?most={shown}")
+        result: Result = found
+        return result
 
     def _posted(self, request: SessionRequest[Any]) -> Any:
-        """Return the result of a request that has a body."""
         kind, key = request.kind, request.request_id
         if kind is Kinds.ASK_WITHIN:
             read = self._request(request.question, request_id=key)
@@ -207,11 +204,10 @@ class RemoteSession(Asking):
             require_key(key)
             key = None if request.dry_run else key
         again = key is not None or not request.fresh
-        found = self._exact(_RESULTS[kind], "POST", address, body, key=key, again=again)
+        found = self._exact(_RESULTS[kind], address, body, key=key, again=again)
         return found[0] if kind is Kinds.ASK_WITHIN else found
 
     def _body(self, request: SessionRequest[Any]) -> dict[str, Any]:
-        """Return the body of a request, as the service documents it."""
         kind = request.kind
         if request.what is not None:
             body = request.what.form()
@@ -231,7 +227,7 @@ class RemoteSession(Asking):
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that the user was answered, or to custodians all; free."""
         texts = list[str]()
-        while found := self._exact(AskedQuestions, "GET", f"/asked?after={len(texts)}").queries:
+        while found := self._exact(AskedQuestions, f"/asked?after={len(texts)}").queries:
             texts += found
         try:
             read = [read_form(LinearQuery, one, domain=self.domain, most_cells=MOST_CELLS) for one in texts]
@@ -266,12 +262,10 @@ class RemoteSession(Asking):
         return {"format": form.value, "bytes": len(content)}
 
     def _export(self, plan: RowPlan, format: str) -> bytes:
-        asked: dict[str, Any] = {"format": format}
-        asked |= {} if plan.rows is None else {"rows": plan.rows}
-        asked |= {} if plan.seed is None else {"seed": plan.seed}
-        asked |= {"independent": "true"} if plan.independent else {}
-        asked |= {} if plan.where is None else {"where": plan.where}
-        return self._connection.sent("GET", f"/export?{urlencode(asked)}").content
+        drawn = {"rows": plan.rows, "seed": plan.seed, "where": plan.where}
+        drawn["independent"] = "true" if plan.independent else None
+        told = {name: value for name, value in drawn.items() if value is not None}
+        return self._connection.sent("GET", f"/export?{urlencode({'format': format, **told})}").content
 
     def close(self) -> None:
         """Let go of the connection; the next question makes another."""
@@ -290,23 +284,16 @@ class RemoteSession(Asking):
         return str(table(f"Session {self.name} at {self._connection.place}", (), rows))
 
     def _ask(self, kind: type[_Found], body: Mapping[str, Any], key: str | None = None) -> _Found:
-        return self._exact(
-            kind, "POST", "/ask", body, key=key, again=key is not None or not body.get("fresh")
-        )
+        return self._exact(kind, "/ask", body, key=key, again=key is not None or not body.get("fresh"))
 
     def _exact(
-        self,
-        kind: type[_Found],
-        method: str,
-        address: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        key: str | None = None,
-        again: bool = True,
+        self, kind: type[_Found], address: str, body: Mapping[str, Any] | None = None, **how: Any
     ) -> _Found:
         """Return a result to the last digit."""
         try:
-            found = self._connection.sent(method, address, body, accept=EXACT, key=key, again=again)
+            found = self._connection.sent(
+                "GET" if body is None else "POST", address, body, accept=EXACT, **how
+            )
         except ServiceError as error:
             if error.status == 404:
                 raise ServiceError(_OTHER, status=404) from None
@@ -348,7 +335,6 @@ _OTHER = (
 
 
 def _text_of(statement: str | Statement) -> str:
-    """Return the text of a statement."""
     text = statement if isinstance(statement, str) else statement.text
     if not text:
         raise QueryError(
@@ -359,7 +345,6 @@ def _text_of(statement: str | Statement) -> str:
 
 
 def _none(described: Described) -> Answers:
-    """Return the answers to no question."""
     contract: Contract = described.contract
     empty = {name: np.zeros((0, 2) if name in ("interval", "typical") else 0) for name in COLUMNS}
     codes = {name: empty[name].astype(np.uint8) for name in ("source", "kind")}

@@ -38,29 +38,16 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 class Response(NamedTuple):
-    """What a service sent.
+    """What a service sent."""
 
-    Attributes:
-        status: of HTTP; 0 where nothing came.
-        content: the body.
-        kind: its media type.
-        retry_after: the header, empty for none.
-    """
-
-    status: int
+    status: int  # of HTTP; 0 where nothing came
     content: bytes
-    kind: str = ""
+    kind: str = ""  # the media type
     retry_after: str = ""
 
 
 class Connection:
-    """A connection to one session of a service, as one user. Threads may share it and take turns.
-
-    Args:
-        url: of the service, or of a session in it.
-        token: as ``pmw user add`` printed it; it is sent in a header, never in an address.
-        session: its name; needed where the URL names none and the user has several.
-    """
+    """A connection to one session of a service, as one user; see ``connect``. Threads share it in turns."""
 
     def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
         parts = urlsplit(url)
@@ -78,7 +65,11 @@ class Connection:
         if parts.scheme == "http" and parts.hostname not in _HERE:
             warnings.warn("the token crosses the network unencrypted; use https://", stacklevel=4)
         self._lock = threading.Lock()
-        self._http = _http_connection(parts.scheme, parts.hostname, port)
+        if parts.scheme == "http":
+            self._http = http.client.HTTPConnection(parts.hostname, port, timeout=_SECONDS)
+        else:
+            context = ssl.create_default_context()
+            self._http = http.client.HTTPSConnection(parts.hostname, port, timeout=_SECONDS, context=context)
         self._headers = {"Authorization": f"Bearer {token}"}
         self._base, self.name = _base_and_name(parts.path)
         try:
@@ -92,23 +83,9 @@ class Connection:
         """Host and port."""
         return f"{self._http.host}:{self._http.port}"
 
-    def sent(
-        self,
-        method: str,
-        address: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        accept: str = "application/json",
-        key: str | None = None,
-        again: bool = True,
-    ) -> Response:
-        """Return a good response; a busy or silent service is asked again, after a pause.
-
-        Args:
-            address: behind that of the session, such as ``/ask``.
-        """
-        path = f"{self._base}/sessions/{quote(self.name, safe='')}{address}"
-        return self._sent(method, path, body, accept=accept, key=key, again=again)
+    def sent(self, method: str, address: str, body: Mapping[str, Any] | None = None, **how: Any) -> Response:
+        """Return a good response from below a session's address; who is busy or silent is asked again."""
+        return self._sent(method, f"{self._base}/sessions/{quote(self.name, safe='')}{address}", body, **how)
 
     def close(self) -> None:
         """Let go of the connection; the next request makes another."""
@@ -163,24 +140,21 @@ class Connection:
                 told = response.getheader("Retry-After", "")
                 kind = response.headers.get_content_type()
                 content = response.read(_LARGEST + 1)
-                if len(content) > _LARGEST:
-                    self._http.close()
-                    return Response(0, b"")
-                return Response(response.status, content, kind, told)
+                if len(content) <= _LARGEST:
+                    return Response(response.status, content, kind, told)
             except (OSError, http.client.HTTPException):
-                self._http.close()
-                return Response(0, b"")
+                pass
+            self._http.close()
+            return Response(0, b"")
 
 
 def pause_before(turn: int, told: str, drawn: float) -> float:
     """Return how many seconds to wait before a request is made again.
 
-    Clients that were refused together do not come back together.
-
     Args:
         turn: 1 for the second try.
         told: the header Retry-After of the refusal; empty for none.
-        drawn: in [0, 1], another one for each client and try.
+        drawn: in [0, 1], by which clients that were refused together do not come back together.
     """
     if told.isascii() and told.isdecimal():
         return min(float(told[:6]), _LONGEST_TOLD) * (1 + drawn / 2)
@@ -190,12 +164,6 @@ def pause_before(turn: int, told: str, drawn: float) -> float:
 def drawn_part() -> float:
     """Return a number in [0, 1) that clients share by chance alone: the last digits of the clock."""
     return time.perf_counter_ns() // 100 % 1000 / 1000
-
-
-def _http_connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=ssl.create_default_context())
 
 
 def _base_and_name(path: str) -> tuple[str, str]:
@@ -208,7 +176,6 @@ def _base_and_name(path: str) -> tuple[str, str]:
 
 
 def _refusal(status: int, content: bytes) -> Exception:
-    """Return the error of a response that is not good."""
     try:
         error = json.loads(content)["error"]
         code, message = str(error.get("code", "")), _told(str(error["message"]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from fractions import Fraction
 from itertools import accumulate
@@ -32,34 +33,35 @@ _MOST_TIMES = 400  # points of the course of spending
 def custodian_facts(hosted: Hosted, users: Sequence[User], history: History) -> dict[str, Any]:
     """Return what the custodian's page shows, but for the questions."""
     session = hosted.session
-    ledger, booked = session.ledger(), session.bookings()
+    ledger, lines, head = session.ledger(), session.ledger().lines, headline(session.state)
+    left, times = 1 - ledger.spent / ledger.cap, list[tuple[datetime, float]]()
+    with suppress(StoreError):  # the rest of the page does not rest on it
+        times = history.spending(hosted.name)
     header, *rows = ledger_cells(ledger)
+    spent_by = {
+        "analyst": [{name or _SESSION: float(part) for name, part in line.booked} for line in lines],
+        "event": [{line.event: 1.0} for line in lines],
+    }
+    shares = {one: min(hosted.asking(one).most, left) for one in users if one.may_use(hosted.name)}
     tables = [
-        _users_table(
-            [one for one in users if one.may_use(hosted.name)],
-            booked,
-            lambda user: min(hosted.asking(user).most, 1 - ledger.spent / ledger.cap),
-        ),
+        _users_table(shares, session.bookings()),
         _events_table(ledger),
         *_spare_table(ledger),
-        {"title": "Ledger", "caption": "Every charge", "header": header, "rows": rows},
+        _table("Ledger", "Every charge", header, rows),
     ]
     return {
         "sentence": ledger.sentence(),
         "charts": [
-            *_course(headline(session.state), _times(history, hosted.name)),
-            *_spent_charts(headline(session.state), ledger),
+            *_course(head, times),
+            *(_spending_chart(head, kind, lines, parts) for kind, parts in spent_by.items() if lines),
         ],
         "tables": tables,
-        "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
+        "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in lines)),
     }
 
 
-def _times(history: History, name: str) -> list[tuple[datetime, float]]:
-    try:
-        return history.spending(name)
-    except StoreError:  # the rest of the page does not rest on it
-        return []
+def _table(title: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+    return {"title": title, "caption": caption, "header": header, "rows": rows}
 
 
 def report_of(hosted: Hosted) -> str:
@@ -70,41 +72,24 @@ def report_of(hosted: Hosted) -> str:
         return target.read_text(encoding="utf-8")
 
 
-def _users_table(
-    users: Sequence[User], booked: Sequence[Booked], share: Callable[[User], Fraction]
-) -> dict[str, Any]:
-    """Return who may ask, with shares and ceilings, and what each spent; who is no user any more comes last.
-
-    Args:
-        booked: what was charged.
-        share: of a user, as a part of the whole budget, and no more than is left.
-    """
-    sums = {one.name: one for one in booked}
-    shares = {user.name: percent(float(share(user))) for user in users}
+def _users_table(shares: Mapping[User, Fraction], booked: Sequence[Booked]) -> dict[str, Any]:
+    """Return who may ask, and what each spent; who is no user any more comes last."""
+    sums = {one.name: (f"{float(one.spent):.2%}", f"{one.questions:,}") for one in booked}
     known = {
-        user.name: (user.role.value, shares[user.name], _ceiling(user), _good_until(user)) for user in users
+        user.name: (
+            user.role.value,
+            percent(float(share)),
+            _NONE if user.at_most is None else percent(float(user.at_most)),
+            "revoked" if user.revoked else str(user.expires or "no end"),
+        )
+        for user, share in shares.items()
     }
     names = [*known, *(name for name in sums if name not in known)]
-    return {
-        "title": "Users",
-        "caption": "Who may ask, and parts of the whole cap",
-        "header": ("user", "role", "share", "one question", "token good until", "spent", "questions"),
-        "rows": [(name or _SESSION, *known.get(name, (_NONE,) * 4), *_sum(sums.get(name))) for name in names],
-    }
-
-
-def _ceiling(user: User) -> str:
-    return _NONE if user.at_most is None else percent(float(user.at_most))
-
-
-def _good_until(user: User) -> str:
-    if user.revoked:
-        return "revoked"
-    return "no end" if user.expires is None else user.expires.isoformat()
-
-
-def _sum(booked: Booked | None) -> tuple[str, str]:
-    return ("0.00%", "0") if booked is None else (f"{float(booked.spent):.2%}", f"{booked.questions:,}")
+    header = ("user", "role", "share", "one question", "token good until", "spent", "questions")
+    rows = [
+        (name or _SESSION, *known.get(name, (_NONE,) * 4), *sums.get(name, ("0.00%", "0"))) for name in names
+    ]
+    return _table("Users", "Who may ask, and parts of the whole cap", header, rows)
 
 
 def _events_table(ledger: Ledger) -> dict[str, Any]:
@@ -113,35 +98,26 @@ def _events_table(ledger: Ledger) -> dict[str, Any]:
         for name, part in line.booked:
             key = name or _SESSION, line.event
             by_event[key] = by_event.get(key, 0.0) + float(part) * line.share
-    return {
-        "title": "On what",
-        "caption": "Parts of the whole cap, by analyst and event",
-        "header": ("analyst", "event", "spent"),
-        "rows": [(name, event, f"{share:.2%}") for (name, event), share in by_event.items()],
-    }
+    rows = [(name, event, f"{share:.2%}") for (name, event), share in by_event.items()]
+    caption = "Parts of the whole cap, by analyst and event"
+    return _table("On what", caption, ("analyst", "event", "spent"), rows)
 
 
 def _spare_table(ledger: Ledger) -> list[dict[str, Any]]:
-    """Return what was measured without a test, and by whom it is paid; nothing where nothing was."""
     rows = [
         (str(line.number), line.label, booked_names(line.booked) or _SESSION, f"{line.share:.2%}")
         for line in ledger.lines
         if line.event in _SPARE
     ]
-    table = {
-        "title": "What spare was spent on",
-        "caption": "Tables measured because it was spare, or on request, and how near answers were",
-        "header": ("no.", "paid for", "booked to", "share"),
-        "rows": rows,
-    }
-    return [table] if rows else []
+    caption = "Tables measured because it was spare, or on request, and how near answers were"
+    header = ("no.", "paid for", "booked to", "share")
+    return [_table("What spare was spent on", caption, header, rows)] if rows else []
 
 
 # --- charts ---------------------------------------------------------------------------------------------
 
 
 def _course(head: str, times: Sequence[tuple[datetime, float]]) -> list[Chart]:
-    """Return what was spent over time, as the service saw it; none before it saw anything."""
     if not times:
         return []
     every = max(1, -(-len(times) // _MOST_TIMES))
@@ -150,26 +126,13 @@ def _course(head: str, times: Sequence[tuple[datetime, float]]) -> list[Chart]:
     points = [((time - began).total_seconds() / 3600, 100 * share) for time, share in kept]
     ended = kept[-1][0]
     told = f"{began:%Y-%m-%d %H:%M}: {percent(kept[0][1])}; {ended:%Y-%m-%d %H:%M}: {percent(kept[-1][1])}"
-    panel = Lines(
-        (Line("", "line-0", points, is_stepped=True),),
-        f"hours since {began:%Y-%m-%d %H:%M} UTC",
-        Cap(100.0, "the cap"),
-    )
+    line, axis = Line("", "line-0", points, is_stepped=True), f"hours since {began:%Y-%m-%d %H:%M} UTC"
+    panel = Lines((line,), axis, Cap(100.0, "the cap"))
     picture = Picture(head, "the budget over time", told, width=CHART_WIDTH)
     since = (
         f"From {began:%Y-%m-%d %H:%M}, when the service first saw the session, to the last charge that it saw"
     )
     return [Chart(picture, panel, f"{since}, {ended:%Y-%m-%d %H:%M} UTC.")]
-
-
-def _spent_charts(head: str, ledger: Ledger) -> list[Chart]:
-    """Return panels of the budget over charges, by analyst and by event; none before the first charge."""
-    lines = ledger.lines
-    by = {
-        "analyst": [{name or _SESSION: float(part) for name, part in line.booked} for line in lines],
-        "event": [{line.event: 1.0} for line in lines],
-    }
-    return [_spending_chart(head, kind, lines, parts) for kind, parts in by.items() if lines]
 
 
 def _spending_chart(
@@ -186,15 +149,10 @@ def _spending_chart(
     if len(spent) > 1:
         drawn.insert(0, ("in all", "all", [100 * line.running_share for line in lines]))
     told = "; ".join(f"{name}: {percent(heights[-1] / 100)}" for name, _, heights in drawn)
-    panel = Lines(
-        tuple(
-            Line(shortened(name, 40), style, [*enumerate([0.0, *heights])]) for name, style, heights in drawn
-        ),
-        "charges",
-        Cap(100.0, "the cap"),
+    steps = (
+        Line(shortened(name, 40), style, [*enumerate([0.0, *heights])]) for name, style, heights in drawn
     )
+    panel = Lines(tuple(steps), "charges", Cap(100.0, "the cap"))
     picture = Picture(head, f"the budget by {kind}", told, width=CHART_WIDTH)
-    which = (
-        f"The {_MOST_LINES} largest of {len(spent):,}" if len(spent) > len(first) else f"All {len(spent):,}"
-    )
-    return Chart(picture, panel, f"{which}, over {len(lines):,} charges.")
+    which = f"The {_MOST_LINES} largest of" if len(spent) > len(first) else "All"
+    return Chart(picture, panel, f"{which} {len(spent):,}, over {len(lines):,} charges.")

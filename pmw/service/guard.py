@@ -70,6 +70,11 @@ _FIELDS = (  # whose names are told; others may come from the body
     "aggregate", "at_most", "dry_run", "explain", "format", "fresh", "idempotency-key", "independent", "most",
     "queries", "query", "rows", "scope", "seed", "sql", "strict_cells", "where",
 )  # fmt: skip
+_WRONG = {  # with a body, by what pydantic calls it
+    "too_long": "the list is too long",
+    "missing": "a field is missing",
+    "extra_forbidden": "a field is unknown",
+}
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
 _ODD = "this cannot be asked of the session; GET /openapi.json describes what can"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
@@ -124,15 +129,10 @@ _HEADERS = {
 
 
 class Log:
-    """Writes lines of JSON.
-
-    Args:
-        stream: where to; None for standard error.
-    """
+    """Writes lines of JSON, to standard error unless told."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
+        self._stream, self._lock = stream, threading.Lock()
 
     def write(self, event: str, **fields: Any) -> None:
         """Write one line: when, what happened, and what is told of it."""
@@ -152,37 +152,26 @@ class Log:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why an error came, as a word of a fixed list: what the system said, or the error's class.
-
-    Both may be those of the error that it was made from.
-    """
+    """Return why an error, or one that it was made from, came: as a word of a fixed list."""
     chain: list[BaseException] = []
     next_one: BaseException | None = error
     while next_one is not None and next_one not in chain:
         chain.append(next_one)
         next_one = next_one.__cause__ or next_one.__context__
-    for one in chain:
-        for said in (getattr(one, "strerror", None), getattr(one, "sqlite_errorname", None)):
-            if said in _SYSTEM:
-                return _SYSTEM[said]
-    return next((word for one in chain for kind, word in _REASONS if isinstance(one, kind)), "unexpected")
+    said = [getattr(one, name, None) for one in chain for name in ("strerror", "sqlite_errorname")]
+    words = [_SYSTEM[one] for one in said if one in _SYSTEM]
+    words += [word for one in chain for kind, word in _REASONS if isinstance(one, kind)]
+    return next(iter(words), "unexpected")
 
 
 def problem(
-    request: Request,
-    status: int,
-    message: str,
-    *,
-    code: str | None = None,
-    retry_after: int | None = None,
-    **more: Any,
+    request: Request, status: int, message: str, *, code: str | None = None, **more: Any
 ) -> JSONResponse:
     """Return the response that tells of an error; after some seconds its request may be made again."""
-    request.state.code = code or _CODES.get(status, "bad_request")
-    form = error_form(request.state.code, message, request.state.request_id, **more)
+    request.state.code, retry = code or _CODES.get(status, "bad_request"), more.pop("retry_after", None)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    if retry_after is not None:
-        headers["Retry-After"] = str(retry_after)
+    headers |= {} if retry is None else {"Retry-After": str(retry)}
+    form = error_form(request.state.code, message, request.state.request_id, **more)
     return JSONResponse(form, status, headers)
 
 
@@ -200,32 +189,29 @@ def add_handlers(app: FastAPI, log: Log) -> None:
     def refused(request: Request, error: Exception) -> JSONResponse:
         status, code, message = told_of(error)
         if message == _ODD or (status == 503 and not isinstance(error, EndingError)):
-            log.failure(error, request_id=request.state.request_id, session=_session(request))
+            session = getattr(request.state, "session", None)
+            log.failure(error, request_id=request.state.request_id, session=session)
         more: dict[str, Any] = {"position": error.position} if isinstance(error, QueryError) else {}
         more |= {"price": error.price} if isinstance(error, PriceError) else {}
-        retry = error.retry_after if isinstance(error, BusyError) else None
-        return problem(request, status, message, code=code, retry_after=retry, **more)
+        more |= {"retry_after": error.retry_after} if isinstance(error, BusyError) else {}
+        return problem(request, status, message, code=code, **more)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         places = error.errors() if isinstance(error, RequestValidationError) else []
         names = [part for part in (places[0]["loc"] if places else ()) if part in _FIELDS]
+        wrong = _WRONG.get(places[0]["type"] if places else "")
         what = "expected another body; GET /openapi.json describes it"
-        if places and places[0]["type"] in ("too_long", "extra_forbidden", "missing"):
-            what = {"too_long": "the list is too long", "missing": "a field is missing"}.get(
-                places[0]["type"], "a field is unknown"
-            ) + "; GET /openapi.json describes the body"
+        what = what if wrong is None else f"{wrong}; GET /openapi.json describes the body"
         return problem(request, 400, what, position=str(names[-1]) if names else None)
 
     def spoken(request: Request, error: Exception) -> JSONResponse:
-        status = error.status_code if isinstance(error, HTTPException) else 500
+        assert isinstance(error, HTTPException)  # noqa: S101 - of no other is it the handler
         texts = {
             404: "there is no such address; GET /openapi.json lists them",
             405: "another method is expected",
         }
-        own = str(error.detail) if isinstance(error, HTTPException) else ""
-        allowed = (getattr(error, "headers", None) or {}).get("Allow")
-        response = problem(request, status, texts.get(status, own))
-        if allowed is not None:
+        response = problem(request, error.status_code, texts.get(error.status_code, str(error.detail)))
+        if (allowed := (getattr(error, "headers", None) or {}).get("Allow")) is not None:
             response.headers.update({"Allow": "GET, HEAD" if allowed == "GET" else allowed})
         return response
 
@@ -255,10 +241,6 @@ def code_of(error: Exception) -> str:
     return code or _CODES.get(status, "bad_request")
 
 
-def _session(request: Request) -> Any:
-    return getattr(request.state, "session", None)
-
-
 class Guard:
     """Wraps the application.
 
@@ -279,7 +261,6 @@ class Guard:
         self._app, self._log, self._is_known, self._count = app, log, is_known, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever happens in the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -294,12 +275,20 @@ class Guard:
             else:
                 await self._answer(scope, receive, reply)
         finally:  # a request that is cut has its line, too
-            line = _about({**scope, "method": method}, reply, began)
+            state, route = scope["state"], getattr(scope.get("route"), "path", None)
+            line = {
+                "request_id": request_id,
+                "method": method if method in _METHODS else "other",
+                "route": route,  # the pattern: an address may hold anything
+                **{name: state.get(name) for name in ("session", "user", "questions")},
+                "status": reply.status,
+                "code": reply.code or state.get("code"),
+                "milliseconds": round(1000 * (time.perf_counter() - began), 1),
+            }
             self._count(line)
             self._log.write("request", **line)
 
     def _is_crowded(self, scope: Scope) -> bool:
-        """Whether so many connections are open that this request gets no answer."""
         open_ = len(scope["state"].get("connections", ()))
         if open_ <= MOST_CONNECTIONS - KEPT_CONNECTIONS or scope["path"] in _PROBES:
             return False
@@ -341,8 +330,6 @@ class Guard:
 
 
 class _Reply:
-    """What is sent back."""
-
     def __init__(self, send: Send, request_id: str) -> None:
         self._send, self.request_id = send, request_id
         self.status: int | None = None
@@ -408,19 +395,3 @@ def _again(body: bytes, leaving: asyncio.Task[Message]) -> Receive:
         return messages.pop() if messages else await asyncio.shield(leaving)
 
     return next_message
-
-
-def _about(scope: Scope, reply: _Reply, began: float) -> Mapping[str, Any]:
-    state = scope["state"]
-    route = scope.get("route")
-    return {
-        "request_id": reply.request_id,
-        "method": scope["method"] if scope["method"] in _METHODS else "other",
-        "route": getattr(route, "path", None),  # the pattern: an address may hold anything
-        "session": state.get("session"),
-        "user": state.get("user"),
-        "questions": state.get("questions"),
-        "status": reply.status,
-        "code": reply.code or state.get("code"),
-        "milliseconds": round(1000 * (time.perf_counter() - began), 1),
-    }

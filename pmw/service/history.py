@@ -43,7 +43,6 @@ class AskedText:
 
     Args:
         time: when it was asked last, in UTC, such as 2027-01-31 09:30:00.
-        text: a condition or a statement, as it was asked.
     """
 
     time: str
@@ -52,15 +51,10 @@ class AskedText:
 
 
 class History:
-    """What was asked.
-
-    Args:
-        path: of the file; it is made with the first question.
-    """
+    """What was asked, in a file that is made with the first question."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
+        self._path, self._lock = path, threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._spent: dict[str, float] = {}
         self._used: dict[str, str] = {}
@@ -86,7 +80,10 @@ class History:
         """Note what a session has spent by now, where that is new."""
         if self._spent.get(session) != share:
             with self._open() as file:
-                if self._last_spent(file, session) != share:
+                last = file.execute(
+                    "SELECT share FROM spending WHERE session = ? ORDER BY rowid DESC LIMIT 1", (session,)
+                ).fetchone()
+                if last != (share,):
                     file.execute("INSERT INTO spending VALUES (?, ?, ?)", (session, _now(), share))
             self._spent[session] = share
 
@@ -104,12 +101,6 @@ class History:
             return {}
         with self._open() as file:
             return dict(file.execute("SELECT user, day FROM used"))
-
-    def _last_spent(self, file: sqlite3.Connection, session: str) -> float | None:
-        row = file.execute(
-            "SELECT share FROM spending WHERE session = ? ORDER BY rowid DESC LIMIT 1", (session,)
-        ).fetchone()
-        return None if row is None else float(row[0])
 
     def spending(self, session: str) -> list[tuple[datetime, float]]:
         """Return when a session was seen to have spent which part of its cap, in order."""
@@ -129,12 +120,7 @@ class History:
     def questions(
         self, session: str, user: str | None, find: str = "", *, first: int = 0, most: int = _MOST_KEPT
     ) -> list[AskedText]:
-        """Return questions, the newest first.
-
-        Args:
-            user: who asked; None for everybody.
-            most: how many at most.
-        """
+        """Return questions of a user, or of everybody, the newest first."""
         where, values = _where(session, user, find)
         columns, newest = "time, user, question", "ORDER BY number DESC LIMIT ? OFFSET ?"
         statement = f"SELECT {columns} FROM asked {where} {newest}"  # noqa: S608 - our own words

@@ -38,13 +38,7 @@ class ForbiddenError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """One session of a service.
-
-    Args:
-        name: in addresses: the stem of its file.
-        large: where those of much work wait for each other.
-        working: the threads that work for requests.
-    """
+    """One session of a service, and who waits for it; its name is the stem of its file."""
 
     name: str
     session: Session
@@ -61,9 +55,7 @@ class Hosted:
     def asking(
         self, user: User, request: Request | None = None, *, gone: threading.Event | None = None
     ) -> Analyst:
-        """Return the session as a user asks it: charges are booked to the name, up to the share,
-        and for one question up to the user's ceiling.
-        """
+        """Return the session as a user asks it, whose charges are booked up to the share and the ceiling."""
         gone = gone or (threading.Event() if request is None else request.state.gone)
         analyst = self.session.analyst(
             user.name, user.share, at_most=user.at_most, stop=partial(self.working.look, gone)
@@ -78,27 +70,16 @@ def url_of(base: str, name: str) -> str:
 
 
 class Service:
-    """Sessions and users.
-
-    Args:
-        rate: how many requests each user may make.
-        audit: where questions are written down; None for nowhere.
-    """
+    """Sessions and users, how many requests each user may make, and where questions are written down."""
 
     take_up: Callable[[], None]  # opens what lies in the served folders by now
 
     def __init__(
-        self,
-        hosted: Sequence[Hosted],
-        users: UsersFile,
-        rate: Rate | None = None,
-        audit: Audit | None = None,
+        self, hosted: Sequence[Hosted], users: UsersFile, rate: Rate | None = None, audit: Audit | None = None
     ) -> None:
         self._hosted = {one.name: one for one in hosted}
-        self.users = users
+        self.users, self.audit, self.exports = users, audit, OneEach()
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
-        self.audit = audit
-        self.exports = OneEach()
         self.history = History(history_of(users.path))
 
     def __len__(self) -> int:
@@ -133,11 +114,7 @@ class Service:
             self.audit.add(user, hosted.name, request, asked, spent)
 
     def unready(self) -> str | None:
-        """Return the code of what keeps the service from its work; None where nothing does.
-
-        The first that fits: ``users_unavailable``, ``session_unavailable`` or ``disk_full``. It depends on
-        files alone, and waits for no session.
-        """
+        """Return the code of what keeps the service from its work, by its files; None where nothing does."""
         try:
             self.users.listed()
         except ServiceError:
@@ -146,7 +123,9 @@ class Service:
             return "session_unavailable"
         files = [self.users.path, *(one.path for one in self._hosted.values())]
         files += [] if self.audit is None else [self.audit.path]
-        return "disk_full" if any(map(_is_full, {path.parent for path in files})) else None
+        about = map(os.statvfs, {path.parent for path in files})
+        is_full = any(one.f_bavail * one.f_frsize < _LEAST_ROOM for one in about)
+        return "disk_full" if is_full else None
 
     def end(self) -> None:
         """Tell all work to stop at its next turn."""
@@ -168,11 +147,6 @@ class Service:
             kept(self.history)
         except StoreError as error:
             failed(error)
-
-
-def _is_full(folder: Path) -> bool:
-    about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize < _LEAST_ROOM
 
 
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
@@ -199,7 +173,20 @@ def hosting(
     with ExitStack() as held:
         kept = None if audit is None else Audit(audit)
         service = Service([], users, rate, kept)
-        service.take_up = partial(_take_up, service, held, paths)
+
+        def take_up() -> None:
+            """Open what is not served yet; one that cannot be opened leaves the others."""
+            errors = list[PMWError]()
+            for name, path in names_of(paths).items():
+                if name not in service:
+                    try:
+                        service.add(Hosted(name, held.enter_context(resume_session(path)), path))
+                    except PMWError as error:
+                        errors.append(error)
+            if errors:
+                raise errors[0]
+
+        service.take_up = take_up
         held.callback(service.history.close)
         try:
             service.take_up()
@@ -209,16 +196,3 @@ def hosting(
         finally:
             service.end()  # a session's lock is held until nothing works on it any more
             service.wait()
-
-
-def _take_up(service: Service, held: ExitStack, paths: Sequence[Path]) -> None:
-    """Open the sessions of paths that are not served yet; one that cannot be opened leaves the others."""
-    errors = list[PMWError]()
-    for name, path in names_of(paths).items():
-        if name not in service:
-            try:
-                service.add(Hosted(name, held.enter_context(resume_session(path)), path))
-            except PMWError as error:
-                errors.append(error)
-    if errors:
-        raise errors[0]

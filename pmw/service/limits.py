@@ -36,11 +36,7 @@ _SERVED = 50  # small requests that a session answers in a second, at least
 
 
 class BusyError(ServiceError):
-    """A request that comes too early; asked again later, it is served.
-
-    Args:
-        retry_after: seconds to wait for.
-    """
+    """A request that comes too early; asked again after some seconds, it is served."""
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
@@ -56,13 +52,7 @@ class GoneError(ServiceError):
 
 
 class Rate:
-    """A bucket of tokens for each user: so many requests a second, and so many at once.
-
-    Args:
-        per_second: requests that each user may make for long.
-        at_once: requests that may come together after a pause.
-        clock: seconds, never going back.
-    """
+    """A bucket of tokens for each user: so many requests a second, and so many at once after a pause."""
 
     def __init__(
         self, per_second: float, at_once: float, clock: Callable[[], float] = time.monotonic
@@ -105,13 +95,8 @@ class OneEach:
 class Queue:
     """Requests at one session: some are carried out, and others wait, with a deadline.
 
-    Users have their requests carried out in turns, each user's in order. Whoever waits on an event loop takes
-    no thread.
-
-    Args:
-        places: requests that are carried out together; each takes a thread. Of one user there are at most
-            ``OWN_PLACES`` of them, and ``OWN_WAITING`` that wait.
-        seconds: how long a request waits at most.
+    Users have their requests carried out in turns, each user's in order: at most ``OWN_PLACES`` together, and
+    ``OWN_WAITING`` that wait. Whoever waits on an event loop takes no thread.
     """
 
     def __init__(
@@ -189,24 +174,21 @@ class Queue:
             raise BusyError(late, self.retry_after) from None
 
     def _leave(self, name: str) -> None:
+        """Free a place, and give free ones to those who wait, a user at a time."""
         with self._lock:
             self._free += 1
             self._held[name] -= 1
-            self._call()
-
-    def _call(self) -> None:
-        """Give free places to those who wait, a user at a time."""
-        while self._free:
-            name = next((one for one in self._waiting if self._held[one] < OWN_PLACES), None)
-            if name is None:
-                return
-            own = self._waiting.pop(name)
-            turn = own.popleft() if own else None
-            if own:
-                self._waiting[name] = own  # behind all others
-            if turn is not None and turn.set_running_or_notify_cancel():
-                self._take(name)
-                turn.set_result(None)
+            while self._free:
+                next_one = next((one for one in self._waiting if self._held[one] < OWN_PLACES), None)
+                if next_one is None:
+                    return
+                own = self._waiting.pop(next_one)
+                turn = own.popleft() if own else None
+                if own:
+                    self._waiting[next_one] = own  # behind all others
+                if turn is not None and turn.set_running_or_notify_cancel():
+                    self._take(next_one)
+                    turn.set_result(None)
 
     def _take(self, name: str) -> None:
         self._free -= 1

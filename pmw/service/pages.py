@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote
@@ -22,13 +23,11 @@ from pmw.display.templates import render
 from pmw.errors import PMWError
 from pmw.public.report import report_policy
 from pmw.service.access import CurrentUser, InQueue, asks, note, service_of, signed_in, used
-from pmw.service.addresses import address_of, path_of
 from pmw.service.custodian_facts import custodian_facts, report_of
-from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted
 from pmw.service.limits import MOST_FIELDS
 from pmw.service.question_form import asked_by, browsed, packed_choices
-from pmw.service.session_page import Filled, Outcome, answered, looked_up, page_values
+from pmw.service.session_page import Filled, Outcome, address_of, answered, looked_up, page_values, path_of
 from pmw.service.shown_answers import as_csv, as_json, csv_text, read, shown, stored_answer
 from pmw.service.users import Role, User
 from queries.errors import QueryError
@@ -67,22 +66,15 @@ class PageRoute(APIRoute):
 
 
 def _problem(request: Request, status: int, message: str) -> HTMLResponse:
-    """Return the page of an error; where nobody is signed in, the form to sign in."""
     values: dict[str, Any] = {"user": None, "path": None}
     if status == 401:
         told = "You are not signed in, or no longer: sign in again."
+        path, query = quote(request.url.path, safe="/"), request.url.query
+        to = "" if request.method != "GET" else f"{path}?{query}" if query else path
         return page(
-            "start.html",
-            {**values, "title": "Sign in", "sessions": [], "refused": told, "to": _wanted(request)},
-            401,
+            "start.html", {**values, "title": "Sign in", "sessions": [], "refused": told, "to": to}, 401
         )
     return page("problem.html", {**values, "title": "Not shown", "message": message}, status)
-
-
-def _wanted(request: Request) -> str:
-    """Return the address that was asked for; empty where it was no page to look at."""
-    path = quote(request.url.path, safe="/")
-    return "" if request.method != "GET" else f"{path}?{request.url.query}" if request.url.query else path
 
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -142,13 +134,8 @@ def session(
 ) -> HTMLResponse:
     """Show a session; of a question its stored answer, or what asking costs. Nothing is asked or spent."""
     charged = _CHARGED.fullmatch(request.query_params.get("charged", ""))
-    filled = Filled(
-        None if q is None else _lines(q),
-        within.strip(),
-        choices=choices,
-        charged="" if charged is None else charged[0],
-    )
-    return _shown(request, user, name, filled)
+    told, question = "" if charged is None else charged[0], None if q is None else _lines(q)
+    return _shown(request, user, name, Filled(question, within.strip(), choices=choices, charged=told))
 
 
 @router.post("/page/{name}/ask", dependencies=[InQueue])
@@ -157,12 +144,9 @@ def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> Resp
 
     An answer without an address is shown at once: where a model that became better needs more to be asked.
     """
-    filled = Filled(
-        _first(fields, "q"),
-        _first(fields, "within"),
-        choices=_first(fields, "choices"),
-        price=_first(fields, "price"),
-    )
+    names = ("q", "within", "choices", "price")
+    question, within, choices, price = (fields.get(one, [""])[0].strip() for one in names)
+    filled = Filled(question, within, choices, price=price)
     with used(request, user, name) as hosted:
         outcome = answered(hosted, user, request, filled)
         if outcome.shown is not None:
@@ -252,16 +236,8 @@ def history(
         if is_there
     }
     values = {"count": count, "at": at, "last": last, "find": find, "everybody": everybody, "pages": pages}
-    rows = _asked_rows(path, found)
+    rows = [{**asdict(one), "address": address_of(path, {"q": one.text})} for one in found]
     return page("history.html", {"title": f"{name}: questions", **_frame(user, name), **values, "rows": rows})
-
-
-def _asked_rows(path: str, found: list[AskedText]) -> list[dict[str, str]]:
-    """Return questions with the addresses of their answers."""
-    return [
-        {"time": one.time, "user": one.user, "text": one.text, "address": address_of(path, {"q": one.text})}
-        for one in found
-    ]
 
 
 @router.get("/page/{name}/history.csv", dependencies=[InQueue])
@@ -297,12 +273,7 @@ def _require_custodian(user: User) -> None:
 
 
 def _frame(user: User, name: str) -> dict[str, Any]:
-    """Return what stands around every page of a session."""
     return {"user": user, "name": name, "path": path_of(name)}
-
-
-def _first(fields: Mapping[str, list[str]], name: str) -> str:
-    return fields.get(name, [""])[0].strip()
 
 
 def _shown(request: Request, user: User, name: str, filled: Filled) -> HTMLResponse:

@@ -25,13 +25,13 @@ _MOST_CHOICES = 2000  # characters of choices that an address carries
 def asked_by(fields: Fields, domain: Domain) -> str:
     """Return the question that a form was filled in with, as it could be typed in."""
     condition = " AND ".join(filter(None, (_term(attribute, fields) for attribute in domain)))
-    by = [name for name in _all(fields, "by") if name in domain.names][:2]
+    by = [name for name in fields.get("by", ()) if name in domain.names][:2]
     return _grouped(domain, list(dict.fromkeys(by)), condition) if by else condition
 
 
 def _term(attribute: Attribute, fields: Fields) -> str:
     """Return the condition on one attribute; empty where nothing was chosen."""
-    name, also = in_quotes(attribute.name), _all(fields, f"also {attribute.name}")
+    name, also = in_quotes(attribute.name), fields.get(f"also {attribute.name}", ())
     terms = [_chosen(attribute, fields)]
     terms += [f"{name} IS NULL"] if attribute.missing and "missing" in also else []
     terms += [f"{name} = '{OTHER_LABEL}'"] if attribute.other and "other" in also else []
@@ -42,21 +42,16 @@ def _term(attribute: Attribute, fields: Fields) -> str:
 def _chosen(attribute: Attribute, fields: Fields) -> str:
     name = in_quotes(attribute.name)
     if isinstance(attribute, CategoricalAttribute):
-        places = [int(one) for one in _all(fields, f"in {attribute.name}") if _PLACE.fullmatch(one)]
+        places = [int(one) for one in fields.get(f"in {attribute.name}", ()) if _PLACE.fullmatch(one)]
         values = [attribute.values[place] for place in places if place < len(attribute.values)]
         return f"{name} IN ({', '.join(map(literal, values))})" if values else ""
-    low, high = (_typed("".join(_all(fields, f"{end} {attribute.name}")[:1])) for end in ("low", "high"))
+    low, high = (_typed("".join(fields.get(f"{end} {attribute.name}", ())[:1])) for end in ("low", "high"))
     if low and high:
         return f"{name} BETWEEN {low} AND {high}"
     return f"{name} >= {low}" if low else f"{name} <= {high}" if high else ""
 
 
-def _all(fields: Fields, name: str) -> Sequence[str]:
-    return fields.get(name, ())
-
-
 def _grouped(domain: Domain, by: Sequence[str], condition: str) -> str:
-    """Return the statement that counts the records with each value of some attributes."""
     where, names = f" WHERE {condition}" if condition else "", ", ".join(map(in_quotes, by))
     source = f"FROM {in_quotes(domain.name)}{where}"
     return f"SELECT {names}, COUNT(*) {source} GROUP BY {names}"
@@ -70,7 +65,6 @@ def literal(value: object) -> str:
 
 
 def _typed(text: str) -> str:
-    """Return a number, or a date, as it is written in a condition."""
     text = text.strip()
     try:
         return text if math.isfinite(float(text)) else ""
@@ -111,21 +105,20 @@ def form_of(domain: Domain, chosen: Fields) -> list[dict[str, Any]]:
 
 def _form(attribute: Attribute, chosen: Fields) -> dict[str, Any]:
     name = attribute.name
-    also = [kind for kind, is_so in (("missing", attribute.missing), ("other", attribute.other)) if is_so]
-    form: dict[str, Any] = {
-        "name": name,
-        "also": [(kind, kind in _all(chosen, f"also {name}")) for kind in also],
-        "options": None,
-    }
+    picked = {field: chosen.get(f"{field} {name}", ()) for field in ("also", "in", "low", "high")}
+    also = [(kind, kind in picked["also"]) for kind in _beside(attribute)]
+    form: dict[str, Any] = {"name": name, "also": also, "options": None}
     if isinstance(attribute, CategoricalAttribute):
-        picked = set(_all(chosen, f"in {name}"))
         values = [str(value) for value in attribute.values[:_MOST_OPTIONS]]
-        form["options"] = [(value, str(place) in picked) for place, value in enumerate(values)]
+        form["options"] = [(value, str(place) in picked["in"]) for place, value in enumerate(values)]
         return form
-    low, high = _ends(attribute)
-    for end, hint in (("low", low), ("high", high)):
-        form[end] = {"hint": hint, "value": "".join(_all(chosen, f"{end} {name}")[:1])}
-    return form
+    ends = zip(("low", "high"), _ends(attribute), strict=True)
+    return form | {end: {"hint": hint, "value": "".join(picked[end][:1])} for end, hint in ends}
+
+
+def _beside(attribute: Attribute) -> list[str]:
+    """Return which cells an attribute has beside those of its values."""
+    return [kind for kind, is_so in (("missing", attribute.missing), ("other", attribute.other)) if is_so]
 
 
 def _ends(attribute: OrderedAttribute) -> tuple[str, str]:
@@ -136,15 +129,7 @@ def _ends(attribute: OrderedAttribute) -> tuple[str, str]:
 
 def described(domain: Domain) -> list[tuple[str, str, str, str]]:
     """Return a row for each attribute: its name, its cells, its values in short, and what else it has."""
-    return [
-        (
-            attribute.name,
-            f"{attribute.size:,}",
-            _values_in_short(attribute),
-            _also(attribute, domain) or _NONE,
-        )
-        for attribute in domain
-    ]
+    return [(one.name, f"{one.size:,}", _values_in_short(one), _also(one, domain) or _NONE) for one in domain]
 
 
 def _values_in_short(attribute: Attribute) -> str:
@@ -156,10 +141,9 @@ def _values_in_short(attribute: Attribute) -> str:
 
 
 def _also(attribute: Attribute, domain: Domain) -> str:
-    also = [text for text, is_so in (("missing", attribute.missing), ("other", attribute.other)) if is_so]
     lookups = [one for one in domain.lookups if one.attribute == attribute.name]
-    also += [f"lookup {one.name} ({', '.join(one.columns)})" for one in lookups]
-    return ", ".join(also)
+    told = [f"lookup {one.name} ({', '.join(one.columns)})" for one in lookups]
+    return ", ".join([*_beside(attribute), *told])
 
 
 def browsed(domain: Domain) -> list[dict[str, Any]]:

@@ -101,11 +101,7 @@ class PatientProtocol(H11Protocol):
 
 
 class EndingServer(uvicorn.Server):
-    """A server that ends long requests first: what is answered of them stands.
-
-    Args:
-        end: tells the requests' work to stop at its next turn.
-    """
+    """A server that ends long requests first, at their next turn: what is answered of them stands."""
 
     def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
         super().__init__(config)
@@ -119,18 +115,12 @@ class EndingServer(uvicorn.Server):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a service listens.
-
-    Args:
-        port: of HTTP; 0 takes a free one.
-        postgres: the port of Postgres' protocol; None for none.
-        behind_tls: clients reach it by a proxy that speaks TLS, at whatever address.
-    """
+    """Where a service listens; port 0 takes a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8000
-    postgres: int | None = None
-    behind_tls: bool = False
+    postgres: int | None = None  # the port of Postgres' protocol
+    behind_tls: bool = False  # clients reach it by a proxy that speaks TLS, at whatever address
 
 
 def serve(
@@ -145,8 +135,6 @@ def serve(
     """Serve sessions until the process is told to end; what is being answered then is finished first.
 
     Args:
-        rate: how many requests each user may make; None for the usual number.
-        audit: the file in which questions are written down; None for none.
         ready: is called with the addresses, of HTTP and of Postgres' protocol, once they can be used.
     """
     log = Log()

@@ -5,7 +5,11 @@ To look up a question asks, records and spends nothing. Asking is another act, a
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 
@@ -21,17 +25,17 @@ from pmw.errors import (
 from pmw.public.answer import Answer
 from pmw.public.tables import AnswerTable
 from pmw.service.access import asks, came, service_of
-from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.answer_charts import Chart
 from pmw.service.asking import done
 from pmw.service.history import AskedText
-from pmw.service.hosting import Hosted
+from pmw.service.hosting import Hosted, url_of
 from pmw.service.question_form import described, examples_of, form_of, unpacked_choices
-from pmw.service.shown_answers import Read, Shown, new_answer, read, shown, stored_answer
+from pmw.service.shown_answers import Read, Shown, is_statement, new_answer, read, shown, stored_answer
 from pmw.service.users import Role, User
 from pmw.session.accounts import Booked
 from pmw.session.dialogue import Analyst
 from pmw.session.session_requests import Kinds, SessionRequest
+from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -39,29 +43,23 @@ from queries.frozen import dataclass
 _MOST_NEWEST = 8  # questions that the page itself lists
 _NEAR_THE_END = 0.9  # of what may be spent: where more is used, the page warns
 _PAY = "Pay, and answer"
+TOKEN = "PMW_TOKEN"  # noqa: S105  # the variable of an environment, which holds the user's
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
     """What the page's forms hold.
 
-    Args:
-        question: that is looked up, asked or paid for; None for none.
-        within: half-width of the bar that is wanted, as it was typed in; empty for none.
-        choices: what the form that builds a question was filled in with, as one text.
-        draft: a question that was built, and not looked up.
-        is_built: the form that builds a question is open.
-        price: the part of the cap that may be charged, as it was agreed to; empty where none was.
-        charged: the part that the answer charged when it was asked, as a text; empty for none.
+    A text is empty where there is none.
     """
 
-    question: str | None = None
-    within: str = ""
-    choices: str = ""
-    draft: str = ""
-    is_built: bool = False
-    price: str = ""
-    charged: str = ""
+    question: str | None = None  # that is looked up, asked or paid for
+    within: str = ""  # half-width of the bar that is wanted, as it was typed in
+    choices: str = ""  # what the form that builds a question was filled in with
+    draft: str = ""  # a question that was built, and not looked up
+    is_built: bool = False  # the form that builds a question is open
+    price: str = ""  # the part of the cap that may be charged, as it was agreed to
+    charged: str = ""  # the part that the answer charged when it was asked
 
     @property
     def text(self) -> str:
@@ -70,35 +68,22 @@ class Filled:
 
 
 class Offer(NamedTuple):
-    """What asking costs.
-
-    Attributes:
-        sentence: it in words.
-        button: what agrees to it; empty where nothing does.
-        price: the part of the cap that is agreed to; empty where it is free.
-    """
+    """What asking costs."""
 
     sentence: str
-    button: str
-    price: str = ""
+    button: str  # what agrees to it; empty where nothing does
+    price: str = ""  # the part of the cap that is agreed to; empty where it is free
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a question.
-
-    Args:
-        shown: its answer; None where there is none.
-        offer: what asking costs; None where nothing would change by it.
-        charged: the part of the cap that the answer charged when it was asked; empty for none.
-        error: why it is not answered, with the place of its fault; None where it is.
-    """
+    """What came of a question."""
 
     shown: Shown | None = None
     is_stored: bool = False
-    offer: Offer | None = None
-    charged: str = ""
-    error: dict[str, str] | None = None
+    offer: Offer | None = None  # what asking costs; None where nothing would change by it
+    charged: str = ""  # the part of the cap that the answer charged when it was asked
+    error: dict[str, str] | None = None  # why it is not answered, with the place of its fault
 
     @property
     def title(self) -> str:
@@ -134,7 +119,9 @@ def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Ou
     asks(request, ("ask", filled.text, None))
     try:
         question = read(analyst, filled.text)
-        asks(request, (_kind_of(question, filled), filled.text, question.query))
+        kinds = ((Kinds.ASK, Kinds.SQL), (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN))
+        kind = kinds[bool(filled.within)][question.is_statement]
+        asks(request, (kind.name, filled.text, question.query))
         answer = new_answer(analyst, hosted.large, question, filled.within, filled.price or None)
         is_stored = stored_answer(analyst, hosted.large, question) is not None
     except PriceError as error:
@@ -150,16 +137,10 @@ def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Ou
     return Outcome(shown(question, answer), is_stored=is_stored, charged=charged)
 
 
-def _kind_of(question: Read, filled: Filled) -> str:
-    pairs = ((Kinds.ASK, Kinds.SQL), (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN))
-    return pairs[bool(filled.within)][question.is_statement].name
-
-
 _TOLD = (QueryError, BudgetError, BudgetExhaustedError, SessionError)
 
 
 def _failed(error: Exception) -> Outcome:
-    """Return an error as the page tells it."""
     if isinstance(error, SessionCorruptError | SessionLockedError):
         raise error
     if isinstance(error, QueryError):
@@ -185,7 +166,6 @@ def _mark(error: QueryError) -> str:
 def _test(
     hosted: Hosted, analyst: Analyst, question: Read, _: Filled, found: Answer | AnswerTable | None
 ) -> Offer | None:
-    """Return what asking costs; None where it would change nothing."""
     if found is not None and question.is_settled_by(found):
         newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
         return Offer(newer, "Ask again") if found.version < hosted.session.state.version else None
@@ -198,12 +178,8 @@ def _test(
 
 
 def _bar(hosted: Hosted, analyst: Analyst, question: Read, filled: Filled, _: object) -> Offer:
-    """Return what an answer within a bar costs."""
-    wanted, bar = (
-        SessionRequest(Kinds.QUOTE, question.query, within=filled.within),
-        f"A bar of ± {filled.within}",
-    )
-    quote = done(analyst, hosted.large, wanted)
+    wanted = SessionRequest(Kinds.QUOTE, question.query, within=filled.within)
+    quote, bar = done(analyst, hosted.large, wanted), f"A bar of ± {filled.within}"
     if not quote.needed:
         return Offer(f"{bar} is free: the answer is as near as it is.", "Answer it, free")
     left = "." if quote.affordable else "; so much is not left."
@@ -239,7 +215,7 @@ def page_values(
 ) -> dict[str, Any]:
     """Return what the template of the page needs."""
     domain, path = hosted.session.domain, path_of(hosted.name)
-    status = hosted.session.status()
+    status, is_read = hosted.session.status(), outcome.error is None and (outcome.shown or outcome.offer)
     return {
         "title": f"{outcome.title} · {hosted.name}",
         "table_name": domain.name,
@@ -248,10 +224,8 @@ def page_values(
         "closed": status.closed,
         "share": share_of(user, hosted.asking(user).budget()),
         "outcome": outcome,
-        "files": []
-        if outcome.shown is None or not outcome.is_stored
-        else _files(path, filled, outcome.shown.charts),
-        "elsewhere": _elsewhere(base, hosted.name, filled, domain, outcome),
+        "files": _files(path, filled, outcome.shown.charts) if outcome.shown and outcome.is_stored else [],
+        "elsewhere": elsewhere(base, hosted.name, filled.text, domain) if is_read else [],
         "filled": filled,
         "can_pay": user.role is not Role.READER,
         "form": form_of(domain, unpacked_choices(filled.choices)),
@@ -262,17 +236,7 @@ def page_values(
     }
 
 
-def _elsewhere(
-    base: str, name: str, filled: Filled, domain: Domain, outcome: Outcome
-) -> list[tuple[str, str]]:
-    """Return the same question for other tools; nothing where none was read."""
-    if outcome.error is not None or (outcome.shown is None and not outcome.offer):
-        return []
-    return elsewhere(base, name, filled.text, domain)
-
-
 def _files(path: str, filled: Filled, charts: tuple[Chart, ...]) -> list[tuple[str, str]]:
-    """Return the files of an answer, by what they are called."""
     question = {"q": filled.text}
     files = [(name.upper(), address_of(f"{path}/answer.{name}", question)) for name in ("csv", "json")]
     for number in range(1, len(charts) + 1):
@@ -288,3 +252,44 @@ def _newest(request: Request, user: User, name: str, path: str) -> list[tuple[As
     except StoreError:
         return None
     return [(one, address_of(path, {"q": one.text})) for one in found]
+
+
+# --- addresses, never with a token -----------------------------------------------------------------------
+
+
+def path_of(name: str) -> str:
+    """Return the path of a session's page; whatever its file is called, it is one part of it."""
+    return f"/page/{quote(name, safe='')}"
+
+
+def exports_of(name: str) -> str:
+    """Return the path of what a session exports."""
+    return f"/sessions/{quote(name, safe='')}/export"
+
+
+def address_of(path: str, fields: Mapping[str, str]) -> str:
+    """Return a path with fields, of which empty ones are left out, but for the question."""
+    filled = {name: value for name, value in fields.items() if value or name == "q"}
+    return f"{path}?{urlencode(filled)}" if filled else path
+
+
+def elsewhere(base: str, name: str, text: str, domain: Domain) -> list[tuple[str, str]]:
+    """Return the same question as it is asked elsewhere, as pairs of where and what."""
+    url = url_of(base, name)
+    kind, method = ("sql", "sql") if is_statement(text) else ("where", "ask")
+    question = json.loads(text) if text.lstrip().startswith("{") else text
+    python = (
+        "import os\n\nimport pmw\n\n"
+        f'session = pmw.connect({url!r}, token=os.environ["{TOKEN}"])\n'
+        f"print(session.{method}({question!r}))"
+    )
+    curl = (
+        f"curl -H \"Authorization: Bearer ${TOKEN}\" -H 'Content-Type: application/json' "
+        f"-d {shlex.quote(json.dumps({kind: question}))} {shlex.quote(url + '/ask')}"
+    )
+    told = [("Python", python), ("curl", curl)]
+    if isinstance(question, str):
+        where = f" WHERE {text}" if text.strip() else ""
+        sql = text if kind == "sql" else f"SELECT COUNT(*) FROM {in_quotes(domain.name)}{where}"  # noqa: S608
+        told.insert(1, ("SQL", sql))
+    return told

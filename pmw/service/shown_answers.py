@@ -1,7 +1,4 @@
-"""Answers as the page shows them: sentences, charts and a table; and as files.
-
-What is said is what the commands say.
-"""
+"""Answers as the page shows them: sentences, charts and a table, as the commands say them; and as files."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ _NONE = "\N{EN DASH}"  # where a table has no number
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A question that was read.
-
-    Args:
-        query: a condition's question, or a statement.
-    """
+    """A question that was read."""
 
     text: str
     query: LinearQuery | Statement
@@ -52,7 +45,7 @@ class Read:
     @property
     def cells(self) -> int:
         """How many numbers it asks for."""
-        return cells_of(self.query) if isinstance(self.query, Statement) else 1
+        return cells_of(self.query)
 
     def is_settled_by(self, answer: Answer | AnswerTable) -> bool:
         """Whether a stored answer is given again to whoever asks, without a test."""
@@ -64,13 +57,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An answer, ready for a page.
-
-    Args:
-        charts: of its numbers; none where there is nothing to draw.
-        notes: what has to be known of it.
-        version: of the newest model that answered.
-    """
+    """An answer, ready for a page."""
 
     asked: str
     sentences: tuple[str, ...]
@@ -106,12 +93,7 @@ def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Ans
 def new_answer(
     analyst: Analyst, large: LargeRequests, question: Read, within: str = "", at_most: str | None = None
 ) -> Answer | AnswerTable:
-    """Ask a question, and return the answer.
-
-    Args:
-        within: half-width of the bar that is paid for; empty asks as usual.
-        at_most: the part of the budget that it may charge; None for a tenth of what the analyst may spend.
-    """
+    """Ask a question, or pay for the bar within so much, and return the answer."""
     kind: Kind[Any] = Kinds.ASK_WITHIN if within else Kinds.ASK
     wanted = SessionRequest(kind, question.query, within=within or None, at_most=at_most)
     found: Answer | AnswerTable = done(analyst, large, wanted)
@@ -164,7 +146,6 @@ def _sentence(text: str) -> str:
 
 
 def _meaning(answer: Answer) -> tuple[str, ...]:
-    """Return what the two intervals promise, a sentence each."""
     sure = f"{answer.confidence:.0%}"
     found = []
     if answer.interval is not None:
@@ -179,7 +160,6 @@ def _meaning(answer: Answer) -> tuple[str, ...]:
 
 
 def _promised(table: AnswerTable) -> tuple[str, ...]:
-    """Return what the intervals of a table promise, a sentence for each kind that there is."""
     found, sure = list(table.estimates()), f"{table.confidence:.0%}"
     held = [one.is_promised and one.source in _SETTLED for one in found]
     which = "Each interval" if all(held) else "Each interval of a tested or measured number"
@@ -205,15 +185,11 @@ def as_json(answer: Answer | AnswerTable) -> str:
 
 def as_csv(question: Read, answer: Answer | AnswerTable) -> str:
     """Return an answer as CSV: keys of groups apart, and of each number its value, ends and source."""
-    return csv_text(
-        _table_lines(answer) if isinstance(answer, AnswerTable) else _count_lines(question, answer)
-    )
-
-
-def _count_lines(question: Read, answer: Answer) -> Iterable[Sequence[Any]]:
-    yield "question", "count", *BAR_COLUMNS
+    if isinstance(answer, AnswerTable):
+        return csv_text(_table_lines(answer))
     count = "" if answer.is_refused else f"{answer.count:.3f}"
-    yield _words(question), count, *_plain_ends(answer.interval), answer.source.value
+    row = _words(question), count, *_plain_ends(answer.interval), answer.source.value
+    return csv_text([("question", "count", *BAR_COLUMNS), row])
 
 
 def _table_lines(table: AnswerTable) -> Iterable[Sequence[Any]]:

@@ -29,7 +29,7 @@ from typing import Any
 from pmw.disk import synchronise
 from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
-from pmw.session.store import file_locks
+from pmw.session.store.locking import file_locks
 from queries.frozen import dataclass
 
 _FORMAT = 3
@@ -62,13 +62,10 @@ class User:
 
     Args:
         name: charges are booked to it. It is kept in the form NFC, and its letters are of one script.
-        share: the part of what a session's opening leaves that may be charged, in [0, 1]; a reader's is 0,
-            whatever is given.
-        sessions: names of the sessions that the user may use; None for all.
+        share: the part of what a session's opening leaves that may be charged, in [0, 1]; a reader's is 0.
+        sessions: names of those that the user may use; None for all.
         expires: the last day, in UTC, on which the token is good; None for no end.
-        revoked: the token is no longer good.
-        at_most: the part of a session's whole budget that one question may charge, in [0, 1]; None for no
-            such ceiling.
+        at_most: the part of a session's whole budget that one question may charge; None for no ceiling.
     """
 
     name: str
@@ -113,9 +110,9 @@ class User:
     @classmethod
     def of(cls, form: dict[str, Any]) -> User:
         """Return the user of such a form."""
-        sessions, expires, revoked = form["sessions"], form["expires"], form["revoked"]
-        ceiling = form["at_most"]
-        if type(revoked) is not bool or not (sessions is None or _is_list_of_texts(sessions)):
+        sessions, expires, revoked, ceiling = (form[n] for n in ("sessions", "expires", "revoked", "at_most"))
+        texts = isinstance(sessions, list) and all(isinstance(one, str) for one in sessions)
+        if type(revoked) is not bool or not (sessions is None or texts):
             raise TypeError
         return cls(
             form["name"],
@@ -129,11 +126,7 @@ class User:
 
 
 class UsersFile:
-    """The users of a service, and the digests of their tokens.
-
-    Args:
-        path: the file; nobody but its owner may read or write it. It is read again when it changes.
-    """
+    """The users of a service, and the digests of their tokens, in a file that is read again as it changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -159,11 +152,7 @@ class UsersFile:
         return None if found.is_expired else found
 
     def add(self, user: User, *, beyond: bool = False) -> str:
-        """Add a user, and return the token; it is stored nowhere.
-
-        Args:
-            beyond: the shares of analysts may add up to more than 1.
-        """
+        """Add a user, and return the token, stored nowhere; ``beyond``, shares may add up to more than 1."""
         with self._changing() as users:
             if any(other.name == user.name for other in users.values()):
                 raise ServiceError(
@@ -174,11 +163,7 @@ class UsersFile:
             return _enter(users, user)
 
     def change(self, name: str, changed: Callable[[User], User], *, beyond: bool = False) -> None:
-        """Change what a user may do; the token stays, and so does what was charged to the name.
-
-        Args:
-            beyond: the shares of analysts may add up to more than 1.
-        """
+        """Change what a user may do; the token stays, and so does what was charged to the name."""
         with self._changing() as users:
             digest, user = _taken(users, name)
             users[digest] = changed(user)
@@ -248,7 +233,6 @@ class UsersFile:
 
 
 def _check_shares(users: Sequence[User]) -> None:
-    """Refuse shares of analysts that add up to more than 1 in a session."""
     asking = [user for user in users if user.role is Role.ANALYST and not (user.revoked or user.is_expired)]
     for session in sorted({"", *itertools.chain(*(user.sessions or () for user in asking))}):
         total = sum((user.share for user in asking if user.may_use(session)), Fraction(0))
@@ -278,7 +262,6 @@ def _taken(users: dict[bytes, User], name: str) -> tuple[bytes, User]:
 
 
 def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
-    """Return the users of a file's content."""
     form = json.loads(content)
     if form["format"] == _OF_THE_CAP:
         raise ServiceError(
@@ -311,10 +294,6 @@ def _part_of(written: object, what: str) -> Fraction:
         with suppress(ValueError, ArithmeticError):  # such as NaN, 1e999 and 1/0
             return Fraction(written)
     raise ServiceError(f"expected {what} in [0, 1] such as 1/5 or 0.2, got another")
-
-
-def _is_list_of_texts(form: object) -> bool:
-    return isinstance(form, list) and all(isinstance(one, str) for one in form)
 
 
 def script_of(name: str) -> str:

@@ -36,11 +36,7 @@ _PART = re.compile(
 
 
 class WireError(ServiceError):
-    """What is told of a refusal.
-
-    Args:
-        position: of a character in the statement, from 1.
-    """
+    """What is told of a refusal; the position is of a character in the statement, from 1."""
 
     def __init__(
         self, state: str, message: str, hint: str = "", *, position: int | None = None, is_last: bool = False
@@ -100,8 +96,7 @@ def statements(text: str) -> list[str]:
     """Return the statements of a text, without comments and without those that are empty."""
     if len(text) > LONGEST:
         raise WireError("54000", f"expected a statement of at most {LONGEST:,} characters, got {len(text):,}")
-    parts = [""]
-    at = 0
+    parts, at = [""], 0
     for found in _PART.finditer(text):
         if found["blank"] or found["end"]:
             parts[-1] += text[at : found.start()] + (" " * len(found[0]) if found["blank"] else "")
@@ -162,7 +157,6 @@ def _no_value() -> str:
 
 
 def _decoded(value: bytes, oid: int) -> str:
-    """Return the text of a value in binary form."""
     if oid in _NUMBERS:
         return repr(struct.unpack(_NUMBERS[oid], value)[0])
     if oid == BOOL.oid:
@@ -188,7 +182,7 @@ Encoder: TypeAlias = Callable[[Any], bytes]
 _TEXT_FORMS: dict[ColumnType, Encoder] = {
     BOOL: lambda value: b"t" if value else b"f",
     INT8: lambda value: b"%d" % value,
-    FLOAT8: lambda value: repr(float(value)).encode() if math.isfinite(value) else _infinity(value),
+    FLOAT8: lambda value: repr(float(value)).replace("inf", "Infinity").encode(),
     TIMESTAMP: lambda value: str(value).replace("T", " ").encode(),
 }
 _BINARY_FORMS: dict[ColumnType, Encoder] = {
@@ -201,16 +195,11 @@ _BINARY_FORMS: dict[ColumnType, Encoder] = {
 
 
 def _read(kind: type[_Day], value: Any) -> _Day:
-    """Return a day or time of a result."""
     try:
         return kind.fromisoformat(str(value))
     except ValueError:
         message = "expected days of the years 1 to 9999, got another"
         raise WireError("22008", message, "ask for it as a text, by CAST(… AS TEXT)") from None
-
-
-def _infinity(value: float) -> bytes:
-    return b"Infinity" if value > 0 else b"-Infinity"
 
 
 def _text_form(value: Any) -> bytes:

@@ -159,17 +159,14 @@ class Desk:
         return self.catalogue.rows(reading, tables)
 
     def _synthetic(self) -> LockedTables:
-        """Return rows of the public model as it is now."""
         state = self.hosted.session.state
         with self._lock:
             if self._drawn is None or self._drawn[0] != state.version:
                 rows = min(max(round(state.total.value), 1), MOST_ROWS)
                 frame = self.hosted.session.synthetic_records(rows, seed=0)
                 texts = frame.astype(object).where(frame.notna(), None).map(str, na_action="ignore")
-                self._drawn = (
-                    state.version,
-                    self.catalogue.synthetic({name: [*texts[name]] for name in self.domain.names}),
-                )
+                tables = self.catalogue.synthetic({name: [*texts[name]] for name in self.domain.names})
+                self._drawn = state.version, tables
             return self._drawn[1]
 
 
@@ -177,8 +174,6 @@ class WireDialogue:
     """One connection: who asks which session, what was set, and what is answered.
 
     Args:
-        desk: what the connections to the session share.
-        log: has a line of each statement.
         gone: is set where nobody waits for the statement any more.
     """
 
@@ -209,10 +204,8 @@ class WireDialogue:
                 self._write_down(text, about)
             return reply
         except Exception as error:  # noqa: BLE001  # one statement fails, the connection goes on
-            asked = "session" in about and about["route"] not in (
-                Place.CATALOGUE.value,
-                Place.SYNTHETIC.value,
-            )
+            elsewhere = about["route"] in (Place.CATALOGUE.value, Place.SYNTHETIC.value)
+            asked = "session" in about and not elsewhere
             if asked and isinstance(error, PMWError) and not isinstance(error, BusyError):
                 with suppress(StoreError):  # nothing is told but a refusal
                     self._write_down(text, about, code_of(error))
@@ -287,11 +280,19 @@ class WireDialogue:
             reading, asked = desk.plan(text, user, self._gone)
             about["route"] = reading.place.value
             if asked is None:
-                notes = (_synthetic_note(desk.domain),) if reading.place is Place.SYNTHETIC else ()
-                return Reply(*desk.rows(reading), notes)
+                note = (
+                    f"these rows are synthetic, of the public model, and {UNLIMITED_ROWS:,} at most without "
+                    f"LIMIT; counts FROM {in_quotes(desk.domain.name)} have intervals"
+                )
+                return Reply(*desk.rows(reading), (note,) if reading.place is Place.SYNTHETIC else ())
             table = self._answered(user, asked)
             reply = reply_of(table, _statement(asked), desk.domain, bars=settings.bars)
-            self._note(user.name, text)
+
+            def kept(history: History) -> None:
+                history.add(desk.hosted.name, user.name, [text])
+                history.note_spending(desk.hosted.name, desk.hosted.session.state.ledger.share)
+
+            self._service.note(kept, self._log.failure)
         if desk.hosted.session.state is before:
             size = len(text) + _CELL * len(reply.rows) * len(reply.columns or ())
             desk.settled.keep((user, settings, text), (before, reply), size)
@@ -307,16 +308,6 @@ class WireDialogue:
     def _write_down(self, text: str, about: dict[str, Any], code: str | None = None) -> None:
         asked = [Asked(Kinds.SQL.name, text, code)]
         self._service.write_down(about["user"], self._desk.hosted, about["request_id"], asked)
-
-    def _note(self, user: str, text: str) -> None:
-        """Keep a statement in the history."""
-        hosted = self._desk.hosted
-
-        def kept(history: History) -> None:
-            history.add(hosted.name, user, [text])
-            history.note_spending(hosted.name, hosted.session.state.ledger.share)
-
-        self._service.note(kept, self._log.failure)
 
     def _command(self, word: str, text: str) -> Reply:
         tag, rest = COMMANDS[word], text[len(word) :].strip()
@@ -370,7 +361,6 @@ class WireDialogue:
             self._points.append((name, self.settings))
 
     def _point(self, name: str) -> int:
-        """Return the place of the last savepoint of a name."""
         places = [n for n, (one, _) in enumerate(self._points) if n and one == name]
         if self.status == "I" or not places:
             state = "25P01" if self.status == "I" else "3B001"
@@ -387,24 +377,20 @@ class WireDialogue:
             return error
         if isinstance(error, PriceError):
             price = f"{100 * told_price(error.price):g}%"
+            told, most = f"this can cost {price} of the budget", self.settings.shown("pmw.at_most")
             if error.code == "above_ceiling":
-                return WireError(
-                    "53400", f"this can cost {price} of the budget, above your ceiling for one question"
-                )
-            most = self.settings.shown("pmw.at_most")
-            told = f"this can cost {price} of the budget, and {most} may be charged for it"
+                return WireError("53400", f"{told}, above your ceiling for one question")
+            told = f"{told}, and {most} may be charged for it"
             return WireError("53400", told, f"SET pmw.at_most = '{price}'")
         if isinstance(error, QueryError):
             return self._refused_question(error, text)
-        status, _, message = (
-            told_of(error) if isinstance(error, PMWError) else (500, None, "the statement failed")
-        )
+        unknown = (500, None, "the statement failed")
+        status, _, message = told_of(error) if isinstance(error, PMWError) else unknown
         state = next((state for kind, state in _ERRORS if isinstance(error, kind)), None)
         if state is None and status >= 500:
             self._log.failure(error, **about)
-        return WireError(
-            state or _STATUSES.get(status, "XX000"), message, is_last=isinstance(error, EndingError)
-        )
+        state = state or _STATUSES.get(status, "XX000")
+        return WireError(state, message, is_last=isinstance(error, EndingError))
 
     def _refused_question(self, error: QueryError, text: str | None) -> WireError:
         rows = f"synthetic.{in_quotes(self._desk.domain.name)}"
@@ -412,13 +398,6 @@ class WireDialogue:
         way = f"rows of the public model are in {rows}" if LIST in message else way
         place = error.position + 1 if text is not None and isinstance(error.position, int) else None
         return WireError(_STATES.get(error.code, "22023"), message, way, position=place)
-
-
-def _synthetic_note(domain: Domain) -> str:
-    return (
-        f"these rows are synthetic, of the public model, and {UNLIMITED_ROWS:,} at most without LIMIT; "
-        f"counts FROM {in_quotes(domain.name)} have intervals"
-    )
 
 
 def reply_of(table: AnswerTable, statement: Statement, domain: Domain, *, bars: bool) -> Reply:
@@ -458,7 +437,6 @@ def columns_of(statement: Statement, domain: Domain, *, bars: bool) -> tuple[Col
 
 
 def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:
-    """Return the type of a column of groups' values, or of constants."""
     values: Iterable[Any] = (node.value,) if isinstance(node, Constant) else ()
     if isinstance(node, KeyFunction):
         values = [one for one in node.values.values() if one is not None]
@@ -475,7 +453,6 @@ def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:
 
 
 def _statement(asked: asking.Reading) -> Statement:
-    """Return the one statement of a request."""
     for error in asked.refused.values():
         raise error
     found = asked.questions[0].query
@@ -505,10 +482,6 @@ def forgotten(text: str, prepared: Sequence[str]) -> list[str]:
     """Return the prepared statements that a command drops."""
     word, rest = word_of(text), text.strip().partition(" ")[2].strip()
     rest = re.sub(r"PREPARE\s+", "", rest, count=1, flags=re.I) if word == "DEALLOCATE" else rest
-    if word not in ("DEALLOCATE", "DISCARD"):
-        return []
-    return (
-        [*prepared]
-        if rest.lower() == "all"
-        else [one for one in prepared if word == "DEALLOCATE" and one == name_of(rest)]
-    )
+    if word in ("DEALLOCATE", "DISCARD") and rest.lower() == "all":
+        return [*prepared]
+    return [one for one in prepared if word == "DEALLOCATE" and one == name_of(rest)]

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pmw.service.guard import UNKNOWN, Log
@@ -53,11 +53,7 @@ _SHOWN = {
 
 
 class WireServer:
-    """Connections to the sessions of a service.
-
-    Args:
-        log: has a line of each connection and statement.
-    """
+    """Connections to the sessions of a service; the log has a line of each connection and statement."""
 
     def __init__(self, listening: socket.socket, service: Service, log: Log) -> None:
         self._listening, self.service, self.log = listening, service, log
@@ -93,10 +89,8 @@ class WireServer:
         with self._lock:
             counts = Counter(one.user for one in self._open.values() if one.user is not None)
             if counts.total() >= MOST_WIRES or counts[user] >= OWN_WIRES:
-                told = (
-                    f"expected at most {OWN_WIRES} connections of a user, and {MOST_WIRES} of all; close some"
-                )
-                raise WireError("53300", told, is_last=True)
+                told = f"expected at most {OWN_WIRES} connections of a user, and {MOST_WIRES} of all"
+                raise WireError("53300", f"{told}; close some", is_last=True)
             connection.user = user
 
     def leave(self, number: int) -> None:
@@ -151,11 +145,7 @@ class Portal:
 
 
 class Connection:
-    """One connection.
-
-    Args:
-        number: by which a request to cancel names it.
-    """
+    """One connection, and the number by which a request to cancel names it."""
 
     user: str | None = None
     _dialogue: WireDialogue
@@ -164,9 +154,8 @@ class Connection:
         self._server, self._connected, self._number = server, connected, number
         self.key, self.gone = secrets.token_bytes(4), Gone(connected)
         self._read, self._out = connected.makefile("rb", _PART_BYTES), bytearray()
-        self._prepared: dict[
-            str, tuple[str, tuple[int, ...]]
-        ] = {}  # statements, and types of their parameters
+        # Statements, and the types of their parameters.
+        self._prepared: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._portals: dict[str, Portal] = {}
         self._skips = self._busy = self._ends = False
 
@@ -201,9 +190,8 @@ class Connection:
                 self._read.close()
                 self._connected.close()
             took = round(1000 * (time.perf_counter() - began), 1)
-            self._server.log.write(
-                "connection", method="postgres", user=self.user, ended=reason, milliseconds=took
-            )
+            about = {"method": "postgres", "user": self.user, "ended": reason, "milliseconds": took}
+            self._server.log.write("connection", **about)
 
     def _start(self) -> bool:
         """Find out who asks which session; return whether anything is asked."""
@@ -225,18 +213,16 @@ class Connection:
         while code >> 16 == _VERSION >> 16 and (name := fields.text()):
             asked[name] = fields.text()
         if not asked:
-            raise WireError(
-                "08P01", "expected a client of version 3 of the protocol, got another", is_last=True
-            )
+            told = "expected a client of version 3 of the protocol, got another"
+            raise WireError("08P01", told, is_last=True)
         if code != _VERSION:
             self._send(message(b"v", struct.pack("!II", _VERSION, 0)))
         self._send(message(b"R", struct.pack("!I", 3)))
         self._flush()
         kind, size = struct.unpack("!cI", self._take(5))
         if kind != b"p" or not 4 <= size <= _START_BYTES:
-            raise WireError(
-                "08P01", "expected a password, which is a token, got another message", is_last=True
-            )
+            told = "expected a password, which is a token, got another message"
+            raise WireError("08P01", told, is_last=True)
         service, digest = self._server.service, digest_of(Fields(self._take(size - 4)).text())
         user = service.users.find_digest(digest)
         if user is None:
@@ -257,7 +243,6 @@ class Connection:
         self._ready()
 
     def _next(self) -> bool:
-        """Answer the next message; return whether more may come."""
         self._connected.settimeout(_IDLE_SECONDS)
         kind = self._read.read(1)
         if not kind or kind == b"X" or self._ends:
@@ -278,8 +263,11 @@ class Connection:
         return not self._ends
 
     def _answer(self, kind: bytes, fields: Fields) -> None:
-        handler = {b"Q": self._query, b"P": self._parse, b"B": self._bind, b"D": self._describe,
-                   b"E": self._execute, b"C": self._close, b"H": self._flush_for}.get(kind)  # fmt: skip
+        handlers: dict[bytes, Callable[[Fields], None]] = {
+            b"Q": self._query, b"P": self._parse, b"B": self._bind, b"D": self._describe,
+            b"E": self._execute, b"C": self._close, b"H": self._flush,
+        }  # fmt: skip
+        handler = handlers.get(kind)
         try:
             if handler is not None:
                 handler(fields)
@@ -300,9 +288,8 @@ class Connection:
     def _query(self, fields: Fields) -> None:
         several = statements(fields.text())
         if len(several) > 1 and not all(word_of(one) in COMMANDS for one in several):
-            raise WireError(
-                "0A000", "expected one statement, or several of SET, BEGIN and the like; send them one by one"
-            )
+            told = "expected one statement, or several of SET, BEGIN and the like; send them one by one"
+            raise WireError("0A000", told)
         for one in several:
             portal = Portal(one)
             self._run(portal)
@@ -316,14 +303,12 @@ class Connection:
         name, text, types = fields.name(), fields.text(), fields.numbers("I")
         several = statements(text)
         if len(several) > 1 or max(parameters_of(text), len(types)) > _MOST_PARAMETERS:
-            raise WireError(
-                "0A000", f"expected one statement of at most {_MOST_PARAMETERS:,} parameters, got more"
-            )
+            told = f"expected one statement of at most {_MOST_PARAMETERS:,} parameters, got more"
+            raise WireError("0A000", told)
         kept = sum(len(one) for other, (one, _) in self._prepared.items() if other != name)
         if len(self._prepared) >= _MOST_KEPT or kept + len(text) > MOST_BYTES:
-            raise WireError(
-                "54000", f"expected at most {_MOST_KEPT} prepared statements, of 1 MB; close some"
-            )
+            told = f"expected at most {_MOST_KEPT} prepared statements, of 1 MB; close some"
+            raise WireError("54000", told)
         self._prepared[name] = several[0] if several else "", types
         self._send(message(b"1"))
 
@@ -349,11 +334,9 @@ class Connection:
             return
         text, told = self._statement(name)
         kinds = self._dialogue.parameters(text)
-        places = range(parameters_of(text))
-        types = [
-            told[one] if one < len(told) and told[one] else kinds.get(one + 1, (TEXT,))[0].oid
-            for one in places
-        ]
+        told += (0,) * (parameters_of(text) - len(told))
+        numbered = enumerate(told[: parameters_of(text)], 1)
+        types = [one or kinds.get(number, (TEXT,))[0].oid for number, one in numbered]
         self._send(message(b"t", struct.pack(f"!H{len(types)}I", len(types), *types)))
         columns = self._dialogue.columns(text) if text else None
         self._send(message(b"n") if columns is None else described(columns, [0] * len(columns)))
@@ -422,12 +405,9 @@ class Connection:
         if len(self._out) >= _PART_BYTES:
             self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, _: object = None) -> None:
         self._connected.sendall(self._out)
         self._out.clear()
-
-    def _flush_for(self, _: Fields) -> None:
-        self._flush()
 
     def _ready(self) -> None:
         if self._dialogue.status == "I":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pmw.display.texts import told_price
 from pmw.errors import BudgetError, PriceError, SessionCorruptError, SessionError
-from pmw.loop import may_test
+from pmw.loop.loop import may_test
 from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Source
@@ -28,7 +28,7 @@ from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState, paid_for
 from pmw.session.events import read_entries
 from pmw.session.loading import read_question
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name
@@ -397,21 +397,10 @@ def load_activity(store: SessionStore, domain: Domain, name: str | None, most: i
     """
     store.tell()
     numbers = store.answers.newest_numbers(name, max(0, most))
-    found = ((number, store.answers.answer(number)) for number in numbers)
-    return tuple(
-        Activity(
-            number,
-            row.analyst,
-            row.query,
-            _words(row.query, domain),
-            row.source,
-            row.count,
-            row.interval,
-            row.share,
-        )
-        for number, row in found
-    )
-
-
-def _words(query: str, domain: Domain) -> str:
-    return read_question(query, domain).describe()
+    found = list[Activity]()
+    for number in numbers:
+        row = store.answers.answer(number)
+        words = read_question(row.query, domain).describe()
+        told = (row.source, row.count, row.interval, row.share)
+        found.append(Activity(number, row.analyst, row.query, words, *told))
+    return tuple(found)

@@ -34,7 +34,7 @@ from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.privacy.budget import Number
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote
@@ -51,6 +51,12 @@ _READ = 64  # questions that are read before other threads' work is looked at
 
 class Asking(Publishing):
     """The questions of an analyst.
+
+    What asks or measures raises ``QueryError`` for what is refused, ``PriceError`` for what could charge more
+    than it may, ``BudgetExhaustedError`` for a price that is not left, ``SessionError`` where the session
+    measures nothing on request, ``SessionLockedError`` where another process has taken it over, and
+    ``StoreError`` where something could not be made durable. Nothing is asked, released or spent then; of
+    several questions, those before the fault are answered, and stay valid.
 
     Where many take longer than a second, a line on standard error tells how many were answered: in a terminal
     or a notebook, in the main thread. ``progress = False`` switches it off.
@@ -91,11 +97,6 @@ class Asking(Publishing):
                 that it could, before anything is drawn. 0 takes the free answer. Unless told it is a tenth of
                 the share, or of what is left for all where that is less; without a share it is all of it.
 
-        Raises:
-            PriceError: it could charge more; nothing is asked or spent.
-            QueryError: the question is refused; nothing is spent.
-            SessionLockedError: another process has taken over the session; nothing was released.
-            StoreError: the answer could not be made durable; nothing was released.
         """
         how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
         return self.do(SessionRequest(Kinds.ASK, question, **how))
@@ -125,10 +126,7 @@ class Asking(Publishing):
 
         Raises:
             OSError: a file of questions cannot be read; nothing is spent.
-            PriceError: a question could charge more; none is answered then, and nothing is spent.
-            QueryError: a question is refused; none is answered then, and nothing is spent.
-            SessionLockedError: another process has taken over the session; nothing was written.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
+            PriceError, QueryError: of one question; none is answered then, and nothing is spent.
         """
         with self._asking(at_most) as answer:
             requests, texts = [], dict[int, str]()
@@ -165,7 +163,6 @@ class Asking(Publishing):
             ScopeError: an attribute is unknown, shapes differ, or a range is empty or outside; nothing is
                 answered then.
             DataError: a test needs the table, and it cannot be read or differs.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         boxes = Boxes.of(self.domain, named, first, last)
@@ -206,10 +203,8 @@ class Asking(Publishing):
             at_most: what the statement as a whole may charge; see ``ask``.
 
         Raises:
-            PriceError: it could charge more; nothing is asked or spent.
             QueryError: the statement is refused; nothing is spent, but for a number in its condition of which
                 nothing is promised then.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         return self.do(SessionRequest(Kinds.SQL, statement, fresh=fresh, at_most=at_most))
 
@@ -226,10 +221,6 @@ class Asking(Publishing):
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             request_id: idempotency key of the counting questions.
             at_most: see ``sql``.
-
-        Raises:
-            QueryError: the statement was made for another domain.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
         return self.do(SessionRequest(Kinds.SQL, statement, **how))
@@ -244,20 +235,13 @@ class Asking(Publishing):
             where: a where-text or a structured condition; an empty one means everybody.
             by: one attribute, or several.
             at_most: see ``sql``.
-
-        Raises:
-            QueryError: the question is refused; nothing is spent.
         """
         return self._tabulate("mean", name, where, _listed(by), at_most=at_most)
 
     def sum(
         self, name: str, where: Where = "", by: str | Sequence[str] = (), *, at_most: Part = None
     ) -> AnswerTable:
-        """Answer the sum of an attribute's numbers; see ``mean``.
-
-        Raises:
-            QueryError: the question is refused; nothing is spent.
-        """
+        """Answer the sum of an attribute's numbers; see ``mean``."""
         return self._tabulate("sum", name, where, _listed(by), at_most=at_most)
 
     def quantile(
@@ -269,11 +253,7 @@ class Asking(Publishing):
         *,
         at_most: Part = None,
     ) -> AnswerTable:
-        """Answer a quantile of an attribute's numbers, the median by default; see ``mean``.
-
-        Raises:
-            QueryError: the question is refused, or ``part`` is not in [0, 1]; nothing is spent.
-        """
+        """Answer a quantile of an attribute's numbers, ``part`` in [0, 1]; see ``mean``."""
         return self._tabulate("quantile", name, where, _listed(by), part=part, at_most=at_most)
 
     def _tabulate(
@@ -293,10 +273,6 @@ class Asking(Publishing):
             where: a where-text or a structured condition; an empty one counts everybody.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             at_most: see ``sql``.
-
-        Raises:
-            QueryError: the question is refused; nothing is spent.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         return self._tabulate("count", "", where, _listed(names), fresh=fresh, at_most=at_most)
 
@@ -315,9 +291,6 @@ class Asking(Publishing):
 
         Args:
             question: a statement or a condition, as a text or as the parsers of ``queries`` read it.
-
-        Raises:
-            QueryError: the statement is refused.
 
         Privacy: a function of public state, stored answers and the question.
         """
@@ -340,7 +313,6 @@ class Asking(Publishing):
             BudgetError: the width is not positive and finite.
             QueryError: cells do not decide the question, it is no such statement, or no price gives such
                 bars.
-            SessionError: the session measures nothing on request.
         """
         return self.do(SessionRequest(Kinds.QUOTE, question, within=within))
 
@@ -356,19 +328,14 @@ class Asking(Publishing):
         No test is made. Where the present bar suffices, the answer is free, and a key is tied to nothing.
 
         Args:
-            question: a where-text, a structured condition, or a query.
             within: half-width of the bar that is wanted: records, or a part of all records such as ``1%``.
             request_id: idempotency key of what is paid; see ``sql_within``. A question's own counts as one.
             at_most: the highest price that is paid; see ``ask``. At 0 a bar that costs anything is refused.
 
         Raises:
             BudgetError: the width is not positive and finite.
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            PriceError: the price is higher; nothing is spent.
             QueryError: cells do not decide the question, or no noise is so narrow; or the key was used for
-                something else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+                something else.
         """
         return self.do(
             SessionRequest(Kinds.ASK_WITHIN, question, within=within, request_id=request_id, at_most=at_most)
@@ -390,11 +357,8 @@ class Asking(Publishing):
             at_most: the highest price that is paid; see ``ask_within``.
 
         Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
             QueryError: it is no such statement, or no price gives such bars; or the key was used for
-                something else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+                something else.
         """
         return self.do(
             SessionRequest(Kinds.SQL_WITHIN, statement, within=within, request_id=request_id, at_most=at_most)
@@ -432,12 +396,8 @@ class Asking(Publishing):
 
         Raises:
             BudgetError: a share or a width is out of range, or both are given.
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            PriceError: the price is higher; nothing is spent.
             QueryError: there is no such marginal, or it has too many cells; or the key was used for something
-                else. Nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+                else.
         """
         how: dict[str, Any] = {"dry_run": dry_run, "request_id": request_id, "at_most": at_most}
         several = tuple(what) if isinstance(what, Sequence) and not isinstance(what, str) else (what,)
@@ -449,11 +409,9 @@ class Asking(Publishing):
         return self._measured(how, "questions", (), share, within, self._rows(several))
 
     def _is_name(self, text: str) -> bool:
-        """Tell whether a text is the name of an attribute, or could be no condition."""
         return text in self.domain.names or text.isidentifier() or not text.strip()
 
     def _rows(self, questions: Iterable[Asked | Statement]) -> tuple[LinearQuery, ...]:
-        """Return the counting questions of questions and statements, each once."""
         from pmw.planning.row_quotes import is_of_counts, require_few_rows
         from queries.statements import Statement
 
@@ -499,8 +457,7 @@ class Asking(Publishing):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run: see ``measure``.
-            request_id: see ``measure``.
+            dry_run, request_id: see ``measure``.
             at_most: see ``measure``; a share that is told is paid in any case.
 
         Raises:
@@ -525,8 +482,7 @@ class Asking(Publishing):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run: see ``measure``.
-            request_id: see ``measure``.
+            dry_run, request_id: see ``measure``.
             at_most: see ``measure_sum``.
 
         Raises:
@@ -538,11 +494,7 @@ class Asking(Publishing):
         return self._measured(how, "persons", _listed(by), share)
 
     def _measured(self, how: Mapping[str, Any], *what: Any) -> Quote:
-        """Measure something, and return its price and its bar; or tell these alone.
-
-        Args:
-            what: those of a ``MeasurementRequest``, in order.
-        """
+        """Measure something, or tell its price alone; ``what`` is that of a ``MeasurementRequest``."""
         from pmw.session.measurement_requests import MeasurementRequest
 
         return self.do(SessionRequest(Kinds.MEASURE, what=MeasurementRequest(*what), **how))
@@ -612,14 +564,12 @@ class Asking(Publishing):
             yield told if line.is_watched else deliver
 
     def _read(self, question: Asked | Statement) -> Asked | Statement:
-        """Return a question whose text is read, where it is a statement."""
         return parse_sql(str(question), self.domain) if is_statement(question) else question
 
     def _statement(self, statement: str | Statement) -> Statement:
         return parse_sql(statement, self.domain) if isinstance(statement, str) else statement
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
-        """Return the questions that are asked together, one by one."""
         if isinstance(questions, str | Mapping):
             raise QueryError(
                 "expected several questions, got one; use ask(), or give a list, or a Path of a file",

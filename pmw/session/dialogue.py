@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.loop import Requested, refined
+from pmw.loop.fit import refined
+from pmw.loop.untested import Requested
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.state import PublicState
@@ -25,7 +26,7 @@ from pmw.session.loading import load_ledger, load_texts, newest_released, read_q
 from pmw.session.local import LocalAsking
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, key_of
 from pmw.session.session_requests import SessionRequest
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -34,7 +35,7 @@ from queries.reader import QuestionReader
 from queries.workloads import Workload
 
 if TYPE_CHECKING:
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.ledger import Ledger
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
@@ -175,9 +176,7 @@ class Dialogue(LocalAsking):
             return load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
-        with self._turn:
-            texts, domain = load_texts(self._open_store(), self._account.name), self.domain
-            return tuple(read_question(text, domain) for text in texts)
+        return tuple(read_question(text, self.domain) for text in self.asked_texts())
 
     def asked_texts(self) -> tuple[str, ...]:
         """Return the canonical texts of the questions of ``asked``; free."""
@@ -209,7 +208,6 @@ class Dialogue(LocalAsking):
             return self._bought(engine, (key, asked, what.measured), quoted, most)
 
     def _key(self, request_id: str | None) -> str | None:
-        """Return the key that a measurement is tied to; None for none."""
         if request_id is None:
             return None
         require_key(request_id)
@@ -261,13 +259,7 @@ class Dialogue(LocalAsking):
         quoted: Callable[[], Quote],
         at_most: Part,
     ) -> Quote:
-        """Return the price of what is measured, or of bars, once it is paid.
-
-        Args:
-            tied: the idempotency key, the canonical text of the request, and what it measures, if one thing.
-            quoted: returns the price, as things stand.
-            at_most: what may be charged.
-        """
+        """Return a price, once it is paid; ``tied`` is the key, the request's text and what it measures."""
         from pmw.session.ties import tie_of
 
         key, asked, measured = tied
@@ -319,7 +311,6 @@ class Dialogue(LocalAsking):
 
 
 def _text_of(key: str | None, statement: Statement) -> str:
-    """Return the text of a statement, by which a key knows it."""
     if key is not None and not statement.text:
         raise QueryError(
             "request_id is for a statement that has a text; write it in SQL, or leave the key out",

@@ -26,8 +26,8 @@ from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, fresh_seed
 from pmw.privacy.tail_bounds import least_reach, sum_half_width
-from pmw.public.drafts import DraftCharge
-from pmw.session.store import record_charge
+from pmw.public.options import DraftCharge
+from pmw.session.store.draft_file import record_charge
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -129,16 +129,9 @@ class DraftedEnds:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
-        return {
-            "attribute": self.attribute,
-            "low": self.low,
-            "high": self.high,
-            "records": self.records,
-            "most_clipped": self.most_clipped,
-            "needed": self.needed,
-            "confidence": CONFIDENCE,
-            "epsilon": float(self.charge.epsilon),
-        }
+        names = ("attribute", "low", "high", "records", "most_clipped", "needed")
+        form = {name: getattr(self, name) for name in names}
+        return {**form, "confidence": CONFIDENCE, "epsilon": float(self.charge.epsilon)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import DataError, SessionCorruptError
-from pmw.loop import (
-    BatchDraws,
-    Proposal,
-    Requested,
+from pmw.loop.loop import (
     are_tested,
     batch_entries,
     draw_tests,
@@ -32,6 +29,8 @@ from pmw.loop import (
     settle,
 )
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import BatchDraws, Proposal
+from pmw.loop.untested import Requested
 from pmw.planning.error_quantiles import next_due
 from pmw.planning.parts import next_due as next_part_due
 from pmw.privacy.random_bits import BitSource
@@ -49,13 +48,14 @@ from pmw.session.offers import Offers
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
-from pmw.session.store import OPENING, TESTS, IntentRow, Outcome, SessionStore
+from pmw.session.store.rows import OPENING, TESTS, IntentRow, Outcome
+from pmw.session.store.store import SessionStore
 from pmw.session.table import session_table
 from queries.questions import Places, Questions
 
 if TYPE_CHECKING:
     from pmw.data import CountSource, Table
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.quotes import Quote
 
 _LARGEST_BATCH = 256  # questions per intent
@@ -169,7 +169,6 @@ class Engine:
     def _answer_in_room(
         self, requests: Requests, were_settled: NDArray[np.bool_], account: Account
     ) -> Answers:
-        """Answer a batch, and take what it charged off the room of a statement."""
         before = self._state.ledger.spent
         answers = self._answer_batch(requests, were_settled, account)
         self._count_down(before, account)
@@ -212,7 +211,6 @@ class Engine:
         return self._price(self._waiting(requests, account), account)
 
     def _waiting(self, requests: Requests, account: Account) -> Questions:
-        """Return the questions that have no stored answer, each once."""
         first, _ = requests.distinct()
         distinct = requests.of_analyst(account.name).take(first)
         _, waiting = self._looked_up(distinct, account)
@@ -254,7 +252,6 @@ class Engine:
         return stored, np.flatnonzero(stored.are_asked(requests.fresh, tested))
 
     def _were_settled(self, requests: Requests) -> NDArray[np.bool_]:
-        """Tell which questions were settled, by single requests: bool, shape (n,)."""
         return self._store.answers.are_settled(requests.questions.texts())
 
     def _until_due(self, requests: Requests, stored: Stored, places: Places, account: Account) -> int:
@@ -375,10 +372,7 @@ class Engine:
         return self.room
 
     def _draw_for_all(self, questions: Questions, account: Account) -> None:
-        """Draw the numbers of a statement's questions together, once, where the bar of one is wide.
-
-        The values of its means and sums are drawn likewise. All of that follows from one state.
-        """
+        """Draw the numbers of a statement's questions, and its values, together, where a bar is wide."""
         values = self._offers.values(self._state, account)
         rows = self._offers.together(self._state, questions, account) if account.is_whole else None
         if rows is not None:
@@ -391,11 +385,7 @@ class Engine:
         return self._owed.pop((account.name, _VALUES), 0.0)
 
     def _draw_numbers(self, rows: Requested, told: str, account: Account) -> None:
-        """Draw numbers, where the room suffices; without the table nothing is drawn.
-
-        Args:
-            told: the text of the question whose answer tells what was charged.
-        """
+        """Draw numbers, where room and table allow it; the answer to ``told`` tells what was charged."""
         from pmw.public.quotes import affordable_price
 
         ledger = self._state.ledger
@@ -413,7 +403,6 @@ class Engine:
     # --- one batch ------------------------------------------------------------------------------------------
 
     def _answer_batch(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
-        """Answer questions up to and including the first positive, durably."""
         next_ones = requests.between(0, self._offers.ahead) if self._pays(account) else requests
         free, proposal = self._free_first(next_ones.questions, account, _LARGEST_BATCH)
         if not free and len(next_ones) < len(requests):
@@ -433,11 +422,8 @@ class Engine:
         return self._carry_out(*self._begin(TESTS, recorded), recorded, requests, were_settled)
 
     def _free_first(self, questions: Questions, account: Account, most: int) -> tuple[int, Proposal]:
-        """Return how many of the first questions draw no noise, and the batch after them.
-
-        They are looked at in parts, each with twice as many as the one before, and thresholds come down from
-        part to part. Nothing is looked at behind a part that is tested.
-        """
+        """Return how many of the first questions draw no noise, and the batch after them."""
+        # They are looked at in parts, each twice the one before, and nothing behind one that is tested.
         free, count = 0, len(questions)
         state = self.bookings.limited(self._state, account, self.room)
         size = min(_batch_size(state), most)
@@ -465,26 +451,20 @@ class Engine:
 
     @staticmethod
     def _are_free(questions: Questions, start: int, state: PublicState) -> bool:
-        """Tell whether no question from a place on asks for a test, looking at all of them at once.
-
-        Thresholds come down as questions are answered: where none asks for a test at the end, none does.
-        """
+        """Tell whether no question from a place on asks for a test, looking at all of them at once."""
+        # Thresholds come down as questions are answered: where none asks for a test at the end, none does.
         last = replace(state, asked=state.asked + len(questions) - 1)
         return not are_tested(last, questions.take(np.arange(start, len(questions)))).any()
 
     def _answer_free(
         self, requests: Requests, were_settled: NDArray[np.bool_], account: Account, *, pays: bool = True
     ) -> Answers:
-        """Answer questions from the model: durably, in one commit.
-
-        Where a question's bar is wide, its number is drawn first, if that is paid for. Then fewer questions
-        are answered: those before it, or that one.
-        """
+        """Answer questions from the model, durably: those before one that pays for a number, or that one."""
         pays = pays and self._pays(account)
         requests = requests.between(0, self._offers.ahead) if pays else requests
         answers = self._free.answers(self._state, requests.questions)
         if pays:
-            stand, rows = self._offers.first(self._state, requests.questions, answers, account, self.room)
+            stand, rows = self._offers.first(self._state, requests.questions, answers, account)
             if rows is not None:
                 self._draw_numbers(rows, requests.questions.query(0).to_json(), account)
             requests = requests.between(0, max(1, stand))
@@ -521,10 +501,7 @@ class Engine:
         requests: Requests,
         were_settled: NDArray[np.bool_],
     ) -> Answers:
-        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen.
-
-        Its answers settle their questions in any case, for they had a test.
-        """
+        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
         state, proposal = self._state, recorded.batch
         if not isinstance(proposal, Proposal) or proposal.tier not in range(len(state.plan)):
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
@@ -546,10 +523,8 @@ class Engine:
     def _priced(
         self, answers: Answers, proposal: Proposal, draws: BatchDraws, charged_to: Sequence[LedgerEntry]
     ) -> Answers:
-        """Return answers with what each charged: a round is the first tested question's, a positive its own.
-
-        What a question charged that has to be asked on is told with its answer, to the same analyst.
-        """
+        """Return answers with what each charged: a round is the first tested one's, a positive its own."""
+        # What a question charged that has to be asked on is told with its answer, to the same analyst.
         analyst = charged_to[0].booked[0][0] if charged_to else ""
         charged, ledger, size = np.zeros(len(proposal.needs)), self._state.ledger, len(answers)
         tests = [0] * proposal.opens_round + [draws.negatives] * (draws.released is not None)
@@ -593,10 +568,7 @@ class Engine:
     # --- releases that no test decides ----------------------------------------------------------------------
 
     def _measure_due(self) -> None:
-        """Measure what has to be known before any question; an interrupted session goes on here.
-
-        Where the table cannot be read, questions are answered from what is known.
-        """
+        """Measure what has to be known before any question, where the table can be read."""
         plan, due = marginal_tier(self._state.plan), due_scopes(self._state)
         if plan is None or not due:
             return
@@ -646,10 +618,7 @@ class Engine:
                 self._parts_again = state.settled + _PARTS_AGAIN
 
     def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
-        """Count what will be released, record it durably, then draw it.
-
-        A key that it was asked for with is a part of the record: whoever finishes it ties the key, too.
-        """
+        """Count what will be released, record it durably, then draw it; what finishes it ties its key."""
         drawing = release.counted(self._state, self._tables())
         recorded = releases.recorded(release, self._state.contract.options, booked, tie)
         self._carry_out_release(*self._begin(release.kind, recorded), recorded, release, drawing)
@@ -662,7 +631,6 @@ class Engine:
         release: releases.Release,
         drawing: releases.Drawing,
     ) -> None:
-        """Draw what was recorded and make it durable before the new state is seen."""
         state, tie = self._state, recorded.tie
         entries = accounts.booked_to(recorded.booked, release.entries(state.contract.options))
         after = drawing(bits, charged(state.ledger, entries))
@@ -671,14 +639,15 @@ class Engine:
     # --- loading and recovery -------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Read the state from the file, finishing first what was interrupted."""
         self._interrupted = True
         intent = self._store.pending()
         opening = intent is not None and intent.kind == OPENING
         if intent is not None:
             self._store.begin_again(intent)
         if intent is not None and opening:
-            self._finish_opening(intent)
+            contract, plan = events.load_contract(self._store)
+            outcome = releases.opened(contract, plan, self._table(contract), BitSource(intent.seed))
+            self._store.finish(intent.id, replace(outcome, charged_before=0))
             intent = None
         self._charges = self._store.charge_count()
         self._state = loading.load_state(self._store)
@@ -692,7 +661,6 @@ class Engine:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
 
     def _finish(self, intent: IntentRow) -> None:
-        """Draw a recorded batch again, from its own bytes."""
         recorded, bits = journal.read_recorded(self._state.coarsening, intent), BitSource(intent.seed)
         accounts.require_named(recorded.booked)
         release = releases.release_of(self._store, self._state, recorded.batch)
@@ -703,11 +671,6 @@ class Engine:
             requests = recorded.requests
             self._carry_out(intent.id, bits, recorded, requests, self._were_settled(requests))
 
-    def _finish_opening(self, intent: IntentRow) -> None:
-        contract, plan = events.load_contract(self._store)
-        outcome = releases.opened(contract, plan, self._table(contract), BitSource(intent.seed))
-        self._store.finish(intent.id, replace(outcome, charged_before=0))
-
     def _table(self, contract: Contract) -> CountSource:
         """Return the count source, read on first use and checked against the session's fingerprint."""
         if self._source is None:
@@ -715,7 +678,6 @@ class Engine:
         return self._source
 
     def _tables(self) -> tuple[CountSource, CountSource | None]:
-        """Return the count sources over the declared cells, and over bins where there are any."""
         source, coarsening = self._table(self._state.contract), self._state.coarsening
         if self._coarse_source is None and not coarsening.is_identity:
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
@@ -723,11 +685,8 @@ class Engine:
 
 
 def _batch_size(state: PublicState) -> int:
-    """Return how many questions the next intent may hold.
-
-    That is few after a positive, and as many as marginals were not found wrong since. It follows from what
-    was released alone, so a session that comes back goes on with the same batches.
-    """
+    """Return how many questions the next intent may hold: few after a positive, then more and more."""
+    # It follows from what was released alone, so a session that comes back has the same batches.
     tier = marginal_tier(state.plan)
     if tier is None or not tier.tests:
         return _LARGEST_BATCH

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.loop import OpeningDraws, choose_bins
+from pmw.loop.untested import OpeningDraws, choose_bins
 from pmw.model import (
     Coarsening,
     HierarchicalMeasurement,
@@ -48,14 +48,8 @@ from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import ApartMeasurement, Certificate, LaterMeasurement, requested
-from pmw.session.store import (
-    OPENING_SUM,
-    QUANTILES,
-    CertificateRow,
-    LedgerRow,
-    MeasurementRow,
-    SessionStore,
-)
+from pmw.session.store.rows import OPENING_SUM, QUANTILES, CertificateRow, LedgerRow, MeasurementRow
+from pmw.session.store.store import SessionStore
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -133,10 +127,7 @@ def certificate_row(certificate: Certificate) -> CertificateRow:
 
 
 def _read_measurement(coarsening: Coarsening, row: MeasurementRow) -> Any:
-    """Return what a row says was measured; marginals are over declared cells or groups.
-
-    Residuals have no place in a state yet.
-    """
+    """Return what a row says was measured; residuals have no place in a state yet."""
     kind, domain, what = _KINDS[row.kind], coarsening.fine, loads(row.what)
     units = np.frombuffer(row.units, dtype="<i8").astype(np.int64)
     given: dict[str, Any] = {"units": units, "noise": read_noise(row)}
@@ -166,7 +157,6 @@ def read_certificate(coarsening: Coarsening, row: CertificateRow) -> Certificate
 
 
 def _cells(coarsening: Coarsening, scope: Sequence[str], units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return units with one axis per attribute, of declared cells or of groups."""
     return units.reshape(coarsening.grid(scope, units.size).scope_shape(scope))
 
 
@@ -216,7 +206,6 @@ def require_cells(coarsening: Coarsening, scope: Sequence[str], units: NDArray[n
 
 
 def _units_bytes(units: NDArray[np.int64] | int) -> bytes:
-    """Return units as little-endian 64-bit integers in C order."""
     return np.ascontiguousarray(units, dtype="<i8").tobytes()
 
 
@@ -231,7 +220,6 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
 
 
 def _fact(store: SessionStore, key: str, kind: Any) -> Any:
-    """Return a public fact by its type."""
     text = store.meta(key)
     if text is None:
         raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import Forecast
+from pmw.loop.loop import Forecast
 from pmw.model import QueryMeasurement, RowsMeasurement
 from pmw.public.answer import Source, Spent
 from pmw.public.answers import SOURCES, Answers
@@ -37,6 +37,8 @@ from queries.schema import stored_schema
 Foreseen: TypeAlias = Forecast
 
 _Plain: TypeAlias = str | int | float | bool | None
+# Fields that a table of answers and its columns have alike.
+_ALIKE = ("keys", "titles", "notes", "confidence", "version", "spent", "seeded", "kept", "totals", "about")
 _ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors
 _UNREADABLE = (FormError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
@@ -173,7 +175,6 @@ def read_exact(kind: Any, text: str) -> Any:
 
 
 def _checked(answers: Answers) -> Answers:
-    """Return answers whose columns fit each other, as those of a session do."""
     size = len(answers)
     flat = (answers.source, answers.version, answers.share, answers.kind, answers.aligned, answers.charged)
     fits = all(one.shape == (size,) for one in flat) and answers.count.ndim == 1
@@ -190,25 +191,10 @@ def _columns(table: AnswerTable) -> TableColumns:
     numbers = np.array([_numbers(one) for one in found], dtype=np.float64).reshape(*shape, _ENDS)
     sources = np.array([SOURCES.index(one.source) for one in found], dtype=np.int64).reshape(shape)
     flags = np.array([one.aligned + 2 * one.conditional for one in found], dtype=np.int64).reshape(shape)
-    return TableColumns(
-        table.keys,
-        table.titles,
-        tuple(keys for keys, _ in table.rows),
-        numbers,
-        sources,
-        flags,
-        table.notes,
-        table.confidence,
-        table.version,
-        table.spent,
-        table.seeded,
-        table.kept,
-        tuple(sorted(table.whole)),
-        table.totals,
-        dict(table.ordered),
-        dict(table.units),
-        table.about,
-    )
+    alike: dict[str, Any] = {name: getattr(table, name) for name in _ALIKE}
+    alike |= {"ordered": dict(table.ordered), "units": dict(table.units), "whole": tuple(sorted(table.whole))}
+    values = tuple(keys for keys, _ in table.rows)
+    return TableColumns(values=values, numbers=numbers, sources=sources, flags=flags, **alike)
 
 
 def _numbers(one: Estimate) -> tuple[float, ...]:
@@ -233,22 +219,9 @@ def _table(columns: TableColumns) -> AnswerTable:
     )
     found = [_estimate(numbers, SOURCES[source], flag) for numbers, source, flag in cells]
     groups = (tuple(found[row * titles : (row + 1) * titles]) for row in range(rows))
-    return AnswerTable(
-        columns.keys,
-        columns.titles,
-        tuple(zip(columns.values, groups, strict=True)),
-        columns.confidence,
-        columns.notes,
-        columns.version,
-        columns.spent,
-        columns.seeded,
-        columns.kept,
-        frozenset(columns.whole),
-        columns.totals,
-        columns.ordered,
-        columns.units,
-        columns.about,
-    )
+    alike: dict[str, Any] = {name: getattr(columns, name) for name in (*_ALIKE, "ordered", "units")}
+    whole = tuple(zip(columns.values, groups, strict=True))
+    return AnswerTable(rows=whole, whole=frozenset(columns.whole), **alike)
 
 
 def _estimate(numbers: Sequence[float], source: Source, flag: int) -> Estimate:

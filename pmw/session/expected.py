@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
 
-from pmw.public.expected import ExpectedQuestions
+from pmw.public.options import ExpectedQuestions
 from queries.domain import Domain, require_domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -64,7 +64,6 @@ def joined_questions(first: ExpectedQuestions, second: ExpectedQuestions) -> Exp
 
 
 def _counted(question: Asked, reader: QuestionReader) -> Iterable[LinearQuery]:
-    """Yield the question, or those of the records of a statement's groups."""
     if isinstance(question, Question):
         question = question.query
     if is_statement(question):

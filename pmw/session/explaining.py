@@ -7,7 +7,7 @@ from typing import Any
 
 from pmw.display.texts import counted, shortened, text_table
 from pmw.errors import SessionError
-from pmw.loop import Forecast
+from pmw.loop.loop import Forecast
 from pmw.public.evidence import Holding, holding_of
 from pmw.public.quotes import Quote, quote_marginal
 from pmw.public.state import PublicState

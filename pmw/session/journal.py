@@ -10,14 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from pmw.loop import (
-    MarginalRequest,
-    OpeningDraws,
-    Proposal,
-    QueryRequest,
-    Requested,
-)
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
+from pmw.loop.untested import OpeningDraws, Requested
 from pmw.model import Coarsening
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import Charge
@@ -40,7 +35,7 @@ from pmw.session.events import (
     total_row,
 )
 from pmw.session.requests import Request, Requests
-from pmw.session.store import PARTS, QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
+from pmw.session.store.rows import PARTS, QUANTILES, TESTS, IntentRow, LedgerRow, Outcome
 from queries.frozen import dataclass
 
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
@@ -148,7 +143,6 @@ def read_reserved(intent: IntentRow) -> tuple[Charge, Parts]:
 
 
 def _read_head(text: str) -> tuple[Recorded, Any]:
-    """Return what is recorded of any batch, and the form of the batch."""
     form = loads(text)
     if not isinstance(form, dict) or "batch" not in form:
         raise FormError("a recorded batch lacks its requests")
@@ -157,10 +151,7 @@ def _read_head(text: str) -> tuple[Recorded, Any]:
 
 
 def _read_batch(coarsening: Coarsening, kind: str, form: Any, reserved: Charge | None) -> Batch:
-    """Return the requests of a batch.
-
-    Scopes out of their order are refused, and marginals that have other cells than their scopes.
-    """
+    """Return the requests of a batch, over scopes in order and on their cells."""
     domain = coarsening.fine
     if kind in _REQUESTED:
         noise: NoiseDistribution = read(NoiseDistribution, form.pop("noise"))

@@ -21,7 +21,7 @@ from pmw.public.state import PublicState
 from pmw.session.events import Contents, damage_is_one_error, empty_ledger, read_certificate
 from pmw.session.journal import threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, found_snapshot, state_of
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.boxes import RangeTexts
 from queries.domain import Domain

@@ -25,7 +25,7 @@ from queries.parsing import parse_sql, part_key
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.export import ExportFormat, RowPlan
     from pmw.public.population import PopulationInterval
     from pmw.public.quotes import Quote
@@ -163,7 +163,6 @@ class LocalAsking(Asking):
             return quote(self._limited(), read, Within.of(request.within))
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
-        """Return one question of many that are made for this call alone."""
         self._pause(1)
         self._require_own(query.domain)
         return Request(query, query.to_json(), request_id, fresh)
@@ -178,14 +177,14 @@ class LocalAsking(Asking):
 
     def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
         """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
-        from pmw.public.export import csv_parts
+        from pmw.public.export import draw_rows
 
-        return csv_parts(self._published(refine=False), plan)
+        return draw_rows(self._published(refine=False), plan).csv_parts()
 
     def _drawn(self, plan: RowPlan, *, refine: bool) -> pd.DataFrame:
-        from pmw.public.export import synthetic_frame
+        from pmw.public.export import draw_rows
 
-        return synthetic_frame(self._published(refine), plan)
+        return draw_rows(self._published(refine), plan).frame()
 
     def _written(
         self, target: Path, form: ExportFormat, plan: RowPlan | None, *, force: bool, refine: bool
@@ -211,5 +210,4 @@ class LocalAsking(Asking):
 
 
 def _left_of(at_most: Part, charged: Fraction) -> Part:
-    """Return what may still be charged of a ceiling."""
     return at_most if at_most is None else max(as_fraction(at_most, "at_most") - charged, Fraction(0))

@@ -29,10 +29,14 @@ from pmw.session.loading import (
     opening_left,
 )
 from pmw.session.model_file import export_model
-from pmw.session.store import OPENING, SessionFiles, SessionStore, writing
+from pmw.session.store.connection import SessionFiles
 from pmw.session.store.copying import copying, part_of
+from pmw.session.store.rows import OPENING
+from pmw.session.store.store import SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
-from pmw.session.verification import Anchor, Told, Verification, untold, verify
+from pmw.session.verification.anchor import Anchor
+from pmw.session.verification.checks import verify
+from pmw.session.verification.report import Told, Verification, untold
 
 
 def read_session(path: str | Path) -> tuple[PublicState, Status]:

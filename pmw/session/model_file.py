@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
-from pmw.loop import choose_bins
+from pmw.loop.untested import choose_bins
 from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -106,18 +106,15 @@ def _hand_out(raw: bytes, state: PublicState, path: Path) -> dict[str, Any]:
 
 
 def _written(released: Released) -> bytes:
-    model = json.dumps(_model_form(released), separators=(",", ":"), allow_nan=False) + "}\n"
-    digest = hashlib.sha256(model.encode("ascii")).hexdigest()
-    head = f'{{"content":"{_CONTENT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",\n"model":'
-    return (head + model).encode("ascii")
-
-
-def _model_form(released: Released) -> dict[str, Any]:
-    """Return the form of what was released. It is a function of that, and holds nothing else."""
+    """Return the bytes of what was released. They are a function of that, and hold nothing else."""
     contract = published_contract(released.contract)
     form = form_of(replace(released, contract=contract), without=(*_LEFT_OUT,))
     since = {name: [one for one in released.since if isinstance(one, kind)] for name, kind in _SINCE.items()}
-    return {"guarantee": guarantee(contract), **form, **form_of(since)}
+    form = {"guarantee": guarantee(contract), **form, **form_of(since)}
+    model = json.dumps(form, separators=(",", ":"), allow_nan=False) + "}\n"
+    digest = hashlib.sha256(model.encode("ascii")).hexdigest()
+    head = f'{{"content":"{_CONTENT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",\n"model":'
+    return (head + model).encode("ascii")
 
 
 def _read_form(form: Any) -> Released:
@@ -151,7 +148,6 @@ def is_model_file(path: Path) -> bool:
 
 
 def _bytes_of(path: Path, most: int = _LARGEST_FILE + 1) -> bytes:
-    """Return what a file begins with: by default up to one byte more than a model may have."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):  # whatever else is opened may wait for ever
@@ -185,7 +181,6 @@ def model_state(raw: bytes) -> PublicState:
 
 
 def _model_text(raw: bytes) -> str:
-    """Return the model's JSON text, once it is what the file says it is."""
     if raw.startswith(b"SQLite format 3\0"):
         raise ModelFileError("this is a session, not a model; ask it as a session, or export its model")
     head = _HEAD.match(raw[:_LONGEST_HEAD])
@@ -210,11 +205,7 @@ def _model_text(raw: bytes) -> str:
 
 
 def _checked_state(released: Released) -> PublicState:
-    """Return the public state of what came from elsewhere.
-
-    The model is the one that was kept, so nothing is fitted; where single steps are taken, they are taken
-    again.
-    """
+    """Return the public state of what came from elsewhere; nothing is fitted but for single steps."""
     contract, draws = released.contract, released.draws
     check_model_size(contract.domain, contract.options)
     cells = sum(attribute.size for attribute in contract.domain)
@@ -236,7 +227,6 @@ def _checked_state(released: Released) -> PublicState:
 
 
 def _require(holds: bool, fault: str) -> None:
-    """Raise an error unless something holds."""
     if not holds:
         raise ModelFileError(f"the model file is damaged: {fault}")
 

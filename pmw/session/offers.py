@@ -19,8 +19,8 @@ from pmw.session.accounts import Account, Bookings
 from queries.questions import Questions
 
 if TYPE_CHECKING:
-    from pmw.loop import Requested
     from pmw.loop.purchases import MarginalOffer, Offer
+    from pmw.loop.untested import Requested
     from queries.linear import LinearQuery
     from queries.statements import Statement
 
@@ -51,18 +51,17 @@ class Offers:
             return None
         asker = (account.name, account.share, account.part, account.at_most, account.own_ceiling)
         follows = (state.ledger.spent, len(state.measured), len(state.quantiles), state.closed, *asker)
-        if self._offer_follows != follows:  # each question asks for it
-            self._last_offer, self._offer_follows = self._offer_of(state, account), follows
-        return self._last_offer
-
-    def _offer_of(self, state: PublicState, account: Account) -> Offer | None:
+        if self._offer_follows == follows:  # each question asks for it
+            return self._last_offer
         from pmw.loop.purchases import offered
         from pmw.public.quotes import affordable_price
 
         left = affordable_price(self._bookings.limited(state, account))
         most = left if account.at_most is not None else account.ceiling(state.ledger) * state.ledger.cap
         bought = self._bookings.bought(account.name, state.ledger)
-        return offered(state, left, bought, float(account.part), min(most, left))
+        offer = offered(state, left, bought, float(account.part), min(most, left))
+        self._last_offer, self._offer_follows = offer, follows
+        return offer
 
     def are_unclear(self, state: PublicState, questions: Questions, account: Account) -> NDArray[np.bool_]:
         """Tell which questions a number would be drawn for, each by itself: bool, shape (n,)."""
@@ -96,18 +95,13 @@ class Offers:
         account: Account,
         beside: Fraction = Fraction(0),
     ) -> Requested | None:
-        """Return the marginal that is measured in place of numbers of questions about one scope, or None.
-
-        Args:
-            beside: what is charged besides, of what may be charged at once.
-        """
+        """Return the marginal that is measured in place of numbers about one scope, or None."""
         found = self._offered_marginal(state, queries[0].scope, offer)
         if found is None or price_of(state, found.requested) > self._most(state, account) - beside:
             return None
         return found.requested if found.serves(state, queries) else None
 
     def _most(self, state: PublicState, account: Account) -> Fraction:
-        """Return what may be charged at once, in the filter's own measure."""
         from pmw.public.quotes import affordable_price
 
         most = account.ceiling(state.ledger) * state.ledger.cap
@@ -116,7 +110,6 @@ class Offers:
     def _offered_marginal(
         self, state: PublicState, scope: tuple[str, ...], offer: Offer
     ) -> MarginalOffer | None:
-        """Return the marginal that may be measured in place of numbers about a scope; it is found once."""
         from pmw.loop.purchases import offered_marginal
 
         found_at = (offer.price, len(state.marginals), state.closed)
@@ -129,7 +122,6 @@ class Offers:
     def _have_marginals(
         self, state: PublicState, questions: Questions, offer: Offer, account: Account
     ) -> NDArray[np.bool_]:
-        """Tell for which questions a marginal is measured in place of numbers: bool, shape (n,)."""
         kinds, examples = questions.kinds()
         may = [self._offered_marginal(state, one.scope, offer) is not None for one in examples]
         found = np.array(may, dtype=np.bool_)[kinds]
@@ -147,7 +139,7 @@ class Offers:
         offer = self._offer(state, account.paying(None)) if sums else None  # whether or not it shows counts
         if offer is None or statement is None:
             return ()
-        from pmw.loop import Requested
+        from pmw.loop.untested import Requested
         from pmw.planning.mean_quotes import unclear_values
 
         known = self._values

@@ -14,8 +14,8 @@ from pmw.public.options import Options
 from pmw.session.events import load_contract
 from pmw.session.journal import PERSON_KEY, first_facts, next_seed
 from pmw.session.session import Session
-from pmw.session.store import SessionStore, writing
 from pmw.session.store.locking import SessionLock
+from pmw.session.store.store import SessionStore, writing
 from pmw.session.table import refuse_given_table
 from queries.domain import Domain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from pmw.data import Table, as_source
-from pmw.loop import prior_of_model, prior_of_table
+from pmw.loop.priors import prior_of_model, prior_of_table
 from pmw.public.prior import Prior
 from pmw.session.public_model import PublicModel
 from queries.domain import Domain, require_domain

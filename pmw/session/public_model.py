@@ -9,7 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.loop import Forecast, refined
+from pmw.loop.fit import refined
+from pmw.loop.loop import Forecast
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.free_answers import FreeAnswers, unverified
@@ -59,7 +60,6 @@ class PublicModel(LocalAsking):
         return self._state
 
     def _do_status(self, _: SessionRequest[Any]) -> Status:
-        """Return where the session stood; of its questions, repeated ones are not counted."""
         return status_of(self._state, self._state.asked)
 
     def _do_budget(self, _: SessionRequest[Any]) -> Booked:
@@ -73,11 +73,9 @@ class PublicModel(LocalAsking):
         )
 
     def _do_history(self, _: SessionRequest[Any]) -> tuple[Activity, ...]:
-        """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
     def asked(self) -> tuple[LinearQuery, ...]:
-        """Return no question: a model keeps none, and tells none of the session's."""
         return ()
 
     def _forecast(self, asked: Sequence[Asked], statement: Statement | None = None) -> Forecast:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.session.accounts import Booked
-    from pmw.session.verification import Verification
+    from pmw.session.verification.report import Verification
 
 
 class Publishing(ABC):
@@ -108,8 +108,7 @@ class Publishing(ABC):
 
         Raises:
             QueryError: the condition is refused.
-            ReleaseError: the number of rows is out of range, or the model has no records that satisfy the
-                condition.
+            ReleaseError: the number of rows is out of range, or no record of the model satisfies ``where``.
             SessionError: a service refines no model.
         """
         from pmw.public.export import RowPlan
@@ -210,7 +209,6 @@ class Publishing(ABC):
         was asked most and what was charged. It opens offline and prints on A4.
 
         Args:
-            path: the file to write.
             force: overwrite an existing file.
 
         Raises:

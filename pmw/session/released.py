@@ -13,7 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import OpeningDraws, apply, elected, model_of_terms, released_total, settle_opening
+from pmw.loop.fit import elected, model_of_terms
+from pmw.loop.untested import OpeningDraws, apply, released_total, settle_opening
 from pmw.model import (
     Coarsening,
     MarginalTerm,
@@ -177,7 +178,6 @@ def _read_tail(duals: NDArray[np.float64], version: int) -> tuple[tuple[int, ...
 def _terms(
     coarsening: Coarsening, fitted: Sequence[OneWayMeasurement | LaterMeasurement], duals: NDArray[np.float64]
 ) -> list[Term] | None:
-    """Return the terms of dual numbers, or None where there are too few or too many."""
     terms: list[Term] = []
     for one in singly(fitted):
         shape = () if isinstance(one, QueryMeasurement) else coarsening.coarse.scope_shape(one.scope)

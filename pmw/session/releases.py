@@ -13,9 +13,9 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
-from pmw.loop import (
+from pmw.loop.tiers import Proposal
+from pmw.loop.untested import (
     FirstAnswer,
-    Proposal,
     Requested,
     Tables,
     apply,
@@ -37,7 +37,8 @@ from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session.journal import Batch, Part, Recorded, Tie, opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.store import PARTS, QUANTILES, Outcome, SessionStore
+from pmw.session.store.rows import PARTS, QUANTILES, Outcome
+from pmw.session.store.store import SessionStore
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -176,29 +177,13 @@ def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release
     return MeasuredRelease.of(batch, state)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAnswers:
-    """What a session file knows of the questions that were answered (``pmw.loop.finishing.Answered``)."""
-
-    store: SessionStore
-    domain: Domain
-
-    def scopes(self) -> Mapping[str, Mapping[tuple[str, ...], int]]:
-        """Return of each analyst how many settled questions each scope has."""
-        return load_scopes(self.store, self.domain)
-
-    def version(self, place: int) -> int:
-        """Return the version of the model that settled a question, by its place among all, from 1."""
-        return self.store.answers.settled_version(place)
-
-
 def due_marginal(
     store: SessionStore, state: PublicState, payers: Mapping[str, Payer | None]
 ) -> tuple[MeasuredRelease, Parts] | None:
     """Return which marginal is measured next because tests do not need its price, and who pays, or None."""
     from pmw.loop.finishing import plan_spare  # where half of what is left was spent, or more
 
-    spare = plan_spare(state, StoredAnswers(store, state.domain), payers)
+    spare = plan_spare(state, lambda: load_scopes(store, state.domain), store.answers.settled_version, payers)
     if spare is None:
         return None
     marginal = Requested(CellNumbers(spare.scope, strategy_of(state, spare.scope)), spare.noise)
@@ -246,8 +231,6 @@ def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | 
 
 
 def _first_answers(store: SessionStore, domain: Domain) -> Callable[[int], FirstAnswer]:
-    """Return what reads a stored answer by its number."""
-
     def read(place: int) -> FirstAnswer:
         row = store.answers.answer(place)
         return FirstAnswer(read_question(row.query, domain), round(row.count * UNITS))

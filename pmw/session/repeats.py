@@ -22,7 +22,10 @@ from pmw.public.free_answers import FreeAnswers, known_widths
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same, used_for
-from pmw.session.store import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
+from pmw.session.store.answers import Found
+from pmw.session.store.columns import AGAIN, DIFFERING, FIRST, UNSETTLED, AnswerColumns
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries.questions import Places, Questions
 
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it
@@ -195,7 +198,6 @@ class Repeats:
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:
-        """Find the answers that the very requests were given."""
         keys, texts = requests.request_ids, requests.questions.texts()
         keyed = np.flatnonzero([key is not None for key in keys])
         numbers = self._store.answers.by_request_ids([keys[place] or "" for place in keyed.tolist()])
@@ -262,17 +264,14 @@ class Repeats:
         self._store.finish(None, Outcome(columns=tuple(columns), are_newer=True, charged_before=charges))
 
     def _put(self, stored: Stored, candidates: NDArray[np.bool_], places: Places, answers: Answers) -> None:
-        """Put newer answers in the places of all requests that were given the same stored ones."""
         order = np.argsort(stored.numbers[places])
         numbers = stored.numbers[places][order]
         same = np.flatnonzero(candidates & np.isin(stored.numbers, numbers))
         stored.put(same, answers.take(order[np.searchsorted(numbers, stored.numbers[same])]))
 
     def _tie_keys(self, requests: Requests, given: NDArray[np.bool_]) -> None:
-        """Tie keys to the stored answers that they are about to be given, durably.
-
-        Else a request that is repeated after its question was asked again would get the newer answer.
-        """
+        """Tie keys to the stored answers that they are about to be given, durably."""
+        # Else a request that is repeated after its question was asked again would get the newer answer.
         if not requests.request_ids:
             return
         texts = requests.questions.texts()
@@ -364,10 +363,6 @@ def _marks(
 
 
 def _runs(alike: NDArray[np.bool_]) -> Iterator[Places]:
-    """Yield the places of each run of neighbours that are alike.
-
-    Args:
-        alike: bool, shape (n - 1,), whether each but the first is like the one before it.
-    """
+    """Yield the places of each run of neighbours; ``alike`` tells of each but the first."""
     ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(alike) + 1]
     return (np.arange(start, stop) for start, stop in pairwise(ends))

@@ -27,7 +27,7 @@ from pmw.session.accounts import Account, Booked
 from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
 from pmw.session.requests import Part
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pmw.data import Table
     from pmw.public.quotes import Quote
     from pmw.public.report import Facts
-    from pmw.session.verification import Verification
+    from pmw.session.verification.report import Verification
     from queries.linear import LinearQuery
 
 
@@ -90,7 +90,7 @@ class Session(Dialogue):
             return engine.bookings.listed(engine.state.ledger)
 
     def verify(self) -> Verification:
-        from pmw.session.verification import verify
+        from pmw.session.verification.checks import verify
 
         with self._turn:
             return verify(self._open_store())
@@ -166,7 +166,6 @@ class Session(Dialogue):
             return loading.load_facts(self._open_store(), self.state)
 
     def close(self) -> None:
-        """Let go of the session file; ``resume_session`` goes on with it."""
         with self._turn:
             if self._store is None or os.getpid() != self._process:
                 return

@@ -9,7 +9,7 @@ from pmw.session.requests import Key, Part
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
-    from pmw.loop import Forecast
+    from pmw.loop.loop import Forecast
     from pmw.public.answer import Answer
     from pmw.public.ledger import Ledger
     from pmw.public.quotes import Quote

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Number
 from pmw.public.contract import agreed
-from pmw.public.export import RowPlan, drawn_table, synthetic_frame
+from pmw.public.export import RowPlan, draw_rows, drawn_table
 from pmw.public.options import Options
-from pmw.public.pairs import held_pairs
 from pmw.public.report import Facts, write_report
 from pmw.public.state import PublicState
+from pmw.public.status import held_pairs
 from pmw.session.expected import expected_questions, joined_questions
 from pmw.session.opening import open_session
 from queries.cells import nearest
@@ -63,7 +63,7 @@ class Synthesis:
             rows: number of rows; None for the model's number of records, or its count of ``where``.
             seed: repeats a drawing; None draws again.
         """
-        return synthetic_frame(self.state, RowPlan(rows, seed=seed, where=where))
+        return draw_rows(self.state, RowPlan(rows, seed=seed, where=where)).frame()
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
         """Write the report on what was released as one HTML page, with how near counts of rows are; free."""
@@ -142,7 +142,6 @@ def synthesis_options(
 
 
 def _pairs(domain: Domain, target: str | None) -> list[LinearQuery]:
-    """Return a question about each pair of attributes, or each that has the target."""
     wide = [name for name in domain.names if domain[name].size > 1]
     pairs = (pair for pair in itertools.combinations(wide, 2) if target in (None, *pair))
     return [LinearQuery.cells(domain, dict.fromkeys(pair, (0, 0))) for pair in pairs]

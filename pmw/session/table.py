@@ -17,7 +17,8 @@ from pmw.errors import DataError, SessionError, SessionLockedError
 from pmw.public.codec import dumps
 from pmw.session.events import load_contract
 from pmw.session.journal import PERSON_KEY
-from pmw.session.store import Outcome, SessionStore, writing
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
 
@@ -74,7 +75,6 @@ def _require_open(store: SessionStore, path: Path) -> None:
 
 
 def _completed(before: Place | None, data: Place | Path | str, memory: MemoryLimit | None) -> Place:
-    """Return a table's new place, with what was not given as it was before: dialect and memory."""
     from pmw.data import DatabaseTable, TableFile
 
     if isinstance(data, TableFile | DatabaseTable):

@@ -22,25 +22,8 @@ from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise
 from pmw.sparse_vector.sparse import AboveThreshold, Sparse, SparseState, SparseVectorKind
 
 __all__ = [
-    "AboveThreshold",
-    "Comparison",
-    "composed_delta",
-    "composed_epsilon",
-    "CompositionTheorem",
-    "NoiseKind",
-    "NoisyComparison",
-    "NoisyThreshold",
-    "NumericSparse",
-    "Outcome",
-    "Ratio",
-    "round_epsilon",
-    "Sech2Test",
-    "Sides",
-    "Sparse",
-    "SparseState",
-    "SparseVectorKind",
-    "Split",
-    "ThresholdNoise",
-    "ThresholdTest",
-    "ValueNoise",
-]
+    "AboveThreshold", "Comparison", "composed_delta", "composed_epsilon", "CompositionTheorem",
+    "NoiseKind", "NoisyComparison", "NoisyThreshold", "NumericSparse", "Outcome", "Ratio",
+    "round_epsilon", "Sech2Test", "Sides", "Sparse", "SparseState", "SparseVectorKind", "Split",
+    "ThresholdNoise", "ThresholdTest", "ValueNoise",
+]  # fmt: skip

@@ -45,8 +45,6 @@ class Split:
     """The shares of one run.
 
     Args:
-        epsilon1: of the threshold noise, positive.
-        epsilon2: of all tests together, positive.
         epsilon3: of all released values together; 0 where none is released.
     """
 
@@ -68,7 +66,6 @@ class Split:
         """Return the split of ``epsilon`` whose shares add up to it exactly.
 
         Args:
-            ratio: of epsilon1 to epsilon2.
             values: epsilon3, the part of ``epsilon`` that released values take.
         """
         if update_limit < 1:
@@ -89,7 +86,6 @@ class Comparison:
     """A noisy comparison before its scales are chosen.
 
     Args:
-        noise: distribution of threshold and test noise.
         sensitivity: the most that one value changes between neighbours, in units of the values.
         monotone: all values move the same way between neighbours.
     """
@@ -108,9 +104,6 @@ class Comparison:
         """Return the test whose threshold costs epsilon1 and whose ``positives`` cost epsilon2, at most.
 
         Scales Delta/epsilon1 and m c Delta/epsilon2, rounded up.
-
-        Args:
-            split: the prices; epsilon3 plays no part.
         """
         if positives < 1 or self.sensitivity < 1:
             raise BudgetError(

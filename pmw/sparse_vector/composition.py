@@ -105,8 +105,6 @@ def composed_epsilon(
 
     Args:
         price: epsilon0 of one round.
-        rounds: c, at least 1.
-        delta: of the whole, at least 0.
         theorem: the bound; None for the smallest that any of them gives.
     """
     _check_rounds(rounds)
@@ -138,8 +136,6 @@ def composed_delta(price: Fraction, rounds: int, epsilon: Fraction) -> Fraction:
 
     Args:
         price: epsilon0.
-        rounds: c, at least 1.
-        epsilon: of the whole, at least 0.
 
     Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5.
     """
@@ -175,7 +171,6 @@ def require_printed(budget: Budget, rounds: int, *, halved: bool = False) -> Non
     Beyond 20,000 rounds the last is not tried: it would hold up to an epsilon a tenth larger.
 
     Args:
-        rounds: c, at least 1.
         halved: the price is made for half of delta, and delta is what must hold: as in NumericSparse.
 
     Source: Dwork and Roth (2014), Corollary 3.21, stated for epsilon < 1, on which Theorems 3.25 and 3.27
@@ -219,11 +214,15 @@ def _check_rounds(rounds: int) -> None:
 
 def _printed_stop(root: float, rounds: int, log_delta: float, low: float, high: float) -> float:
     """Return the largest epsilon at which rounds at epsilon/root keep (epsilon, delta), in floating point."""
+    return _parted(lambda middle: _exact_float(middle / root, rounds, middle) <= log_delta, low, high)[0]
+
+
+def _parted(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Return two neighbours, of which a condition that holds at the low end holds at the first alone."""
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        holds = _exact_float(middle / root, rounds, middle) <= log_delta
-        low, high = (middle, high) if holds else (low, middle)
-    return low
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
 
 
 def _dwork_roth_price(budget: Budget, rounds: int) -> Fraction:
@@ -265,13 +264,10 @@ def _advanced_float(price: float, rounds: int, delta: Fraction) -> float:
 
 
 def _exact_epsilon(price: Fraction, rounds: int, delta: Fraction) -> Fraction:
-    low, high = 0.0, float(price * rounds)
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if _exact_float(float(price), rounds, middle) <= math.log(delta):
-            high = middle
-        else:
-            low = middle
+    one, log_delta = float(price), math.log(delta)
+    _, high = _parted(
+        lambda middle: _exact_float(one, rounds, middle) > log_delta, 0.0, float(price * rounds)
+    )
     found = _smallest_above(high, lambda epsilon: composed_delta(price, rounds, epsilon) <= delta)
     return min(found, price * rounds)
 
@@ -296,10 +292,7 @@ def _largest(
     likely: Callable[[float], bool], certain: Callable[[Fraction], bool], ceiling: float
 ) -> Fraction:
     """Return a fraction just below the largest number that holds: searched, then checked exactly."""
-    low, high = 0.0, ceiling
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if likely(middle) else (low, middle)
+    low, _ = _parted(likely, 0.0, ceiling)
     slack = _FIRST_SLACK
     while slack < 1:
         candidate = Fraction(math.floor(Fraction(low) * Fraction(1 - slack) * RHO_GRID), RHO_GRID)

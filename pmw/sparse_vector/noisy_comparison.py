@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,6 @@ class NoisyThreshold:
     """The secret threshold noise of one round; never shown, kept until the round closes.
 
     Args:
-        upper: added to the threshold of value.
         lower: added to the threshold of -value; None unless there are two thresholds.
     """
 
@@ -116,6 +115,7 @@ class NoisyComparison(abc.ABC):
         query_scale: b, in units of the values.
     """
 
+    rhos_add: ClassVar[bool]  # those of the threshold draw and of each positive, to a sound total
     noise: enum.Enum
     sides: Sides
     sensitivity: int
@@ -162,11 +162,6 @@ class NoisyComparison(abc.ABC):
     def positive_charge(self) -> Charge:
         """What one positive costs."""
 
-    @property
-    @abc.abstractmethod
-    def rhos_add(self) -> bool:
-        """Whether the rhos of the threshold draw and of each positive add up to a sound total."""
-
     @abc.abstractmethod
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units."""
@@ -192,10 +187,8 @@ class NoisyComparison(abc.ABC):
         has no effect once the first passed.
 
         Args:
-            noisy: the round's threshold noise.
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public.
-            bits: source of the noise.
         """
         require_bits(bits)
         if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
@@ -226,27 +219,20 @@ class ThresholdTest(NoisyComparison):
         monotone, else 2, for any number of adaptively chosen tests.
     """
 
+    rhos_add = False  # a run is one pure event, and the squares of its parts would undercharge it
     noise: NoiseKind
 
     @property
     def query_noise(self) -> Distribution:
-        """The distribution of nu."""
         return _DISTRIBUTIONS[self.noise.value](self.query_scale)
 
     @property
     def threshold_charge(self) -> Charge:
-        """What one threshold draw costs."""
         return pure_charge(self.threshold_price)
 
     @property
     def positive_charge(self) -> Charge:
-        """What one positive costs."""
         return pure_charge(self.positive_price)
-
-    @property
-    def rhos_add(self) -> bool:
-        """False: a run is one pure event, and the squares of its parts would undercharge it."""
-        return False
 
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units.
@@ -307,6 +293,7 @@ class Sech2Test(NoisyComparison):
     Source: ``docs/proofs/zcdp-sparse-vector.md``, the complete proof; each of its steps has a test.
     """
 
+    rhos_add = True  # the divergences of the threshold draw and of the positives add at every order
     noise: ThresholdNoise
 
     def __post_init__(self) -> None:
@@ -316,12 +303,10 @@ class Sech2Test(NoisyComparison):
 
     @property
     def query_noise(self) -> SechSquared:
-        """The distribution of nu."""
         return SechSquared(self.query_scale)
 
     @property
     def threshold_price(self) -> Fraction:
-        """Epsilon of one threshold draw: Delta/b1; two thresholds pay it once, for only one is shifted."""
         if self.noise is ThresholdNoise.GAUSSIAN:
             raise BudgetError("expected pure threshold noise, got Gaussian noise, which has a rho only")
         return self.sensitivity / self.threshold_scale
@@ -345,11 +330,6 @@ class Sech2Test(NoisyComparison):
     def positive_charge(self) -> Charge:
         """What one positive costs: s, and rho = s^2/2; no mu is proved."""
         return replace(pure_charge(self.positive_price), mu_squared=None)
-
-    @property
-    def rhos_add(self) -> bool:
-        """True: the divergences of the threshold draw and of the positives add at every order."""
-        return True
 
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units.

@@ -102,7 +102,6 @@ class NumericSparse:
         values, tests and values adding up their rho.
 
         Args:
-            comparison: what is compared, with which noise.
             value_share: the part of each round's price, epsilon or rho, that its value takes; in (0, 1).
 
         Privacy: (epsilon, delta)-DP as a whole.

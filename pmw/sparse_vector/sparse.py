@@ -164,7 +164,6 @@ class AboveThreshold:
         Args:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public.
-            bits: source of the noise.
             random_index: where no value is found, return a random place instead of None. It costs nothing,
                 but such an answer cannot be told from a found one.
 
@@ -242,9 +241,6 @@ class Sparse:
         """Return c redrawn rounds at the largest price that any composition theorem allows each.
 
         Within a round epsilon1 : epsilon2 is 1 : m^(2/3), the split of least variance for one positive.
-
-        Args:
-            comparison: what is compared, with which noise.
 
         Privacy: (epsilon, delta)-DP as a whole; each round is pure.
         """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.damage import STATES, Study, damaged, studies, trial
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 
 
 @pytest.fixture(scope="module")

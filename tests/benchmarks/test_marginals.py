@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 import pmw
 from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, Workload, scope_class
-from benchmarks.methods import NotApplicableError, Settings
-from benchmarks.tables import Case
+from benchmarks.methods import Settings
+from benchmarks.tables import Case, NotApplicableError
 from pmw.model import DenseDistribution
 from pmw.privacy.filter import open_filter
 from pmw.research.baselines import Scope
@@ -53,8 +54,16 @@ def test_scores_are_distances_over_the_true_number_of_records(monkeypatch: pytes
 
     monkeypatch.setitem(marginals._ALL, "small", lambda _folder, _choice: case)
     monkeypatch.setitem(METHODS, "one-off", one_off)
-    job = marginals.Job("small", "one-off", Settings(seed=3), 2, 300, 100, None)
-    whole, far, near = marginals.measured(job)
+    given = {
+        "order": 2,
+        "scopes": 300,
+        "most_cells": 100,
+        "epsilon": "1",
+        "delta": "1e-9",
+        "opening": "pairs",
+    }
+    chosen = argparse.Namespace(**given, data_dir=None)
+    whole, far, near = marginals.measured("small", "one-off", 3, chosen)
     assert (whole["class"], whole["scopes"], whole["scopes_of"], whole["cells"]) == ("all", 3, 3, 26)
     assert whole["l1"] == pytest.approx((10 + 6) / 200 / 3, abs=1e-5)
     assert whole["worst_cell"] == pytest.approx(10 / 200)
@@ -93,7 +102,7 @@ def test_classes_tell_what_was_measured_and_what_the_model_takes_in() -> None:
 def test_the_command_prints_a_line_for_each_method(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(marginals, "alone", lambda work, job: work(job))
+    monkeypatch.setattr("benchmarks.runner.alone", lambda work, *given: work(*given))
     few = ["--order", "3", "--scopes", "5", "--seeds", "1", "--data-dir", str(tmp_path)]
     peers = ["--method", "residuals-alike", "--method", "residuals-by-cells"]
     monkeypatch.setattr("sys.argv", ["marginals", *few, *peers, "--table", "parity", "--table", "acs"])

@@ -50,9 +50,9 @@ def test_error_rates_by_hand() -> None:
     scores = np.tile(np.array([1.0, 10.0, 6.0, 4.0, 4.0]), (4, 1))  # the top 3: 10, 6 and a 4
     mask = np.array([[0, 1, 1, 1, 0], [0, 1, 0, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], dtype=np.bool_)
     rates = error_rates(mask, scores, 3)
-    assert list(rates.missed) == pytest.approx([0, 0, 2 / 3, 1])  # either 4 will do
-    assert list(rates.lost) == pytest.approx([0, 1 - 6 / (20 / 3), 1 - 5.5 / (20 / 3), 1])
-    assert list(rates.lost_filled) == pytest.approx([0, 1 - 18 / 20, 1 - 11 / 20, 1])
+    assert list(rates.fnr) == pytest.approx([0, 0, 2 / 3, 1])  # either 4 will do
+    assert list(rates.ser) == pytest.approx([0, 1 - 6 / (20 / 3), 1 - 5.5 / (20 / 3), 1])
+    assert list(rates.ser_filled) == pytest.approx([0, 1 - 18 / 20, 1 - 11 / 20, 1])
 
 
 def test_the_threshold_lies_between_the_last_wanted_and_the_next_score() -> None:

@@ -50,18 +50,6 @@ def test_tables_of_text_have_a_row_for_each_variant(
     assert len(rows) == 8
 
 
-def test_figures_are_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib")
-    few = ("--limit", "25", "--limit", "50", "--runs", "2")
-    run(monkeypatch, "--part", "selection", "--counts", "zipf_1m_10k", *few, "--plot", str(tmp_path))
-    assert "selection" in capsys.readouterr().out
-    written = sorted(path.name for path in tmp_path.iterdir())
-    assert written == ["sparse-offline.png", "sparse-online.png", "sparse-scores.png"]
-    assert all(path.stat().st_size > 5_000 for path in tmp_path.iterdir())
-
-
 def test_a_figure_of_the_paper_is_drawn_under_its_number(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

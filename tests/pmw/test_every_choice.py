@@ -19,10 +19,10 @@ import pytest
 
 import pmw
 from pmw.cli import main
-from pmw.cli.session_options import read_options
+from pmw.cli.options import read_options
 from pmw.errors import PMWError
 from pmw.public.contract import guarantee_terms
-from pmw.public.drafts import DraftCharge
+from pmw.public.options import DraftCharge
 from pmw.research.audit.catalogue import chosen
 from pmw.research.audit.entries import Depth, Entry, pairs_of
 from pmw.research.audit.report import AuditOptions, audit

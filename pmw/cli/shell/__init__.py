@@ -7,11 +7,16 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pmw.cli.session_files import resumed, wait_option
-from pmw.cli.usage import echo
+from pmw.cli.usage import PATH, echo, flag
+
+if TYPE_CHECKING:
+    from pmw.cli.shell.dialogue import Lines
+    from queries.domain import Domain
 
 
 @click.command(
@@ -24,8 +29,8 @@ Examples:
   printf '%s\\n' "age >= 65" ".cost" | pmw shell study.pmw
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
-@click.option("--no-history", is_flag=True, help="Keep no questions after the shell has ended.")
+@click.argument("session", type=PATH)
+@flag("--no-history", "Keep no questions after the shell has ended.")
 @wait_option
 def command(session: Path, no_history: bool, wait: float) -> None:
     """Ask SESSION questions on a terminal, one after the other.
@@ -41,7 +46,7 @@ def command(session: Path, no_history: bool, wait: float) -> None:
 
     The session is in use until the shell ends: other processes can read it, but not ask.
     """
-    from pmw.cli.shell.dialogue import Dialogue, history_path, lines_of
+    from pmw.cli.shell.dialogue import Dialogue, history_path
 
     with _told_to_end(), resumed(session, wait) as opened:
         lines = lines_of(opened.domain, None if no_history else history_path())
@@ -65,3 +70,22 @@ def _told_to_end() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def lines_of(domain: Domain, history: Path | None) -> Lines:
+    """Return the lines of standard input, edited and kept in a history where it is a terminal."""
+    from pmw.cli.shell.dialogue import PlainLines
+    from pmw.display.texts import installed_by
+
+    if not sys.stdin.isatty():
+        return PlainLines(sys.stdin.buffer, is_terminal=False)
+    try:
+        from pmw.cli.shell.editing import EditedLines
+    except ModuleNotFoundError as error:
+        if error.name != "prompt_toolkit":
+            raise
+        echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
+        return PlainLines(sys.stdin.buffer, is_terminal=True)
+    if not sys.stdout.isatty():
+        return PlainLines(sys.stdin.buffer, is_terminal=True)
+    return EditedLines(domain, history)

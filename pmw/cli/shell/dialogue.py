@@ -1,48 +1,62 @@
 """The dialogue: a line in, an answer out. An error ends a line and never the shell.
 
 Lines come from a terminal with line editing, a plain one, or a pipe. Those of a terminal are kept in a file
-of the user.
+of the user. What completion offers is a function of the public schema and the line alone.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import click
 
-from pmw.cli.answering import (
-    Asked,
-    Result,
-    StreamOptions,
-    answered,
-    csv_of,
-    form_of,
-    paid,
-    read_condition,
-    text_of,
-)
-from pmw.cli.shell.words import (
-    COMMANDS,
-    GOES_ON,
-    LONGEST,
-    MODES,
-    PROMPT,
-    Statements,
-    is_statement,
-    schema_text,
-)
-from pmw.cli.texts import json_line, show, status_text, terminal_width
+from pmw.cli.answering import Asked, Result, paid, read_condition
+from pmw.cli.texts import answer_text, json_line, show, status_text, table_text, terminal_width, value_text
 from pmw.cli.usage import echo, refusal
-from pmw.display.texts import installed_by
+from pmw.display.texts import counted, text_table
+from pmw.public.answers import Answers
+from pmw.session.requests import Part
 from pmw.session.session import Session
-from queries.domain import Domain
+from queries.categories import CategoricalAttribute
+from queries.cells import cell_count, quoted_name
+from queries.domain import Attribute, Domain
 from queries.errors import QueryError
+from queries.linear import LinearQuery
 from queries.parsing import parse_sql
 
+PROMPT, GOES_ON = "pmw> ", "...> "
+LONGEST = 2**20  # characters of a question, which the parser refuses beyond
+_BEGINS = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+COMMANDS = {
+    ".cost": "what was spent since the shell began, and what the last question, or one given, could cost",
+    ".explain": "which counts a question becomes, what is held of them and what they may cost",
+    ".help": "this list",
+    ".measure": "the price of a table such as .measure sex,race; it is paid after a yes on a terminal",
+    ".mode": "table, csv or json: how answers are printed",
+    ".quit": "leave; so does Ctrl-D",
+    ".schema": "the attributes, or the values of one",
+    ".status": "the guarantee, what was spent and how many questions were answered",
+}
+MODES = ("table", "csv", "json")
+
+_CLAUSES = (  # words that are no functions
+    "AS", "BETWEEN", "BY", "DESC", "DISTINCT", "ELSE", "END", "FALSE", "FILTER", "FROM", "GROUP", "HAVING",
+    "IN", "IS", "JOIN", "LIKE", "LIMIT", "NOT", "NULL", "ON", "ORDER", "OVER", "SELECT", "THEN", "TRUE",
+    "USING", "WHEN", "WHERE",
+)  # fmt: skip
+_MOST = 200  # values offered at once
+_WORD = re.compile(r"[^\s(),;=<>!'\"]*$")
+_NAME = r"(\"(?:[^\"]|\"\")+\"|[^\W\d]\w*)"
+_COMPARED = re.compile(_NAME + r"\s*(?:=|<>|!=|<=|>=|<|>|(?:NOT\s+)?LIKE\b|(?:NOT\s+)?BETWEEN\b)\s*$", re.I)
+_UPPER = re.compile(_NAME + r"\s+(?:NOT\s+)?BETWEEN\s+\S+\s+AND\s+$", re.I)
+_LISTED = re.compile(_NAME + r"\s+(?:NOT\s+)?IN\s*\([^()]*$", re.I)
 _READ = LONGEST + 1  # characters of a line; the rest of it is thrown away
 _HELP = """A line is a condition, such as  age >= 40 AND sex = 'Female'
 or an SQL statement, which may go over several lines and ends with a semicolon.
@@ -50,17 +64,12 @@ Tab completes names, values and words. Ctrl-C drops a line, Ctrl-D leaves."""
 
 
 class Lines(Protocol):
-    """Lines that somebody writes.
+    """Lines that somebody writes."""
 
-    Attributes:
-        is_terminal: whoever writes them waits for each answer, so one interrupt drops one line.
-    """
-
-    is_terminal: bool
+    is_terminal: bool  # whoever writes them waits for each answer, so one interrupt drops one line
 
     def read(self, unfinished: str) -> str | None:
         """Return what was written next, a line or several; None at the end."""
-        ...
 
 
 class PlainLines:
@@ -83,26 +92,6 @@ class PlainLines:
         return line.decode("utf-8", errors="replace").rstrip("\r\n")
 
 
-def lines_of(domain: Domain, history: Path | None) -> Lines:
-    """Return the lines of standard input, edited where it is a terminal.
-
-    Args:
-        history: where lines are kept; None keeps them no longer than the shell.
-    """
-    if not sys.stdin.isatty():
-        return PlainLines(sys.stdin.buffer, is_terminal=False)
-    try:
-        from pmw.cli.shell.editing import EditedLines
-    except ModuleNotFoundError as error:
-        if error.name != "prompt_toolkit":
-            raise
-        echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
-        return PlainLines(sys.stdin.buffer, is_terminal=True)
-    if not sys.stdout.isatty():
-        return PlainLines(sys.stdin.buffer, is_terminal=True)
-    return EditedLines(domain, history)
-
-
 def history_path() -> Path | None:
     """Return the file of the user's state directory; None where the user has no home.
 
@@ -117,19 +106,13 @@ def history_path() -> Path | None:
 
 
 class Dialogue:
-    """A dialogue over one session.
-
-    Args:
-        session: open; it stays so.
-    """
+    """A dialogue over one open session; each command of ``COMMANDS`` is a method of its name."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
-        self._began = session.state.ledger.spent
-        self._mode = "table"
+        self._session, self._began = session, session.state.ledger.spent
+        self._form = "table"
         self._last: Asked | None = None
-        self._over = False
-        self._can_agree = False
+        self._over = self._can_agree = False
         self._asked = self._refused = 0
 
     def run(self, lines: Lines) -> int:
@@ -177,10 +160,12 @@ class Dialogue:
     def _ask(self, text: str) -> None:
         self._asked += 1
         self._last = asked = self._read(text)
-        result = paid(
-            self._session, None, lambda most: answered(self._session, asked, StreamOptions(at_most=most))
-        )
-        show(self._written(result))
+        show(self._written(paid(self._session, None, partial(self._result, asked))))
+
+    def _result(self, asked: Asked, most: Part) -> Result:
+        if isinstance(asked, LinearQuery):
+            return self._session.ask_all([asked], at_most=most)
+        return self._session.tabulate(asked, at_most=most)
 
     def _read(self, text: str) -> Asked:
         plain = text.rstrip().removesuffix(";")
@@ -188,13 +173,15 @@ class Dialogue:
         return parse_sql(plain, domain) if is_statement(plain) else read_condition(plain, domain)
 
     def _written(self, result: Result) -> str:
-        if self._mode == "json":
-            return json_line(form_of(result))
-        return csv_of(result) if self._mode == "csv" else text_of(result)
+        if self._form == "csv":
+            return str(result.to_pandas().to_csv(index=False)).rstrip("\n")
+        if self._form == "json":
+            return json_line((result[0] if isinstance(result, Answers) else result).to_dict())
+        return answer_text(result[0]) if isinstance(result, Answers) else table_text(result)
 
     def _refuse(self, error: QueryError) -> None:
         self._refused += 1
-        if self._mode == "json":
+        if self._form == "json":
             echo(json_line({"error": error.to_dict()}))
             return
         told = refusal(error)
@@ -208,19 +195,9 @@ class Dialogue:
 
     def _command(self, text: str) -> None:
         name, _, argument = text.partition(" ")
-        carried: dict[str, Callable[[str], None]] = {
-            ".cost": self._cost,
-            ".explain": self._explain,
-            ".help": self._help,
-            ".measure": self._measure,
-            ".mode": self._choose,
-            ".quit": self._quit,
-            ".schema": self._schema,
-            ".status": self._status,
-        }
-        if name not in carried:
+        if name not in COMMANDS:
             raise click.ClickException(f"no such command: {name}; .help lists them")
-        carried[name](argument.strip().removesuffix(";").strip())
+        getattr(self, f"_{name[1:]}")(argument.strip().removesuffix(";").strip())
 
     def _cost(self, question: str) -> None:
         ledger = self._session.state.ledger
@@ -244,15 +221,14 @@ class Dialogue:
         width = max(map(len, COMMANDS))
         show("\n".join([_HELP, *(f"  {name:<{width}}  {told}" for name, told in COMMANDS.items())]))
 
-    def _choose(self, mode: str) -> None:
+    def _mode(self, mode: str) -> None:
         if mode and mode not in MODES:
             raise click.ClickException(f"expected .mode {', '.join(MODES[:-1])} or {MODES[-1]}, got {mode!r}")
-        self._mode = mode or self._mode
+        self._form = mode or self._form
         if not mode:
-            show(self._mode)
+            show(self._form)
 
     def _measure(self, attributes: str) -> None:
-        """Tell the price of a table, and measure it after a yes on a terminal."""
         if not attributes:
             raise click.ClickException("expected .measure with an attribute, or several with commas between")
         names = tuple(name.strip().strip('"') for name in attributes.split(","))
@@ -272,3 +248,178 @@ class Dialogue:
 
     def _status(self, _: str) -> None:
         show(status_text(self._session.contract, self._session.status()))
+
+
+# --- words: what a line may go on with, and which lines belong together as one statement --------------------
+
+
+def completions(line: str, domain: Domain) -> Iterator[tuple[str, int]]:
+    """Yield what the last word of a line may become, and how many characters it takes the place of."""
+    word = _last_word(line)
+    before = line[: len(line) - len(word)]
+    folded = word.casefold()
+    for candidate in _candidates(before, word, domain):
+        plain = candidate.strip("'\"").casefold()
+        if candidate.casefold().startswith(folded) or (folded and plain.startswith(folded.strip("'\""))):
+            yield candidate, len(word)
+
+
+def _last_word(line: str) -> str:
+    """Return the word that is being written: from an open quote on, where there is one."""
+    quote, closed, start = "", -2, 0
+    for place, character in enumerate(line):
+        if quote:
+            quote, closed = ("", place) if character == quote else (quote, closed)
+        elif character in "'\"":
+            doubled = closed == place - 1 and line[closed] == character  # stands for one, inside quotes
+            quote, start = character, start if doubled else place
+    if quote:
+        return line[start:]
+    found = _WORD.search(line)
+    return found.group() if found else ""
+
+
+def _candidates(before: str, word: str, domain: Domain) -> Iterator[str]:
+    names = [quoted_name(name) for name in domain.names]
+    if before.startswith("."):
+        command = before.split(maxsplit=1)[0]
+        if command == ".mode":
+            yield from MODES
+            return
+        if command in (".schema", ".measure"):
+            yield from names
+            yield from (quoted_name(one.name) for one in domain.lookups if command == ".schema")
+            return
+        before = before[len(command) :]
+    elif not before.strip() and word.startswith("."):
+        yield from COMMANDS
+        return
+    values = _compared(before, domain)
+    if values is not None:
+        yield from values
+    if values is not None or word.startswith("'"):
+        return
+    yield from names
+    yield from (quoted_name(name) for name in domain.levels)
+    yield from (quoted_name(name) for one in domain.lookups for name in one.columns)
+    tables = list(_tables(before, domain))
+    yield from tables or _words()
+
+
+@cache
+def _words() -> Sequence[str]:
+    from queries.statement_grammar import FUNCTIONS  # the parser is slow to import
+
+    return sorted({*_CLAUSES, *FUNCTIONS})
+
+
+def _tables(before: str, domain: Domain) -> Iterator[str]:
+    if re.search(r"\bFROM\s+$", before, re.IGNORECASE):
+        yield quoted_name(domain.name)
+    if re.search(r"\bJOIN\s+$", before, re.IGNORECASE):
+        yield from (quoted_name(one.name) for one in domain.lookups)
+
+
+def _compared(before: str, domain: Domain) -> Sequence[str] | None:
+    """Return the values of the attribute, or the texts of the column of a lookup, that is compared."""
+    found = _COMPARED.search(before) or _UPPER.search(before) or _LISTED.search(before)
+    if found is None:
+        return None
+    name = found.group(1)
+    name = name[1:-1].replace('""', '"') if name.startswith('"') else name
+    folded = {one.casefold(): one for one in domain.names}
+    if name.casefold() in folded:
+        return _values(domain[folded[name.casefold()]])
+    texts = {
+        text
+        for one in domain.lookups
+        for column in one.columns
+        if column.casefold() == name.casefold()
+        for text in one.texts(column).values()
+        if text is not None
+    }
+    return [value_text(text) for text in sorted(texts)[:_MOST]] or None
+
+
+def _values(attribute: Attribute) -> Sequence[str]:
+    if isinstance(attribute, CategoricalAttribute):
+        return [value_text(value) for value in attribute.values[:_MOST]]
+    return [attribute.literal(edge) for edge in attribute.boundaries[:_MOST]]
+
+
+def schema_text(domain: Domain, name: str = "") -> str:
+    """Return the declared attributes and lookups in words, or every value of one."""
+    lookup = next((one for one in domain.lookups if one.name == name), None)
+    if lookup is not None:
+        rows = (
+            (key, *(row.get(column, "") for column in lookup.columns)) for key, row in lookup.rows.items()
+        )
+        return text_table((lookup.key, *lookup.columns), list(rows), left=1 + len(lookup.columns))
+    if name:
+        attribute = domain[name]
+        return "\n".join(attribute.label(code) for code in range(attribute.size))
+    told = {one.name: _told(one) for one in domain}
+    told |= {
+        one.name: f"lookup of {one.attribute}, to join by {one.key}: {', '.join(one.columns)}"
+        for one in domain.lookups
+    }
+    width = max(len(one) for one in told)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in told.items())
+
+
+def _told(attribute: Attribute) -> str:
+    cells = counted(cell_count(attribute.size), "cell")
+    if isinstance(attribute, CategoricalAttribute):
+        shown = ", ".join(map(value_text, attribute.values[:4]))
+        return f"{cells}: {shown}{', …' if len(attribute.values) > 4 else ''}"
+    return f"{cells}: {attribute.literal(attribute.ends[0])} to {attribute.literal(attribute.last)}"
+
+
+def is_statement(text: str) -> bool:
+    """Tell whether a text is an SQL statement, or the beginning of one; a condition is none."""
+    return _BEGINS.match(text) is not None
+
+
+def is_unfinished(text: str) -> bool:
+    """Tell whether a text is an SQL statement that goes on: it ends with a semicolon outside of quotes."""
+    if not is_statement(text):
+        return False
+    bare = _QUOTED.sub("", text).rstrip()
+    return not bare.endswith(";") or "'" in bare or '"' in bare
+
+
+class Statements:
+    """Collects lines into questions and commands: a statement may go over several of them."""
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+        self._size = 0
+
+    @property
+    def unfinished(self) -> str:
+        """The statement that goes on with the next line; empty where there is none."""
+        return "\n".join(self._waiting)
+
+    def add(self, lines: str) -> Iterator[str]:
+        """Yield what some lines complete, each a question or a command."""
+        for line in lines.split("\n"):
+            self._waiting.append(line if self._waiting else line.strip())
+            self._size += len(line) + 1
+            if self._goes_on(line):
+                continue
+            text = self.unfinished
+            self.drop()
+            if text:
+                yield text
+
+    def drop(self) -> None:
+        """Forget the statement that was begun."""
+        self._waiting, self._size = [], 0
+
+    def _goes_on(self, line: str) -> bool:
+        """Tell whether what waits goes on after its newest line; what is too long is refused as it is."""
+        if self._size > LONGEST:
+            return False
+        if len(self._waiting) > 1 and ";" not in line and "'" not in line and '"' not in line:
+            return True  # as after the line before, which saves reading it all again
+        return is_unfinished(self.unfinished)

@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from pmw.cli.shell.words import GOES_ON, PROMPT, completions, is_unfinished
+from pmw.cli.shell.dialogue import GOES_ON, PROMPT, completions, is_unfinished
 from pmw.cli.usage import echo
 from queries.domain import Domain
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pmw.public.export.croissant import croissant_form
-from pmw.public.export.manifest import measurements_form, program_version
-from pmw.public.export.reproduction import reproduction_sentence
-from pmw.public.export.rows import RowPlan, csv_parts, draw_rows, synthetic_frame
+from pmw.public.export.manifest import measurements_form, program_version, reproduction_sentence
+from pmw.public.export.rows import RowPlan, draw_rows
 from pmw.public.export.writing import ExportFormat, drawn_table, export, require_target
 
 __all__ = [
     "croissant_form",
-    "csv_parts",
     "draw_rows",
     "drawn_table",
     "export",
@@ -20,5 +18,4 @@ __all__ = [
     "reproduction_sentence",
     "require_target",
     "RowPlan",
-    "synthetic_frame",
 ]

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pmw.public.export.reproduction import reproduction_sentence
+from pmw.public.export.manifest import reproduction_sentence
 from pmw.public.export.rows import column_type
-from pmw.public.pairs import pairs_sentence
+from pmw.public.status import pairs_sentence
 from queries.categories import CategoricalAttribute
 from queries.cells import number_text
 from queries.domain import Attribute, OrderedAttribute
@@ -115,7 +115,6 @@ def _field(place: int, attribute: Attribute) -> dict[str, Any]:
 
 
 def _words(attribute: Attribute) -> str:
-    """Return a declaration in words: the kind, and the values."""
     if isinstance(attribute, CategoricalAttribute):
         shown = [attribute.label(code) for code in range(min(attribute.base_size, _LISTED))]
         values = ", ".join(shown) + (", …" if attribute.base_size > _LISTED else "")

@@ -1,35 +1,138 @@
 """Manifests: what an exported file is, how it was made and what it guarantees; and the file of measurements.
 
-That has every noisy number that was released, in a form that others can fit a model to.
+That has every noisy number that was released, in a form that others can fit a model to. A manifest of rows
+says which measured marginals these do not have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pmw.model import (
-    Coarsening,
     HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
+    OneWayMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
+    most_squares,
+    target_of,
 )
 from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
 from pmw.public.error_quantiles import typical_errors
-from pmw.public.export.reproduction import Reproduction
 from pmw.public.export.rows import RowPlan
-from pmw.public.pairs import held_pairs
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
+from pmw.public.status import held_pairs
 from queries.factors import UNITS
+from queries.frozen import dataclass
+from queries.places import as_index
+from queries.records import CodedRecords
 from queries.schema import format_schema
+
+_NAMED = 3  # marginals that one line has room for
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A measured marginal that rows do not reproduce.
+
+    Args:
+        scope: attribute names in declared order.
+        distance: the sum over its cells of |rows - measured|, less what the noise of the measurement makes of
+            it on average, as a fraction of the records.
+    """
+
+    scope: tuple[str, ...]
+    distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"scope": list(self.scope), "distance": round(self.distance, 6)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """What rows reproduce of the marginals that were measured, one by one: more attributes are not looked at.
+
+    Args:
+        missed: those that the rows are farther from than noise explains, the farthest first.
+    """
+
+    measured: int
+    missed: tuple[Shortfall, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"measured": self.measured, "not_reproduced": [one.to_dict() for one in self.missed]}
+
+
+def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
+    """Return which measured marginals synthetic rows do not reproduce beyond their noise.
+
+    If rows were the table itself, the squares of their errors, each over the variance of its noise, would sum
+    to a chi-square number of as many degrees as the measurement has free numbers. Rows miss a marginal where
+    that is more than noise makes but once in about 700 times. Of a pair that is measured as a residual it is
+    the residual that counts; what its attributes say alone is looked at alone. Of a scope that was measured
+    several times, the quietest measurement counts.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    quietest: dict[tuple[str, ...], OneWayMeasurement] = {}
+    for one in state.measurements:
+        if not isinstance(one, QueryMeasurement | RowsMeasurement) and one.scope:
+            known = quietest.get(one.scope)
+            if known is None or one.cell_variances.sum() < known.cell_variances.sum():
+                quietest[one.scope] = one
+    coarse = state.coarsening.cells_of(records.columns)
+    found = [
+        _shortfall(state, one, records.columns if _is_fine(state, one) else coarse)
+        for one in quietest.values()
+    ]
+    missed = sorted((one for one in found if one is not None), key=lambda one: -one.distance)
+    return Reproduction(len(quietest), tuple(missed))
+
+
+def reproduction_sentence(form: dict[str, Any]) -> str:
+    """Return what rows miss, in words, of a manifest's form; the empty text where they miss nothing."""
+    missed = form["not_reproduced"]
+    if not missed:
+        return ""
+    more = "; …" if len(missed) > _NAMED else ""
+    named = "; ".join(f"{', '.join(one['scope'])} ({one['distance']:.1%})" for one in missed[:_NAMED])
+    return (
+        f"The rows are farther than noise explains from {len(missed)} of {form['measured']} measured "
+        f"marginals, in parts of the records: {named}{more}."
+    )
+
+
+def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
+    return state.domain.scope_size(one.scope) == one.values.size
+
+
+def _shortfall(
+    state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
+) -> Shortfall | None:
+    target = target_of(one, state.total.value)
+    own = tuple(columns[state.domain.index(name)] for name in one.scope)
+    shape = target.values.shape
+    cells = np.ravel_multi_index(own, shape)
+    counts = np.bincount(as_index(cells), minlength=target.values.size).reshape(shape)
+    errors = counts * (state.total.value / max(1, len(own[0]))) - target.values
+    squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
+    beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())
+    is_missed = squares > most_squares(free) and beyond > 0
+    return Shortfall(one.scope, beyond / state.total.value) if is_missed else None
+
 
 _MEASUREMENTS = "online-pmw measurements"
 Measured = TypeVar("Measured", bound=Measurement)
@@ -37,20 +140,24 @@ Measured = TypeVar("Measured", bound=Measurement)
 
 def contract_facts(state: PublicState) -> dict[str, Any]:
     """Return what every exported file says of its session."""
-    contract = state.contract
+    contract, more = state.contract, dict[str, Any]()
+    person, prior, expected = (
+        getattr(contract.options, name) for name in ("person_column", "prior", "expected")
+    )
+    if person is not None:
+        more["person_column"] = person
+    if prior is not None:  # and whether the model begins with it
+        more["prior"] = {"sha256": prior.digest, "used": state.elects_prior}
+    if expected is not None:
+        sets = len(expected.scopes)
+        more["expected"] = {"sha256": expected.digest, "questions": len(expected), "sets": sets}
     return {
         "guarantee": guarantee(contract),
         "epsilon_cap": float(contract.whole.epsilon),
         "delta": float(contract.whole.delta),
         "neighboring_relation": contract.options.neighboring_relation.value,
         "records_per_person": contract.options.records_per_person,
-        **(
-            {}
-            if contract.options.person_column is None
-            else {"person_column": contract.options.person_column}
-        ),
-        **_prior_facts(state),
-        **_expected_facts(state),
+        **more,
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
         "typical_errors": [
@@ -62,28 +169,10 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
     }
 
 
-def _prior_facts(state: PublicState) -> dict[str, Any]:
-    """Return which public prior the contract names, and whether the model begins with it."""
-    prior = state.contract.options.prior
-    return {} if prior is None else {"prior": {"sha256": prior.digest, "used": state.elects_prior}}
-
-
-def _expected_facts(state: PublicState) -> dict[str, Any]:
-    """Return which expected questions the contract names."""
-    expected = state.contract.options.expected
-    if expected is None:
-        return {}
-    return {"expected": {"sha256": expected.digest, "questions": len(expected), "sets": len(expected.scopes)}}
-
-
 def table_manifest(
     state: PublicState, file_format: str, plan: RowPlan, rows: int, marginals: Reproduction
 ) -> dict[str, Any]:
-    """Return what goes beside a synthetic table.
-
-    Args:
-        marginals: what the rows reproduce of the measured marginals; of none where they satisfy a condition.
-    """
+    """Return what goes beside a synthetic table."""
     method = "independent draws" if plan.independent else "systematic rounding"
     drawn: dict[str, Any] = {"rows": rows, "method": method, "row_seed": plan.seed}
     if plan.where is not None:
@@ -159,7 +248,7 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
 
     Privacy: released numbers alone; free.
     """
-    options, questions = state.contract.options, state.query_plan
+    options, questions, bins = state.contract.options, state.query_plan, state.coarsening
     alone = None if marginal_tier(state.plan) else questions  # which takes single steps
     return {
         **_heading(state, _MEASUREMENTS),
@@ -177,29 +266,30 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
             "estimate": state.total.estimate,
             "standard_deviation": state.total.deviation,
         },
-        "bins": _bins_form(state.coarsening),
+        "bins": {
+            attribute.name: {"bins": bin_.tolist(), "shares": share.tolist()}
+            for attribute, bin_, share in zip(bins.fine, bins.bins, bins.shares, strict=True)
+            if bin_ is not None and share is not None
+        },
         "marginals": _of_kind(state, MarginalMeasurement, lambda one: _marginal_form(state, one)),
         "residuals": _of_kind(state, ResidualMeasurement, lambda one: _residual_form(state, one)),
         "trees": _of_kind(state, HierarchicalMeasurement, _tree_form),
-        "queries": [*_of_kind(state, QueryMeasurement, _query_form), *_rows_forms(state)],
+        "queries": [
+            *_of_kind(state, QueryMeasurement, _query_form),
+            *(  # all of a list at its place, corrected by no model
+                {"position": position, **_query_form(number), "model_value": None}
+                for position, one in enumerate(state.measurements)
+                for number in (one.numbers if isinstance(one, RowsMeasurement) else ())
+            ),
+        ],
     }
 
 
 def _of_kind(
     state: PublicState, kind: type[Measured], form: Callable[[Measured], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the measurements of a kind, each with its place among all."""
     entries = enumerate(state.measurements)
     return [{"position": position, **form(one)} for position, one in entries if type(one) is kind]
-
-
-def _bins_form(coarsening: Coarsening) -> dict[str, Any]:
-    """Return the bins of long attributes: for each cell, its bin and its share of the bin's records."""
-    return {
-        attribute.name: {"bins": bin_.tolist(), "shares": share.tolist()}
-        for attribute, bin_, share in zip(coarsening.fine, coarsening.bins, coarsening.shares, strict=True)
-        if bin_ is not None and share is not None
-    }
 
 
 def _binned(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
@@ -255,15 +345,6 @@ def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
         "model_value": measurement.model_units / UNITS,
         **_noise_facts(measurement),
     }
-
-
-def _rows_forms(state: PublicState) -> list[dict[str, Any]]:
-    """Return the questions of lists that were measured: all of a list at its place, corrected by no model."""
-    return [
-        {"position": position, **_query_form(number), "model_value": None}
-        for position, one in enumerate(state.measurements)
-        for number in (one.numbers if isinstance(one, RowsMeasurement) else ())
-    ]
 
 
 def _noise_facts(measurement: SingleMeasurement) -> dict[str, Any]:

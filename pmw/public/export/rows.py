@@ -1,34 +1,142 @@
-"""Rows: synthetic records drawn from the model, as a frame, as CSV, and as Parquet, which DuckDB writes."""
+"""Rows: synthetic records drawn from the model, perhaps given a condition, as a frame, as CSV and as Parquet.
+
+A condition is a product of factors. One about a single attribute multiplies the model, and the shares of the
+cells inside its bins. So does one about several attributes that are not binned, where the model's tree has
+room for them. Rows of the model are chosen by the others, which leaves the same distribution.
+"""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import default_rng
+from numpy.typing import NDArray
 
 from pmw.errors import ReleaseError
-from pmw.model import QueryMeasurement, RowsMeasurement, coarse_target, fit_rows
-from pmw.public.export.conditions import ConditionedModel
+from pmw.model import (
+    DEFAULT_MAX_CELLS,
+    Coarsening,
+    GraphicalDistribution,
+    MarginalTerm,
+    QueryMeasurement,
+    RowsMeasurement,
+    SyntheticDistribution,
+    coarse_target,
+    fit_rows,
+)
 from pmw.public.state import PublicState, coarse_model
 from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text, in_quotes
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, Domain
+from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
+from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.parsing import parse_where, require_aligned
+from queries.places import as_index
 from queries.plain_values import type_name
 from queries.records import CodedRecords, decode_batches, decode_records, time_texts
 from queries.values import Lean
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MOST_DRAWN, _TIMES = 2 * 10**6, 8  # rows that some are chosen of: so many, or so many times as many
+_BATCH = 2**20  # of these rows, which are looked at together
+_LEAST = 1e-300  # part of the rows, so that its inverse is a number
+_SPARE = 64  # rows that are drawn beside those that are expected to be needed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConditionedModel:
+    """The model given a condition. Everything about it is public.
+
+    Args:
+        model: over the bins, given the factors that it takes in.
+        coarsening: the bins, with the shares of the cells that satisfy the condition.
+        records: the model's number of records that satisfy the condition.
+        chosen: the factors that rows are chosen by.
+        part: of the rows of ``model`` that these leave, in (0, 1].
+    """
+
+    model: SyntheticDistribution
+    coarsening: Coarsening
+    records: float
+    chosen: tuple[Factor, ...]
+    part: float
+
+    @classmethod
+    def of(cls, state: PublicState, where: str) -> ConditionedModel:
+        """Return the state's model given a condition.
+
+        Privacy: post-processing of released numbers; free.
+        """
+        query = parse_where(where, state.domain)
+        require_aligned(query)
+        records = state.model.answer(query)
+        if not records > 0:
+            raise ReleaseError(f"the model has no records where {where}; ask for rows that some satisfy")
+        model, coarsening, held = coarse_model(state), state.coarsening, list[Factor]()
+        most = state.contract.options.max_cells or DEFAULT_MAX_CELLS
+        for factor in query.factors:
+            has_room = not isinstance(model, GraphicalDistribution) or model.holds(factor.scope, most)
+            if len(factor.scope) == 1:
+                coarsening = _within(coarsening, factor)
+            elif not (has_room and coarsening.keeps(factor.scope)):
+                continue
+            inside = state.coarsening.averaged(factor.scope, factor.weights / UNITS)
+            with np.errstate(divide="ignore"):  # minus infinity forbids a cell
+                model = model.with_terms((*model.terms, MarginalTerm(factor.scope, np.log(inside))))
+            held.append(factor)
+        chosen = tuple(factor for factor in query.factors if factor not in held)
+        around = state.model.answer(LinearQuery(state.domain, tuple(held))) if chosen else records
+        part = min(1.0, max(records / around, _LEAST))
+        return cls(model, coarsening, records, chosen, part)
+
+    def draw(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
+        """Return rows over the declared cells, at least one."""
+        if count / self.part > max(_MOST_DRAWN, _TIMES * count):
+            names = ", ".join(dict.fromkeys(name for factor in self.chosen for name in factor.scope))
+            raise ReleaseError(
+                f"{count:,} rows are chosen by a condition on {names} together, which one in "
+                f"{1 / self.part:,.0f} satisfies; ask for fewer rows, or for a wider condition"
+            )
+        kept, left = list[Sequence[NDArray[np.integer]]](), count
+        while left > 0:
+            tries = min(math.ceil(left / self.part) + _SPARE, _BATCH) if self.chosen else left
+            rows = self.model.sample(tries, generator, independent=independent)
+            columns = self.coarsening.drawn(rows, generator, independent=independent).columns
+            found = np.ones(len(columns[0]), dtype=np.bool_)
+            for factor in self.chosen:
+                cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
+                found &= factor.weights[cells] > 0
+            places = np.flatnonzero(found)[:left]
+            kept.append([column[places] for column in columns])
+            left -= len(places)
+        whole = tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))
+        return CodedRecords(self.coarsening.fine, whole)
+
+
+def _within(coarsening: Coarsening, factor: Factor) -> Coarsening:
+    """Return bins with the shares of those cells that a factor about one attribute leaves."""
+    place = coarsening.fine.index(factor.scope[0])
+    bin_, share = coarsening.bins[place], coarsening.shares[place]
+    if bin_ is None or share is None:
+        return coarsening
+    inside = share * (factor.weights > 0)
+    sums = np.bincount(as_index(bin_), weights=inside)[bin_]
+    left = np.where(sums > 0, inside / np.where(sums > 0, sums, 1.0), share)  # of a bin that is left out: any
+    return replace(coarsening, shares=(*coarsening.shares[:place], left, *coarsening.shares[place + 1 :]))
+
 
 MANIFEST_KEY = "online-pmw.manifest"  # in the metadata of a Parquet file
 _MOST_ROWS = 10**8
@@ -142,25 +250,6 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     return DrawnRows(records, generator, ValueSums(state).leans(records))
 
 
-def synthetic_frame(state: PublicState, plan: RowPlan) -> pd.DataFrame:
-    """Return synthetic rows as a table (``draw_rows``).
-
-    Privacy: post-processing of released numbers; free.
-    """
-    return draw_rows(state, plan).frame()
-
-
-def csv_parts(state: PublicState, plan: RowPlan) -> Iterator[bytes]:
-    """Return the CSV file of synthetic rows in parts of some rows each.
-
-    The rows are drawn here; their values and texts are made part by part. Together the parts hold the rows of
-    ``synthetic_frame`` under the same plan.
-
-    Privacy: post-processing of released numbers; free.
-    """
-    return draw_rows(state, plan).csv_parts()
-
-
 def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
     """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it."""
     for attribute in domain:
@@ -176,7 +265,6 @@ def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
 
 
 def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
-    """Return the fields of a column's values; empty values are empty."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "i":  # few different ones: each once
         places, distinct = column.factorize()
         texts: list[str] = np.array([str(value) for value in distinct.tolist()], object)[places].tolist()
@@ -186,11 +274,7 @@ def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
 
 
 class _Fields(dict[str, str]):
-    """Fields of CSV by their texts: quoted where they must be.
-
-    Args:
-        is_alone: a line has no other field, so that it is quoted where it is empty.
-    """
+    """Fields of CSV by their texts: quoted where they must be."""
 
     def __init__(self, *, is_alone: bool) -> None:
         self._others = 0 if is_alone else 1
@@ -241,11 +325,7 @@ def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path, manifest: str
 
 
 def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path, manifest: str = "") -> None:
-    """Write a table of which each column has one type; empty values become NULL.
-
-    Args:
-        manifest: as ``write_parquet`` has it.
-    """
+    """Write a table of which each column has one type; empty values become NULL."""
     path.open("wb").close()  # an operating system's reason is told by its error
     import duckdb  # late: only needed where Parquet is written
 

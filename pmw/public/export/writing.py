@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pmw.disk import require_file, write_json, write_whole
 from pmw.errors import ReleaseError
-from pmw.public.export.manifest import measurements_form, measurements_manifest, table_manifest
-from pmw.public.export.reproduction import Reproduction, reproduction
+from pmw.public.export.manifest import (
+    Reproduction,
+    measurements_form,
+    measurements_manifest,
+    reproduction,
+    table_manifest,
+)
 from pmw.public.export.rows import DrawnRows, RowPlan, draw_rows, write_parquet
 from pmw.public.state import PublicState
 
@@ -80,17 +84,23 @@ def export(
         form = measurements_manifest(state, chosen.value)
         write_json(path, measurements_form(state))
     else:
-        form = _write_rows(state, path, plan or RowPlan(), chosen, refined=refined)
+        drawn, manifest = drawn_table(state, plan or RowPlan(), chosen.value)
+        form = {**manifest, "refined": refined}
+
+        def write(target: Path) -> None:
+            if chosen is ExportFormat.PARQUET:
+                write_parquet(drawn.frame(), state.domain, target, json.dumps(form, ensure_ascii=False))
+                return
+            with target.open("wb") as stream:
+                stream.writelines(drawn.csv_parts())
+
+        write_whole(path, write)
     write_json(beside, form)
     return form
 
 
 def require_target(path: Path, *, format: str | None, force: bool) -> tuple[ExportFormat, Path]:
-    """Return the format of an export and the manifest's file, before anything is written.
-
-    Args:
-        format: csv, parquet or measurements; None goes by the file's name.
-    """
+    """Return the format of an export and the manifest's file, before anything is written."""
     chosen = ExportFormat.chosen(format, path)
     require_file(path, force=force)
     beside = path.with_name(path.name + ".manifest.json")
@@ -103,21 +113,3 @@ def drawn_table(state: PublicState, plan: RowPlan, form: str) -> tuple[DrawnRows
     drawn = draw_rows(state, plan)
     found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
     return drawn, table_manifest(state, form, plan, len(drawn.records), found)
-
-
-def _write_rows(
-    state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat, *, refined: bool
-) -> dict[str, Any]:
-    drawn, manifest = drawn_table(state, plan, chosen.value)
-    form = {**manifest, "refined": refined}
-    if chosen is ExportFormat.PARQUET:
-        frame, text = drawn.frame(), json.dumps(form, ensure_ascii=False)
-        write_whole(path, lambda target: write_parquet(frame, state.domain, target, text))
-    else:
-        write_whole(path, lambda target: _write_parts(drawn.csv_parts(), target))
-    return form
-
-
-def _write_parts(parts: Iterable[bytes], target: Path) -> None:
-    with target.open("wb") as stream:
-        stream.writelines(parts)

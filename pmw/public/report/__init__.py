@@ -1,7 +1,6 @@
 """The report: what a session promises and which of its numbers may be quoted, as one page."""
 
-from pmw.public.report.facts import AnsweredQuestion, Facts
-from pmw.public.report.page import report_page, report_policy, write_report
+from pmw.public.report.page import AnsweredQuestion, Facts, report_page, report_policy, write_report
 from pmw.public.report.registry import registry_text
 
 __all__ = [

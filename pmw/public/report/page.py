@@ -1,6 +1,7 @@
 """The page: one HTML file that loads nothing, runs nothing, and prints on A4.
 
-It says what a session promises in the words of a reader who is no specialist.
+It says what a session promises, and which of its numbers may be quoted, in the words of a reader who is no
+specialist. All that it is made of is public.
 """
 
 from __future__ import annotations
@@ -9,42 +10,168 @@ import base64
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from pmw.disk import require_file, write_whole
 from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
 from pmw.display.texts import at_most_percent, budget_words, counted, isolated, number, percent
-from pmw.privacy.budget import NeighboringRelation
+from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
 from pmw.public.answer import SEEDED_WARNING
+from pmw.public.bars import Bars
 from pmw.public.charges import Event
 from pmw.public.contract import Contract, contract_words, guarantee, largest_belief
 from pmw.public.export.manifest import program_version
-from pmw.public.ledger import ledger_cells
-from pmw.public.pairs import held_pairs, pairs_sentence
+from pmw.public.half_widths import Confidences, total_noise_bound
+from pmw.public.ledger import Ledger, ledger_cells
 from pmw.public.pictures import (
     MOST_MARGINALS,
+    NINE_TENTHS,
     budget_panel,
     compare_marginals,
     error_panel,
     marginal_panel,
+    quantile_of,
 )
-from pmw.public.report.facts import (
-    SURER,
-    Facts,
-    QuestionGroup,
-    QuotableTable,
-    group_questions,
-    quotable_tables,
-    single_half_width,
-    total_widths,
-)
-from pmw.public.report.quality import quality
+from pmw.public.quotes import cell_question
+from pmw.public.state import PublicState, singly
+from pmw.public.status import HeldPairs, History, Status, held_pairs, pairs_sentence
 from queries.cells import cell_count
+from queries.frozen import dataclass
+from queries.linear import LinearQuery
+
+SURER = 0.99  # the second confidence of a report
+
+_Measured: TypeAlias = OneWayMeasurement | MarginalMeasurement
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """A question as it was answered for the first time.
+
+    Args:
+        scope: attribute names in declared order; none where it is about everybody.
+        reach: how far the error bar goes from the answer, to the farther end, in records; NaN where nothing
+            was promised.
+    """
+
+    scope: tuple[str, ...]
+    reach: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a report is made of."""
+
+    state: PublicState
+    status: Status
+    history: History
+    ledger: Ledger
+    questions: tuple[AnsweredQuestion, ...]
+
+
+def group_cells(facts: Facts, *, by_number: bool) -> dict[tuple[str, ...] | int, tuple[str, ...]]:
+    """Return questions by how many attributes they are about, or by which: the most asked first.
+
+    Of each group how many they are, what half of their error bars, and nine of ten, do not reach beyond, in
+    records and as a part of all, and how many have no bar.
+    """
+    found: defaultdict[tuple[str, ...] | int, list[float]] = defaultdict(list)
+    for one in facts.questions:
+        found[len(one.scope) if by_number else one.scope].append(one.reach)
+    cells: dict[tuple[str, ...] | int, tuple[str, ...]] = {}
+    for key in sorted(found, key=lambda key: key if isinstance(key, int) else -len(found[key])):
+        reaches = [reach for reach in found[key] if not math.isnan(reach)]
+        half, most = quantile_of(reaches, 0.5), quantile_of(reaches, NINE_TENTHS)
+        part = percent(most / facts.state.total.value)
+        without = f"{len(found[key]) - len(reaches):,}"
+        cells[key] = f"{len(found[key]):,}", number(half), number(most), part, without
+    return cells
+
+
+@dataclass(frozen=True, slots=True)
+class QuotableTable:
+    """A measured table of counts.
+
+    Args:
+        scope: attribute names in declared order.
+        binned: its numbers are of bins of cells.
+        widths: half-width of its narrowest and of its widest error bar, in records, at the session's
+            confidence.
+        surer: the same at ``SURER``.
+    """
+
+    scope: tuple[str, ...]
+    cells: int
+    binned: bool
+    opened: bool
+    widths: tuple[float, float]
+    surer: tuple[float, float]
+
+
+def quotable_tables(state: PublicState) -> list[QuotableTable]:
+    """Return the tables that were measured, each once: those of opening, then the others in order.
+
+    A width is what an answer to a question about one cell has.
+    """
+    surer = at_confidence(state, SURER)
+    first: dict[tuple[tuple[str, ...], int], _Measured] = {}
+    for one in (*state.opening, *state.marginals):
+        first.setdefault((one.scope, one.cell_variances.size), one)
+    return [_table(state, surer, one) for one in first.values()]
+
+
+def at_confidence(state: PublicState, confidence: float) -> PublicState:
+    """Return a state whose error bars hold at another confidence; the same noise gives them."""
+    options = replace(state.contract.options, confidence=confidence)
+    return replace(state, contract=replace(state.contract, options=options))
+
+
+def total_widths(state: PublicState) -> tuple[float, float]:
+    """Return how far the number of records may be off, at the session's confidence and at ``SURER``."""
+    session, surer = (
+        total_noise_bound(one, Confidences.in_state(one).everybody)
+        for one in (state, at_confidence(state, SURER))
+    )
+    return session, surer
+
+
+def single_half_width(state: PublicState) -> tuple[int, float]:
+    """Return how many single questions were measured, and how far they may be off, in records."""
+    singles = [one for one in singly(state.measured) if isinstance(one, QueryMeasurement)]
+    confidence = Confidences.in_state(state).alone
+    return len(singles), max((half_width(one.noise, confidence) for one in singles), default=0.0)
+
+
+def _table(state: PublicState, surer: PublicState, one: _Measured) -> QuotableTable:
+    fine = one.values.size == state.domain.scope_size(one.scope)
+    grid = state.domain if fine else state.coarsening.coarse
+    variances = one.cell_variances
+    ends = [np.unravel_index(place, variances.shape) for place in (variances.argmin(), variances.argmax())]
+    cells = [cell_question(state, one.scope, [int(place) for place in end], grid) for end in ends]
+    return QuotableTable(
+        one.scope,
+        variances.size,
+        binned=not fine,
+        opened=any(one is opened for opened in state.opening),
+        widths=_widths(state, cells),
+        surer=_widths(surer, cells),
+    )
+
+
+def _widths(state: PublicState, cells: Sequence[LinearQuery]) -> tuple[float, float]:
+    bars = Bars(state)
+    found = [bars.half_width(cell) for cell in cells]
+    low, high = (math.nan if width is None else width for width in found)
+    return low, high
+
 
 _MOST_TABLES, _MOST_ASKED, _MOST_CHARGES = 200, 15, 300  # lines of the tables of a report
 _GROUP_HEADER = ("questions", "half are within ±", "nine of ten within ±", "of all records", "without a bar")
@@ -72,8 +199,19 @@ def report_page(facts: Facts) -> str:
 
     Privacy: post-processing of released numbers; free.
     """
-    parts = (_head(facts), _promise(facts), _accuracy(facts), _quoting(facts), _drawn(facts), _spent(facts))
-    values = {name: value for part in parts for name, value in part.items()}
+    contract = facts.state.contract
+    values = {
+        **_head(facts),
+        "summary": list(_summary(facts)),
+        "promise": promise(contract),
+        "about_whom": about_whom(contract),
+        "limits": limits(contract),
+        "guarantee": guarantee(contract),
+        **_accuracy(facts),
+        **_quoting(facts),
+        **_drawn(facts),
+        **_spent(facts),
+    }
     return render("pmw.public.report", "report.html", values)
 
 
@@ -96,7 +234,6 @@ def write_report(facts: Facts, path: Path, *, force: bool = False) -> None:
 
 
 def _head(facts: Facts) -> dict[str, Any]:
-    """Return what stands in the head of a report: the table, and where its session stands, in numbers."""
     state, status = facts.state, facts.status
     terms = budget_words(status.epsilon_cap, status.delta)
     about = "" if state.total.deviation == 0 else "about "
@@ -121,20 +258,7 @@ def _head(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _promise(facts: Facts) -> dict[str, Any]:
-    """Return what is promised, and about whom."""
-    contract = facts.state.contract
-    return {
-        "summary": list(_summary(facts)),
-        "promise": promise(contract),
-        "about_whom": about_whom(contract),
-        "limits": limits(contract),
-        "guarantee": guarantee(contract),
-    }
-
-
 def _summary(facts: Facts) -> Iterator[str]:
-    """Yield the report in a few sentences."""
     contract, tables = facts.state.contract, quotable_tables(facts.state)
     confidence = confidence_text(contract.options.confidence)
     yield promise(contract)[-1]
@@ -158,9 +282,7 @@ def _summary(facts: Facts) -> Iterator[str]:
 
 
 def _accuracy(facts: Facts) -> dict[str, Any]:
-    """Return how accurate answers are: what is promised of errors, and what was found of them."""
-    contract, total = facts.state.contract, facts.state.total.value
-    groups = group_questions(facts, by_number=False)
+    contract, groups = facts.state.contract, group_cells(facts, by_number=False)
     different, sets = counted(len(facts.questions), "different question"), counted(len(groups), "set")
     return {
         "agreed": contract_words(contract.options),
@@ -178,36 +300,20 @@ def _accuracy(facts: Facts) -> dict[str, Any]:
         "group_header": _GROUP_HEADER,
         "refuses": contract.options.bar_limit is not None,
         "by_number": [
-            ("everybody" if key == 0 else counted(key, "attribute"), *_group_cells(group, total))
-            for key, group in group_questions(facts, by_number=True).items()
+            ("everybody" if key == 0 else counted(key, "attribute"), *cells)
+            for key, cells in group_cells(facts, by_number=True).items()
             if isinstance(key, int)
         ],
         "asked": f"{different} about {sets} of attributes",
         "by_scope": [
-            (_scope_text(scope), *_group_cells(group, total))
-            for scope, group in list(groups.items())[:_MOST_ASKED]
+            (isolated(", ".join(map(isolated, scope))) if scope else "everybody", *cells)
+            for scope, cells in list(groups.items())[:_MOST_ASKED]
+            if isinstance(scope, tuple)
         ],
     }
 
 
-def _group_cells(group: QuestionGroup, total: float) -> tuple[str, ...]:
-    return (
-        f"{group.questions:,}",
-        number(group.median),
-        number(group.most),
-        percent(group.most / total),
-        f"{group.questions - group.promised:,}",
-    )
-
-
-def _scope_text(scope: tuple[str, ...] | int) -> str:
-    if isinstance(scope, int) or not scope:
-        return "everybody"
-    return isolated(", ".join(map(isolated, scope)))
-
-
 def _quoting(facts: Facts) -> dict[str, Any]:
-    """Return which tables of counts may be quoted, with which error."""
     state, tables = facts.state, quotable_tables(facts.state)
     levels = list(dict.fromkeys((state.contract.options.confidence, SURER)))
     kept, (singles, width) = state.contract.records_kept, single_half_width(state)
@@ -249,7 +355,6 @@ def _range(widths: tuple[float, float]) -> str:
 
 
 def _drawn(facts: Facts) -> dict[str, Any]:
-    """Return the panels of the pictures."""
     state = facts.state
     return {
         "attributes": len(state.domain),
@@ -261,7 +366,6 @@ def _drawn(facts: Facts) -> dict[str, Any]:
 
 
 def _spent(facts: Facts) -> dict[str, Any]:
-    """Return every charge, first by what it was for."""
     shares: defaultdict[str, list[float]] = defaultdict(list)
     for line in facts.ledger.lines:
         shares[line.event].append(line.share)
@@ -291,30 +395,24 @@ def promise(contract: Contract) -> list[str]:
             "repeat it and take it away. Such a session is for tests: do not publish its numbers."
         ]
     changed, guessed = "any one person's data are replaced by others", "which of two possible sets of data"
-    if _is_adding(contract):
+    if not contract.options.replaces:
         changed, guessed = "any one person is taken out of the table, or one is added", "whether"
+    raised = math.exp(min(float(contract.whole.epsilon), 700.0))
+    factor = (
+        f"{math.ceil(100 * raised - 1e-9) / 100:.2f}"  # rounded up in its third digit or in whole numbers
+    )
+    if raised >= 100:
+        factor = f"{math.ceil(raised):,}" if raised < 1e9 else f"{raised:.1e}"
     delta, best = float(contract.whole.delta), at_most_percent(best_guess(contract))
     beyond = f", but for a probability of {delta:g}" if delta else ""
     return [
-        f"Nothing that this session releases becomes more than {_factor(contract)} times as likely, or as "
+        f"Nothing that this session releases becomes more than {factor} times as likely, or as "
         f"unlikely, if {changed}{beyond}. That holds for all answers, tables and files of the "
         "session taken together, whatever else a reader knows.",
         f"Take somebody who has to guess, from everything released, {guessed} a certain person "
-        f"{'is' if _is_adding(contract) else 'has'} in the table. Without the session the guess would be "
-        f"right 50% of the time. With it, it is right at most {best} of the time.",
+        f"{'has' if contract.options.replaces else 'is'} in the table. Without the session the guess would "
+        f"be right 50% of the time. With it, it is right at most {best} of the time.",
     ]
-
-
-def _factor(contract: Contract) -> str:
-    """Return e^epsilon, rounded up in its third digit or in whole numbers."""
-    factor = math.exp(min(float(contract.whole.epsilon), 700.0))
-    if factor < 100:
-        return f"{math.ceil(100 * factor - 1e-9) / 100:.2f}"
-    return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor:.1e}"
-
-
-def _is_adding(contract: Contract) -> bool:
-    return contract.options.neighboring_relation is NeighboringRelation.ADD_REMOVE
 
 
 def best_guess(contract: Contract) -> float:
@@ -381,3 +479,76 @@ def error_words(contract: Contract) -> list[str]:
         "These are errors of noise and of the model. Errors of the table itself, such as wrong or missing "
         "records, come on top and cannot be seen from here.",
     ]
+
+
+Scope: TypeAlias = tuple[str, ...]
+
+_MOST_PAIRS = 200  # lines of a table
+_MOST_NAMES = 10  # of a sentence
+
+
+def quality(state: PublicState) -> dict[str, Any]:
+    """Return the half-widths of counts by attribute and by pair, and in words what is lacking.
+
+    Returns:
+        ``by_attribute`` and ``by_pair``, cells of tables, the widest pair first; ``more_pairs``, in words;
+        ``lacks``, sentences.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    pairs, bars = held_pairs(state), Bars(state)
+    held = sorted(pairs.held)
+    alone: list[Scope] = [(name,) for name in state.domain.names]
+    widths = {scope: _half_width(state, bars, scope) for scope in (*alone, *held[:_MOST_PAIRS])}
+    together = sorted(held[:_MOST_PAIRS], key=lambda pair: -widths[pair])
+    rows: dict[int, list[tuple[str, ...]]] = {1: [], 2: []}
+    for scope in (*alone, *together):
+        cells, part = f"{state.grid(scope).scope_size(scope):,}", percent(widths[scope] / state.total.value)
+        row = _named(scope), cells, number(widths[scope]), part
+        partners = (f"{sum(scope[0] in pair for pair in held):,}",) if len(scope) == 1 else ()
+        rows[len(scope)].append((*row, *partners))
+    return {
+        "by_attribute": rows[1],
+        "by_pair": rows[2],
+        "more_pairs": counted(len(held) - _MOST_PAIRS, "more pair") if held[_MOST_PAIRS:] else "",
+        "lacks": list(_lacks(state, pairs, widths)),
+    }
+
+
+def _half_width(state: PublicState, bars: Bars, scope: Scope) -> float:
+    """Return the half-width of the bar of a count in the middle of a table, in records; NaN for none."""
+    grid = state.grid(scope)
+    middle = [size // 2 for size in grid.scope_shape(scope)]
+    width = bars.half_width(cell_question(state, scope, middle, grid))
+    return math.nan if width is None else width
+
+
+def _named(scope: Scope) -> str:
+    return " and ".join(map(isolated, scope))
+
+
+def _some(scopes: Sequence[Scope]) -> str:
+    more = f" and {len(scopes) - _MOST_NAMES:,} more" if scopes[_MOST_NAMES:] else ""
+    return ", ".join(map(_named, scopes[:_MOST_NAMES])) + more
+
+
+def _lacks(state: PublicState, pairs: HeldPairs, widths: dict[Scope, float]) -> Iterator[str]:
+    if missing := pairs.missing:
+        yield (
+            f"It does not learn how attributes of {counted(len(missing), 'pair')} go together, which were "
+            f"not measured: {_some(missing)}."
+        )
+    orders = (len(one.scope) for one in state.measurements if isinstance(one, MarginalMeasurement))
+    order = max(orders, default=1)
+    if order < len(state.domain):
+        known = "counts of single attributes" if order == 1 else f"counts of {order} attributes together"
+        yield f"It finds nothing of more attributes together than {known} tell: that was not measured."
+    mean = {scope: state.total.value / state.grid(scope).scope_size(scope) for scope in widths}
+    noisy = [scope for scope, width in widths.items() if not width < mean[scope]]
+    if noisy:
+        yield f"It learns noise of most groups by {_some(noisy)}: an error is as large as a mean count there."
+    elif widths:
+        yield f"Groups of fewer than {number(max(widths.values()))} records are noise: it learns chance."
+    pooled = zip(state.domain, state.coarsening.bins, strict=True)
+    if binned := [(one.name,) for one, bin_ in pooled if bin_ is not None]:
+        yield f"Values inside a group of neighbouring values go with no other attribute: {_some(binned)}."

@@ -42,9 +42,6 @@ def registry_text(state: PublicState, ledger: Ledger) -> str:
 def registry_form(state: PublicState, ledger: Ledger) -> dict[str, Any]:
     """Return a session's entry in the registry of deployments, ready for JSON.
 
-    Args:
-        ledger: every charge so far; a later entry may name more mechanisms.
-
     Privacy: a function of the contract and the ledger, which are public; free.
     """
     contract, kept = state.contract, state.contract.records_kept
@@ -78,7 +75,6 @@ def registry_form(state: PublicState, ledger: Ledger) -> dict[str, Any]:
 
 
 def _promise(contract: Contract) -> dict[str, Any]:
-    """Return what is promised, to whom, and what is public as it is."""
     domain, whole = contract.domain, contract.whole
     names = f"{len(domain)} declared attributes ({', '.join(domain.names)})"
     return {

@@ -52,8 +52,6 @@ class Claim:
     """What a mechanism is said to guarantee.
 
     Args:
-        measure: the unit of ``value``.
-        delta: beside epsilon; 0 for a pure claim.
         tight: some instance searched comes within 5 % of the value.
     """
 
@@ -65,12 +63,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Two streams of values that neighbouring tables may give.
-
-    Args:
-        first: the value of each test on one table.
-        sensitivity: the most that a value may differ.
-    """
+    """Two streams of values that neighbouring tables may give."""
 
     first: Values
     second: Values
@@ -209,7 +202,12 @@ def worst_found(entry: Entry, depth: Depth) -> tuple[float, Instance | None]:
         for pair in pairs_of(entry, depth)
     ]
     found += [(shown.log_ratio(), shown.instance) for shown in entry.shown]
-    found += [(_tree_divergence(entry, seed) - 1e-12, None) for seed in range(_trees(entry, depth))]
+    if entry.tables is not None and entry.keeps_claim:  # a flawed mechanism is shown by its stated instances
+        tables = entry.tables(_TREE_THRESHOLD)
+        for seed in range(20 if depth is Depth.SHORT else 400):
+            tree = RandomTree(seed, 5, 5, entry.monotone)
+            first, second = (tree.distribution(tables, neighbor=one) for one in (False, True))
+            found.append((divergence(entry.claim, first, second) - 1e-12, None))
     return max(found, key=lambda one: one[0])
 
 
@@ -232,17 +230,3 @@ def divergence(claim: Claim, first: OutputDistribution, second: OutputDistributi
     if math.isinf(pure):
         return pure
     return float(brentq(excess, 0.0, pure)) if excess(0.0) > 0 else 0.0
-
-
-def _trees(entry: Entry, depth: Depth) -> int:
-    if entry.tables is None or not entry.keeps_claim:
-        return 0  # a flawed mechanism is shown by its stated instances
-    return 20 if depth is Depth.SHORT else 400
-
-
-def _tree_divergence(entry: Entry, seed: int) -> float:
-    if entry.tables is None:
-        return 0.0
-    tree, tables = RandomTree(seed, 5, 5, entry.monotone), entry.tables(_TREE_THRESHOLD)
-    first, second = tree.distribution(tables, neighbor=False), tree.distribution(tables, neighbor=True)
-    return divergence(entry.claim, first, second)

@@ -59,9 +59,6 @@ def tables_of(sparse: Sparse, threshold: int) -> OutcomeTables:
     """Return the tables of an implemented algorithm, from the distributions that it draws from.
 
     The outputs are 0, 1 and, with two thresholds, -1.
-
-    Args:
-        threshold: T of every test, in units of the values.
     """
     test = sparse.test
     reach = math.ceil(_REACH * test.threshold_scale)
@@ -117,11 +114,7 @@ def without_noise(tables: OutcomeTables) -> OutcomeTables:
 
 
 def tree_distribution(tables: OutcomeTables, ask: Callable[[Outputs], int | None]) -> OutputDistribution:
-    """Return the probability of every output vector of a stream that reacts to its own outputs.
-
-    Args:
-        ask: for the outputs so far, the value of the next test on this table; None where the stream ends.
-    """
+    """Return the probability of every output vector of a stream that reacts to its own outputs."""
     distribution: dict[Outputs, float] = {}
     known: dict[int, Mapping[int, Factors]] = {}
     waiting: list[tuple[Outputs, int, float, Factors]] = [((), 0, 1.0, tables.weights)]
@@ -239,8 +232,6 @@ class RandomTree:
     The first is the value on one table, the second on its neighbour; they differ by at most 1.
 
     Args:
-        seed: tells trees apart; the same seed gives the same tree.
-        reach: values lie within this distance of 0.
         monotone: all values move the same way between the two tables.
     """
 

@@ -41,10 +41,8 @@ class FlawedSparse:
     """A sparse vector as it was published.
 
     Args:
-        threshold_noise: distribution of rho.
         query_noise: distribution of nu; None where tests carry no noise.
         update_limit: positives after which it halts; None where it never does.
-        redraw: new threshold noise after each positive.
         inside: compares \\|value + nu\\|, the noise inside the absolute value.
         releases: a positive releases value + nu, the very number that was compared.
     """
@@ -204,7 +202,6 @@ def one_too_many(*, epsilon: Number, update_limit: int, sensitivity: int = 1) ->
 
     Args:
         epsilon: epsilon1, the share of the tests.
-        sensitivity: in units of the values.
 
     Source: Machanavajjhala's slides (2016), slide 25.
     """
@@ -233,12 +230,6 @@ def _example(mechanism: FlawedSparse, instance: Instance, outputs: Outputs) -> _
     return mechanism, Counterexample(mechanism.tables, instance, coded, mechanism.releases)
 
 
-def _reused(negatives: int) -> _Example:
-    """Return m values that go from 0 to 1 and one that goes from 1 to 0."""
-    instance = Instance((0,) * negatives + (1,), (1,) * negatives + (0,))
-    return _example(algorithm_3(epsilon=1, update_limit=1), instance, (None,) * negatives + (0,))
-
-
 def _unlimited(mechanism: FlawedSparse, each: int) -> _Example:
     """Return m values that rise and m that fall by 16 units, the sensitivity."""
     instance = Instance((0,) * (2 * each), (16,) * each + (-16,) * each, sensitivity=16)
@@ -252,17 +243,18 @@ def _rounds(mechanism: FlawedSparse, outputs: Outputs) -> _Example:
     return _example(mechanism, Instance(first, second), outputs)
 
 
-def _far_below(threshold: int) -> _Example:
-    """Return a value at -T that rises by 1, beside a negative that rises too."""
-    instance = Instance((0, -threshold), (1, 1 - threshold), threshold)
-    return _example(exponential_inside(epsilon=1, update_limit=1), instance, (0, 1))
-
-
 _BELOW = (0,) * 5
 
 # Published forms, each with streams and an output that convict it.
 COUNTEREXAMPLES: tuple[_Example, ...] = (
-    *(_reused(negatives) for negatives in (2, 4, 8, 16)),
+    *(  # m values that go from 0 to 1, and one that goes from 1 to 0
+        _example(
+            algorithm_3(epsilon=1, update_limit=1),
+            Instance((0,) * negatives + (1,), (1,) * negatives + (0,)),
+            (None,) * negatives + (0,),
+        )
+        for negatives in (2, 4, 8, 16)
+    ),
     *(_rounds(algorithm_4(epsilon=1, update_limit=limit), _BELOW + (1,) * limit) for limit in (1, 2, 4)),
     _example(algorithm_5(epsilon=1), Instance((0, 1), (1, 0)), (0, 1)),
     *(_unlimited(algorithm_6(epsilon=1, sensitivity=16), each) for each in (2, 4, 8, 16)),
@@ -270,7 +262,14 @@ COUNTEREXAMPLES: tuple[_Example, ...] = (
         _unlimited(gptt(epsilon1=first, epsilon2=second, sensitivity=16), 8)
         for first, second in (("0.25", "0.75"), ("0.75", "0.25"))
     ),
-    *(_far_below(threshold) for threshold in (20, 100)),
+    *(  # a value at -T that rises by 1, beside a negative that rises too
+        _example(
+            exponential_inside(epsilon=1, update_limit=1),
+            Instance((0, -threshold), (1, 1 - threshold), threshold),
+            (0, 1),
+        )
+        for threshold in (20, 100)
+    ),
     *(
         _rounds(one_too_many(epsilon=1, update_limit=limit), (*_BELOW, 1) * (limit + 1))
         for limit in (1, 2, 4)

@@ -8,6 +8,7 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pmw.display.figures import INK, MEASURED, MODEL, new_figure, tidy
@@ -33,7 +34,6 @@ class Witness:
     """An output of two neighbouring streams.
 
     Args:
-        instance: the streams, their threshold and their sensitivity.
         output: of each test that was made: 0 below, 1 above, -1 where minus the value is above; where values
             are released, None below, and the value.
         probabilities: of the output, on the first and on the second stream.
@@ -86,12 +86,15 @@ def witness_text(name: str, flaw: str, claim: Claim, witness: Witness) -> str:
     """Return the witness of a mechanism in words, at most 100 columns wide."""
     here, there = witness.probabilities
     instance = witness.instance
+    said = [
+        f"the value {one}" if witness.released and one is not None else _NAMES[one] for one in witness.output
+    ]
     rows = (
         ("values on one table", _runs([str(value) for value in instance.first])),
         ("values on the other", _runs([str(value) for value in instance.second])),
         ("sensitivity", f"{instance.sensitivity}: the most that one record changes a value"),
         ("thresholds", _runs([str(instance.threshold)] * len(instance.first))),
-        ("output", _runs([_said(one, witness.released) for one in witness.output])),
+        ("output", _runs(said)),
         ("its probability", f"{here:.4g} on one table, {there:.4g} on the other"),
         ("log-ratio", f"{witness.log_ratio:.4f}, claimed {float(claim.value):.4f}"),
     )
@@ -101,10 +104,6 @@ def witness_text(name: str, flaw: str, claim: Claim, witness: Witness) -> str:
             text, _WIDTH, initial_indent=f"  {label:<21}", subsequent_indent=" " * 23, break_long_words=False
         )
     return "\n".join(lines)
-
-
-def _said(output: int | None, released: bool) -> str:
-    return _NAMES[output] if output is None or not released else f"the value {output}"
 
 
 def _runs(texts: list[str]) -> str:
@@ -128,10 +127,8 @@ class AuditOptions:
     """How mechanisms are audited.
 
     Args:
-        exact: enumerate outputs over neighbours.
         runs: counted runs per table of the statistical audit; None for no such audit.
         false_alarm: how often any sound mechanism at all may be accused by the runs.
-        seed: repeats the runs; None for fresh bytes.
     """
 
     exact: bool = True
@@ -150,7 +147,6 @@ class Finding:
         shown_by: the pair of streams that shows it; None for a stream that reacts to its outputs.
         certified: what runs certify; None where none were made.
         limit: the epsilon that the runs are held against: the claim's, or the one it implies at delta = 1e-3.
-        seconds: taken.
         witness: of a flawed mechanism, the output that tells that pair apart; None where nothing was
             enumerated.
     """
@@ -240,29 +236,11 @@ def _find(entry: Entry, options: AuditOptions, number: int, counted: int) -> Fin
     certified = None
     if options.runs is not None and entry.draw is not None:
         seed = fresh_seed() if options.seed is None else repeatable_seed(options.seed, number)
-        certified = _certified(
-            entry, options.runs, FalseAlarm(options.false_alarm, counted), BitSource(seed), delta
-        )
+        stated, alarm = entry.instances[0], FalseAlarm(options.false_alarm, counted)
+        first, second = (partial(entry.draw, one, stated.threshold) for one in (stated.first, stated.second))
+        certified = certify((first, second), options.runs, alarm, BitSource(seed), delta=delta)
     witness = witness_of(entry, shown)
     return Finding(entry, exact, shown, certified, limit, time.monotonic() - started, witness)
-
-
-def _certified(
-    entry: Entry, runs: int, false_alarm: FalseAlarm, bits: BitSource, delta: float
-) -> StatisticalFinding | None:
-    draw, stated = entry.draw, entry.instances[0]
-    if draw is None:
-        return None
-    return certify(
-        (
-            lambda count, source: draw(stated.first, stated.threshold, count, source),
-            lambda count, source: draw(stated.second, stated.threshold, count, source),
-        ),
-        runs,
-        false_alarm,
-        bits,
-        delta=delta,
-    )
 
 
 def _limit(entry: Entry) -> tuple[float, float]:
@@ -316,11 +294,14 @@ def audit_figure(findings: Sequence[Finding]) -> Figure:
     """Return a picture of found/claimed for each mechanism: enumerated, and certified by runs."""
     figure = new_figure(9, 1.6 + 0.27 * len(findings))
     axes = figure.subplots()
-    edge = max([2.0, *(min(_MOST, 1.15 * one) for one in _ratios(findings) if math.isfinite(one))])
+    ratios = [one.exact / one.claimed for one in findings if one.exact is not None]
+    ratios += [one.certified.epsilon / one.limit for one in findings if one.certified is not None]
+    edge = max([2.0, *(min(_MOST, 1.15 * one) for one in ratios if math.isfinite(one))])
     for row, finding in enumerate(findings):
         _draw_row(axes, row, finding, edge)
     axes.axvline(1, color=INK, linewidth=1)
-    axes.set_yticks(range(len(findings)), [_label(finding) for finding in findings])
+    names = [f"{one.entry.name} (flawed)" if one.entry.flaw else one.entry.name for one in findings]
+    axes.set_yticks(range(len(findings)), names)
     axes.set(xlabel="found / claimed", xlim=(0, 1.12 * edge), ylim=(len(findings) - 0.4, -0.6))
     axes.set_title("Audit: at most 1 keeps the claim, beyond 1 violates it", loc="left")
     tidy(axes)
@@ -356,13 +337,3 @@ def _legend(figure: Figure, axes: Any) -> None:
         for mark, color, label in drawn
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-
-
-def _label(finding: Finding) -> str:
-    return f"{finding.entry.name} (flawed)" if finding.entry.flaw else finding.entry.name
-
-
-def _ratios(findings: Sequence[Finding]) -> list[float]:
-    return [finding.exact / finding.claimed for finding in findings if finding.exact is not None] + [
-        finding.certified.epsilon / finding.limit for finding in findings if finding.certified is not None
-    ]

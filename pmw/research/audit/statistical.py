@@ -49,8 +49,6 @@ class ReplicaTest:
         open: draws the threshold noise of a round in each of so many runs: int64, shape (draws, runs).
         outcome: for threshold noise of shape (draws, runs), a value and its threshold, what each run
             releases: int64, shape (runs,); 0 is a negative, any other number a positive.
-        update_limit: positives after which a run halts.
-        redraw: new threshold noise after each positive.
     """
 
     open: Callable[[int, BitSource], NDArray[np.int64]]
@@ -79,13 +77,7 @@ def replica_test(test: NoisyComparison, update_limit: int, *, redraw: bool) -> R
 def run_replicas(
     test: ReplicaTest, values: Sequence[int], thresholds: Sequence[int], runs: int, bits: BitSource
 ) -> NDArray[np.int64]:
-    """Return what each run releases at each test: int64, shape (runs, tests), NOT_RUN after its halt.
-
-    Args:
-        values: the statistic of each test, shape (tests,).
-        thresholds: of each test, shape (tests,).
-        bits: source of the noise.
-    """
+    """Return what each run releases at each test: int64, shape (runs, tests), NOT_RUN after its halt."""
     released = np.full((runs, len(values)), NOT_RUN, dtype=np.int64)
     noisy = test.open(runs, bits)
     positives = np.zeros(runs, dtype=np.int64)
@@ -104,11 +96,7 @@ def run_replicas(
 
 
 def output_codes(*sides: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return a number for each run's whole output, the same for equal outputs on all sides.
-
-    Args:
-        sides: int64, shape (runs, tests) each, with the same number of tests.
-    """
+    """Return a number for each run's whole output, the same for equal outputs on all sides."""
     rows = np.concatenate(sides)
     codes = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
@@ -175,11 +163,7 @@ def clopper_pearson(count: int, runs: int, alpha: float) -> tuple[float, float]:
 
 
 def certified_epsilon(first: int, second: int, runs: int, *, alpha: float, delta: float = 0.0) -> float:
-    """Return max(0, ln((CP_low(first) - delta) / CP_up(second))).
-
-    Args:
-        delta: of the claim; 0 for a pure one.
-    """
+    """Return max(0, ln((CP_low(first) - delta) / CP_up(second)))."""
     return float(_certified(np.array([first]), np.array([second]), runs, alpha, delta)[0])
 
 
@@ -189,9 +173,6 @@ def choose_event(
     """Return the event that would certify most, were these the runs that count.
 
     Outputs are ranked by (x + 5) / (y + 5) and joined from the top; each such set is tried, both ways.
-
-    Args:
-        first: int64, shape (runs,), code of each run's output on one table.
     """
     size = int(max(first.max(), second.max())) + 1
     counts = np.bincount(first, minlength=size), np.bincount(second, minlength=size)
@@ -215,8 +196,6 @@ def certify(
     Args:
         draws: for the table and for its neighbour, the outputs of so many independent runs: int64, shape
             (runs, tests).
-        false_alarm: the rate shared among all instances of the audit.
-        bits: source of the noise.
     """
     if runs < 100:
         raise BudgetError(f"expected at least 100 runs per table, got {runs}")

@@ -39,7 +39,6 @@ class VectorFinding:
     """What runs say of one way to add up charges.
 
     Args:
-        composition: epsilons, rhos or squares of mu.
         claimed: the sum of all charges, in its measure.
         delta: at which runs are held against it.
         certified: the most that any pair of streams certifies.
@@ -55,11 +54,7 @@ class VectorFinding:
 
 @dataclass(frozen=True, slots=True)
 class VectorAudit:
-    """What an audit found of a sparse vector.
-
-    Args:
-        findings: one for each way to add up in which it has a price.
-    """
+    """What an audit found of a sparse vector."""
 
     findings: tuple[VectorFinding, ...]
 

@@ -75,8 +75,6 @@ def all_pairs_max_entropy(
     Args:
         histogram: records per cell, of two axes or more, or a table that ``source_of`` read.
         delta: of the guarantee; 0 adds epsilons, more adds rhos.
-        rules: how pairs are measured; None for the usual.
-        bits: source of the noise; None for fresh bits.
 
     Privacy: (epsilon, delta)-differentially private for tables that differ by one record, added or removed.
         Each marginal is one event, charged before it is drawn.

@@ -29,7 +29,6 @@ def mwem(
     Args:
         histogram: records per cell, or a table that ``source_of`` read.
         questions: two or more, of which arrays have the histogram's shape.
-        delta: of the guarantee; 0 <= delta < 1.
         options: of a release that measures questions; None for the paper's: ten rounds from a uniform start,
             half of each for the choice.
 
@@ -59,10 +58,7 @@ def offline_pmw(
     """Return what the lecture's offline private multiplicative weights release.
 
     Args:
-        histogram: records per cell, or a table that ``source_of`` read.
-        questions: two or more, of which arrays have the histogram's shape.
         rounds: the most there will be; the first error that is measured as small ends it.
-        delta: of the guarantee; 0 <= delta < 1.
         policy: neighbours, composition, threshold and seed, as for ``OfflineOptions.textbook``.
 
     Privacy: as ``mwem``.

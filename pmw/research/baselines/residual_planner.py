@@ -91,12 +91,7 @@ def centred(table: NDArray[np.float64]) -> NDArray[np.float64]:
 def reconstructed(
     domain: Domain, scope: Scope, residuals: Mapping[Scope, NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return a marginal as the sum of the residuals of its scope's subsets: Equation 3.
-
-    Args:
-        scope: names in declared order.
-        residuals: of each subset float64, one axis per attribute, records.
-    """
+    """Return a marginal as the sum of the residuals of its scope's subsets: Equation 3."""
     marginal = np.zeros(domain.scope_shape(scope))
     for part in _subsets(scope):
         shape = [domain[name].size if name in part else 1 for name in scope]

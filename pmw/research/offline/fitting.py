@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from pmw.data import CountSource, Table, as_source
 from pmw.display.texts import counted
 from pmw.errors import BudgetError, DataError, NoiseError, ReleaseError
-from pmw.loop import draw_opening, settle_opening
 from pmw.loop.fit import correct, fitted_to, model_holds
+from pmw.loop.untested import draw_opening, settle_opening
 from pmw.model import (
     DenseDistribution,
     DescentRule,
@@ -64,7 +64,7 @@ from pmw.public.charges import (
     query_sensitivity,
 )
 from pmw.public.contract import Contract, agreed
-from pmw.public.export import RowPlan, export, synthetic_frame
+from pmw.public.export import RowPlan, draw_rows, export
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.options import Options, UpdateRule
@@ -73,7 +73,6 @@ from pmw.research.offline.options import (
     Candidates,
     OfflineOptions,
     RoundPrices,
-    Schedule,
     Targets,
     WorkloadItem,
     candidates_of,
@@ -316,27 +315,19 @@ def settle_round(
     error = (measured.units - measured.model_units) / UNITS
     if options.early_stop and abs(error) <= small_error(measured.noise, options.policy):
         return Played(state, entries, paid=False, small=True)
-    return Played(_stepped(state, measured.query, error), entries, abs(error) > l1_mean(measured.noise))
+    if state.contract.options.update is UpdateRule.REFIT:
+        state = _refitted(state)
+    elif error:
+        rate = min(abs(error) / (2 * state.total.value), _LARGEST_STEP)
+        state = replace(
+            state, model=step(_dense(state), measured.query, learning_rate=rate, increase=error > 0)
+        )
+    return Played(state, entries, abs(error) > l1_mean(measured.noise))
 
 
 def small_error(noise: NoiseDistribution, policy: Options) -> float:
-    """Return the measured error at which an early stop returns the model, in records.
-
-    Args:
-        noise: of the measurement.
-        policy: its threshold, or else its confidence: the noise alone stays within the result so often.
-    """
+    """Return the measured error at which an early stop returns the model, in records."""
     return half_width(noise, policy.confidence) if policy.threshold is None else policy.threshold
-
-
-def _stepped(state: PublicState, query: LinearQuery, error: float) -> PublicState:
-    """Return the state with the model corrected for the error that was measured of a question."""
-    if state.contract.options.update is UpdateRule.REFIT:
-        return _refitted(state)
-    if not error:
-        return state
-    rate = min(abs(error) / (2 * state.total.value), _LARGEST_STEP)
-    return replace(state, model=step(_dense(state), query, learning_rate=rate, increase=error > 0))
 
 
 def finished(state: PublicState, options: OfflineOptions) -> PublicState:
@@ -362,9 +353,7 @@ def _dense(state: PublicState) -> DenseDistribution:
     return state.model
 
 
-Entries: TypeAlias = tuple[LedgerEntry, ...]
 Play: TypeAlias = Callable[[PublicState, RoundPrices], Played | None]
-_Proposal = TypeVar("_Proposal", bound=Round)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -412,7 +401,7 @@ class OfflineRelease:
             rows: number of rows; None for the released total, rounded.
             seed: repeats a drawing; None draws again.
         """
-        return synthetic_frame(self.state, RowPlan(rows, independent, seed))
+        return draw_rows(self.state, RowPlan(rows, independent, seed)).frame()
 
     def export(
         self,
@@ -449,10 +438,6 @@ def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
     The measured error, what its noise may hide, and what the choice may have missed: 2 Delta ln(2k/beta) /
     epsilon. With probability 1 - beta no question's error was larger. It holds for the released model where
     the last round left it as it was: after an early stop.
-
-    Args:
-        release: one of questions, with at least one round.
-        beta: failure probability, half of it for each of the two.
 
     Privacy: post-processing of the last measurement and of the public prices.
 
@@ -516,62 +501,39 @@ def fit_workload(
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:
         source = source.coarsened(opened.coarsening.coarse, opened.coarsening.bins)
-    play = _player(chosen, candidates, source, bits)
-    schedule = first_schedule(ledger, len(domain), chosen)
-    state, entries = _rounds(replace(opened, closed=True), entries, play, schedule)
+    play = _play(chosen, candidates, source, bits)
+    state, schedule = replace(opened, closed=True), first_schedule(ledger, len(domain), chosen)
+    ended = False
+    while not ended:
+        ended = schedule.is_last(state.ledger)
+        played = play(state, schedule.prices(state.ledger))
+        if played is not None:
+            state, entries, ended = played.state, entries + played.entries, ended or played.small
+        schedule = schedule.after(paid=played is not None and played.paid)
     state = finished(state, chosen)
     return OfflineRelease(state, ledger_of(budget, state.ledger, entries), candidates.queries)
 
 
-def _rounds(
-    state: PublicState, entries: Entries, play: Play, schedule: Schedule
-) -> tuple[PublicState, Entries]:
-    """Return the state after all rounds, and every charge."""
-    while True:
-        last = schedule.is_last(state.ledger)
-        played = play(state, schedule.prices(state.ledger))
-        if played is not None:
-            state, entries = played.state, entries + played.entries
-        if last or (played is not None and played.small):
-            return state, entries
-        schedule = schedule.after(paid=played is not None and played.paid)
-
-
-def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
+def _play(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
     """Return how a round is played: charged, drawn and settled; None where its price allows nothing."""
-    if options.targets is Targets.QUERY:
-        queries = candidates.queries
-        truth = TrueAnswers(source, queries)
-        return _playing(
-            options,
-            lambda state, prices: propose_query(state, queries, prices),
-            lambda proposal: draw_query(proposal, truth, bits),
-        )
-    return _playing(
-        options,
-        lambda state, prices: propose_marginal(state, candidates.scopes, prices),
-        lambda proposal: draw_marginal(proposal, source, bits),
-    )
+    of_questions = options.targets is Targets.QUERY
+    truth = TrueAnswers(source, candidates.queries if of_questions else ())
 
-
-def _playing(
-    options: OfflineOptions,
-    propose: Callable[[PublicState, RoundPrices], _Proposal | None],
-    draw: Callable[[_Proposal], RoundMeasurement],
-) -> Play:
     def play(state: PublicState, prices: RoundPrices) -> Played | None:
-        proposal = propose(state, prices)
+        proposal: Round | None = (
+            propose_query(state, candidates.queries, prices)
+            if of_questions
+            else propose_marginal(state, candidates.scopes, prices)
+        )
         if proposal is None:
             return None
-        paid = _charged(state, proposal)
-        return settle_round(paid, proposal, draw(proposal), options)
+        ledger = state.ledger
+        for charge in round_charges(proposal, state.contract.options):
+            ledger = ledger.charge(charge)  # before anything of the round is drawn
+        if isinstance(proposal, MarginalRound):
+            measured: RoundMeasurement = draw_marginal(proposal, source, bits)
+        else:
+            measured = draw_query(proposal, truth, bits)
+        return settle_round(replace(state, ledger=ledger), proposal, measured, options)
 
     return play
-
-
-def _charged(state: PublicState, proposal: Round) -> PublicState:
-    """Return the state with a round charged, before anything of it is drawn."""
-    ledger = state.ledger
-    for charge in round_charges(proposal, state.contract.options):
-        ledger = ledger.charge(charge)
-    return replace(state, ledger=ledger)

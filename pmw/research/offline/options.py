@@ -256,9 +256,6 @@ class Schedule:
     def after(self, *, paid: bool) -> Schedule:
         """Return the schedule after a round: twice the price where a measurement no longer paid.
 
-        Args:
-            paid: the measurement moved the model by more than its noise is wide.
-
         Source: McKenna, Mullins, Sheldon and Miklau (2022), AIM, Algorithm 3 (budget annealing), where the
             price grows fourfold.
         """

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pmw.data import CountSource
 from pmw.errors import BudgetError, SessionError
-from pmw.loop import draw_opening, settle_opening
+from pmw.loop.untested import draw_opening, settle_opening
 from pmw.model import DenseDistribution, MarginalTerm
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.refusals import check_neighbors
@@ -216,11 +216,7 @@ class PrivateMultiplicativeWeights:
 
 
 class _Run(Generic[State]):
-    """A sparse vector in use: its secret state, and what its next test may charge.
-
-    Args:
-        composition: how charges add up.
-    """
+    """A sparse vector in use: its secret state, and what its next test may charge."""
 
     def __init__(self, vector: SparseVector[State], composition: Composition) -> None:
         self._vector = vector

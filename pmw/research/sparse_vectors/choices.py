@@ -78,11 +78,7 @@ class TopC:
         return self.mechanism.charge()
 
     def select(self, values: NDArray[np.int64], bits: BitSource) -> tuple[int, ...]:
-        """Return c different places in the order of their choice.
-
-        Args:
-            values: int64, shape (n,), n at least c.
-        """
+        """Return c different places in the order of their choice."""
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
             raise BudgetError(f"expected at least {self.count} values in a row, got shape {given.shape}")
@@ -184,11 +180,6 @@ class Retraversal:
         """Return the pass, from 1, and the place of each selected value, in order: int64, shape (m, 2).
 
         Both follow from the outcomes of the tests, which the price covers.
-
-        Args:
-            values: int64, shape (n,).
-            thresholds: int64, shape (n,), public, before they are raised.
-            bits: source of the noise.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))

@@ -91,11 +91,7 @@ class NaiveAboveThreshold:
         return 0
 
     def step(self, answered: int, value: int, threshold: int, bits: BitSource) -> tuple[int, Outcome, int]:
-        """Release one value with fresh noise and compare it.
-
-        Returns:
-            The number of values answered, the outcome, and the noisy value.
-        """
+        """Release one value with fresh noise and compare it."""
         answered, outcomes, released = self.scan(answered, np.array([value]), np.array([threshold]), bits)
         return answered, Outcome(outcomes[0]), int(released[0])
 
@@ -217,10 +213,6 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 
     Monotone values need c Delta/epsilon2 only.
 
-    Args:
-        comparison: what is compared; Laplace noise is the paper's, exponential noise costs the same.
-        split: the shares, epsilon3 = 0.
-
     Privacy: (epsilon1 + epsilon2)-DP.
 
     Source: Algorithm 7 and Theorems 4 and 5; Section 4.2 for the split. Exponential noise: Liu et al. (2024).
@@ -232,9 +224,6 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 
 def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> NumericSparse:
     """Return Algorithm 7 with values: beside the tests, each positive value plus Lap(c Delta/epsilon3).
-
-    Args:
-        split: the shares, epsilon3 > 0.
 
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 

@@ -51,10 +51,6 @@ def renyi_charge(alpha: float, s: float) -> float:
     """Return R(alpha, s) = (alpha s - ln(1 + alpha (e^s - 1)))/(alpha - 1), in floating point.
 
     Near order 1, and for small s, the difference loses digits; accounts take ``renyi_charge_bound``.
-
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -67,10 +63,6 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
 
     A relative error d in v = alpha (e^s - 1) moves ln(1 + v) by at most d v/(1 + v) <= d ln(1 + v), so the
     whole of it is below 16 units of 2^-53 of the two terms.
-
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0; a fraction is rounded up.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -116,7 +108,11 @@ def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: 
         if best == math.inf:
             raise BudgetError("expected delta > 0 for Gaussian noise, got delta=0")
         return best
-    return min(best, *(_epsilon_at(test, update_limit, delta, value_rho, alpha) for alpha in _ORDERS))
+    for alpha in _ORDERS:
+        spent = threshold_renyi(test, alpha)
+        spent += update_limit * (renyi_charge_bound(alpha, test.positive_price) + alpha * value_rho)
+        best = min(best, spent * (1 + _SLACK) + _conversion(alpha, delta))
+    return best
 
 
 def least_query_scale(
@@ -163,12 +159,6 @@ def order_charges(test: Sech2Test, alpha: float) -> tuple[Charge, Charge]:
     )
 
 
-def _epsilon_at(test: Sech2Test, update_limit: int, delta: float, value_rho: float, alpha: float) -> float:
-    spent = threshold_renyi(test, alpha)
-    spent += update_limit * (renyi_charge_bound(alpha, test.positive_price) + alpha * value_rho)
-    return spent * (1 + _SLACK) + _conversion(alpha, delta)
-
-
 def _conversion(alpha: float, delta: float) -> float:
     """Return ln(1 - 1/alpha) - (ln delta + ln alpha)/(alpha - 1), rounded up."""
     parts = (math.log1p(-1 / alpha), -math.log(delta) / (alpha - 1), -math.log(alpha) / (alpha - 1))
@@ -186,12 +176,7 @@ def _check(alpha: float, s: float) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AdaptiveState:
-    """Where a run stands. The threshold noise is secret; what was charged is public.
-
-    Args:
-        noisy: the noise of the run.
-        ledger: what was charged, and the cap.
-    """
+    """Where a run stands. The threshold noise is secret; what was charged is public."""
 
     noisy: NoisyThreshold
     ledger: PrivacyFilter
@@ -239,9 +224,6 @@ class AdaptiveSech2:
         """Test one value at a scale.
 
         Args:
-            value: of the statistic, in units.
-            threshold: public, in units.
-            bits: source of the noise.
             query_scale: b of this test; None for the test's own.
         """
         test, price = self._scaled(query_scale), self.charges(query_scale)[1]

@@ -132,11 +132,10 @@ class StoredAnswers:
         return found
 
     def _newest(self, texts: Sequence[str]) -> _Numbers:
-        """Return the numbers of the newest answers to some questions, 0 where there is none."""
         self._read_keys()
-        keys, found = question_keys(texts), np.zeros(len(texts), dtype=np.int64)
+        low, found = question_keys(texts).astype(np.uint64) << _BITS, np.zeros(len(texts), dtype=np.int64)
         for held in (self._recent, self._sorted):  # what is newer comes first
-            starts, stops = _spans(held, keys)
+            starts, stops = np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")
             places = np.flatnonzero((stops > starts) & (found == 0))
             while places.size:  # each with the newest answer of its key that was not looked at
                 stops[places] -= 1
@@ -183,12 +182,12 @@ class StoredAnswers:
 
     # --- blocks ---------------------------------------------------------------------------------------------
 
-    def blocks(self) -> Iterator[AnswerColumns]:
-        """Yield all answers, in order; the keys of their questions and requests are compared."""
+    def blocks(self, which: str = "") -> Iterator[AnswerColumns]:
+        """Yield all answers, or some, in order; the keys of their questions and requests are compared."""
         with guarded(self._name):
-            for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks ORDER BY sequence"):
+            for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks {which} ORDER BY sequence"):
                 columns = self._read(row)
-                if not _are_keys(row, columns):
+                if question_keys(columns.texts).astype("<u4").tobytes() != row[9]:
                     raise self._damaged()
                 self._require_requests(row[0], columns)
                 yield columns
@@ -200,11 +199,8 @@ class StoredAnswers:
 
     def require_drawn(self) -> None:
         """Check the blocks with answers that drew noise, and that these are found by their requests."""
-        for row in self._connection.execute(f"SELECT {_COLUMNS} FROM blocks WHERE drawn > 0"):
-            columns = self._read(row)
-            if not _are_keys(row, columns):
-                raise self._damaged()
-            self._require_requests(row[0], columns)
+        for _ in self.blocks("WHERE drawn > 0"):
+            pass
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the number of each block's first answer, and of the one after its last, in order."""
@@ -232,7 +228,6 @@ class StoredAnswers:
         return int(row[0]), self._kept(row[0], self._read(row))  # it may have been joined meanwhile
 
     def _kept(self, first: int, columns: AnswerColumns) -> AnswerColumns:
-        """Keep a block for the next look, and return it."""
         self._decoded[first, len(columns)] = columns
         self._held += columns.nbytes + _OBJECTS
         while self._held > _DECODED and len(self._decoded) > 1:
@@ -240,7 +235,6 @@ class StoredAnswers:
         return columns
 
     def _read(self, row: Sequence[Any]) -> AnswerColumns:
-        """Return the columns of a block's row, compared with its hash."""
         _, size, analyst, confidence, share, version, *_, found, answers = row
         if block_hash(*row[:-2], answers) == found:
             with contextlib.suppress(ValueError, LookupError, TypeError, zlib.error):
@@ -297,7 +291,6 @@ class StoredAnswers:
                 first += len(columns)
 
     def _insert(self, first: int, columns: AnswerColumns) -> None:
-        """Add a block; its first answer has this number."""
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, float(columns.confidence), float(columns.share), int(columns.version)
         counts = columns.drawn_count(), columns.kind_count(), columns.first_count()
@@ -307,11 +300,8 @@ class StoredAnswers:
         self._kept(first, columns)
 
     def _add_newer(self, first: int, outcome: Outcome) -> None:
-        """Note newer answers; who was noted to have asked again stays noted once.
-
-        A fact for each run of them holds the number of the first, and how many of them each analyst asked
-        first.
-        """
+        """Note newer answers; who was noted to have asked again stays noted once."""
+        # A fact of each run has its first number, and how many of them each analyst asked first.
         older = self._newest_stored([text for one in outcome.columns for text in one.texts])
         analysts = Counter[str]()
         for columns in outcome.columns:
@@ -326,7 +316,6 @@ class StoredAnswers:
         self._connection.executemany(move, rows)
 
     def _newest_stored(self, texts: Sequence[str]) -> list[int]:
-        """Return the numbers of the newest answers to some questions."""
         numbers = self._newest(texts) if texts else np.empty(0, dtype=np.int64)
         if not numbers.all():
             raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
@@ -410,10 +399,10 @@ class StoredAnswers:
 
     def first_questions(self) -> Iterator[tuple[str, Sequence[str]]]:
         """Yield the texts of questions that were settled, each once, in order, with who asked first."""
-        for _, columns in self._first(""):
+        for _, columns in self._first():
             yield columns.analyst, texts_at(columns.texts, np.flatnonzero(columns.settled == FIRST))
 
-    def _first(self, which: str) -> Iterator[tuple[int, AnswerColumns]]:
+    def _first(self, which: str = "") -> Iterator[tuple[int, AnswerColumns]]:
         """Yield blocks that settle questions first, in order, with the numbers of their first answers."""
         statement = f"SELECT {_COLUMNS} FROM blocks WHERE settled > 0 {which} ORDER BY sequence"
         with guarded(self._name):
@@ -485,14 +474,3 @@ def block_hash(*columns: Any) -> bytes:
     found.update(keys)
     found.update(answers)
     return found.digest()
-
-
-def _are_keys(row: Sequence[Any], columns: AnswerColumns) -> bool:
-    """Tell whether a block's questions are found by their own keys."""
-    return bool(question_keys(columns.texts).astype("<u4").tobytes() == row[9])
-
-
-def _spans(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> tuple[_Numbers, _Numbers]:
-    """Return where in ``held`` the answers of each key start and stop: int64, shape (n,) each."""
-    low = keys.astype(np.uint64) << _BITS
-    return np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")

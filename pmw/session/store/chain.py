@@ -83,7 +83,7 @@ class Chain:
         """Add a link over the rows that none covers yet. Call it inside the transaction that adds them."""
         last = self._newest()
         newest = "SELECT coalesce(max(sequence), 0)"
-        ends = [self._one(f"{newest} FROM {table}") for table in CHAINED]
+        ends = [self._connection.execute(f"{newest} FROM {table}").fetchone()[0] for table in CHAINED]
         self._add(self._next(last, (last.places[0] + 1, *ends)))
 
     def _add(self, link: Link) -> None:
@@ -92,7 +92,6 @@ class Chain:
         add_rows(self._connection, "meta", [(_HEAD, _quoted(link))], "INSERT OR REPLACE")
 
     def _newest(self) -> Link:
-        """Return the newest link, as it is stored and without its rows."""
         row = self._connection.execute(f"{_LINKS} ORDER BY sequence DESC LIMIT 1").fetchone()
         return Link(self.origin(), _START, ()) if row is None else Link(row[0], tuple(row[1:]), ())
 
@@ -104,7 +103,6 @@ class Chain:
         return parts
 
     def _next(self, last: Link, places: tuple[int, ...]) -> Link:
-        """Return the link that goes on from another one with the rows between their places."""
         ranges = zip(CHAINED, last.places[1:], places[1:], strict=True)
         rows = tuple(
             self._connection.execute(
@@ -114,9 +112,6 @@ class Chain:
         )
         return _link(last, places, rows)
 
-    def _one(self, statement: str) -> int:
-        return int(self._connection.execute(statement).fetchone()[0])
-
     def _broken(self, number: int) -> SessionCorruptError:
         return SessionCorruptError(
             f"{self._name}: the session file is damaged: charges, measurements, keys or answers were "
@@ -125,19 +120,15 @@ class Chain:
 
 
 def _quoted(link: Link) -> str:
-    """Return a link as the fact that is kept of it: JSON."""
     return f'"{link.hash.hex()}"'
 
 
 def _link(last: Link, places: tuple[int, ...], rows: tuple[list[Any], ...]) -> Link:
-    """Return the link that goes on from another one with the rows up to some places."""
     return Link(_hash(last.hash, [places, *rows]), places, rows)
 
 
 def _hash(before: bytes, content: Sequence[object]) -> bytes:
-    """Return a hash of bytes and of JSON, where blobs stand as their own hashes.
-
-    A column has one type, so that its text tells its value.
-    """
+    """Return a hash of bytes and of JSON, where blobs stand as their own hashes."""
+    # A column has one type, so that its text tells its value.
     text = json.dumps(content, default=lambda blob: hashlib.blake2b(blob, digest_size=_SIZE).hexdigest())
     return hashlib.blake2b(before + text.encode(), digest_size=_SIZE).digest()

@@ -222,12 +222,17 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
     plain = raw[end:] if length & _PLAIN else zlib.decompress(raw[end:])
     head, _, questions = asked.partition(b"\n")
     source_names, kind_names, request_ids, *ranges = json.loads(head)
-    texts = _ranges(questions, *ranges) if ranges else questions.decode().split("\n")
+    if ranges:
+        names, kind = ranges
+        ends = np.frombuffer(questions, dtype=kind).reshape(len(names), 2, -1)
+        texts: Sequence[str] = RangeTexts(names, ends)
+    else:
+        texts = questions.decode().split("\n")
     count = len(texts)
     codes = np.frombuffer(plain, dtype=np.uint8, count=_CODES * count).reshape(_CODES, count)
     numbers = np.frombuffer(plain, dtype="<u8", count=_NUMBERS * count, offset=codes.size)
     sources = np.array([_SOURCE_CODES[name] for name in source_names])[codes[0]]
-    kinds = np.array([_kind_code(name) for name in kind_names], dtype=np.uint8)[codes[1]]
+    kinds = [_KINDLESS if name is None else KINDS.index(read_kind(name)) for name in kind_names]
     bits = [column.astype(np.uint64) for column in numbers.reshape(_NUMBERS, count)]
     counts, low, width, reach = (bits[place].view(np.float64) for place in (0, 1, 2, 4))
     high = _put(low + width, bits[3])
@@ -239,7 +244,7 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
         np.stack([low, high], axis=1),
         np.stack([typical_low, typical_high], axis=1),
         sources,
-        kinds,
+        np.array(kinds, dtype=np.uint8)[codes[1]],
         codes[2],
         analyst,
         confidence,
@@ -247,10 +252,6 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
         version,
         tuple(request_ids),
     )
-
-
-def _ranges(raw: bytes, names: Sequence[str], kind: str) -> RangeTexts:
-    return RangeTexts(names, np.frombuffer(raw, dtype=kind).reshape(len(names), 2, -1))
 
 
 def _off(values: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -269,10 +270,6 @@ def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
         return np.zeros_like(codes), [int(codes[0])]
     occurs = np.bincount(codes) > 0
     return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
-
-
-def _kind_code(name: str | None) -> int:
-    return _KINDLESS if name is None else KINDS.index(read_kind(name))
 
 
 def _pair(ends: NDArray[np.float64]) -> tuple[float, float] | None:

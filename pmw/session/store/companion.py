@@ -172,18 +172,13 @@ def _put(descriptor: int, session: bytes, intent: IntentRow) -> None:
 
 
 def _write(descriptor: int, content: bytes, place: int) -> None:
-    """Write all of it, however little the system takes at a time."""
     while content:
         written = os.pwrite(descriptor, content, place)
         content, place = content[written:], place + written
 
 
 def _entry(raw: bytes, place: int, last: int) -> tuple[bytes, IntentRow] | None:
-    """Return the session and the batch of a slot; None where it is not whole.
-
-    Args:
-        place: of the slot, 0 or 1.
-    """
+    """Return the session and the batch of slot 0 or 1; None where it is not whole."""
     entry = raw[place * _SLOT : place * _SLOT + _ENTRY]
     head = _head(entry)
     if head is None:

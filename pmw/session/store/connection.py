@@ -13,7 +13,6 @@ from pathlib import Path
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
 from pmw.privacy.random_bits import fresh_seed
 from pmw.session.store.rows import add_rows
-from queries.frozen import dataclass
 
 APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 
@@ -25,48 +24,26 @@ _DAMAGED = (
 _WAIT = 30_000  # milliseconds that another connection's transaction is waited for
 
 
-@dataclass(frozen=True, slots=True)
 class SessionFiles:
     """Where the files of a session lie.
 
     Args:
         path: the session file, with every symbolic link followed where the others are to be found.
+
+    Attributes:
+        log: SQLite's write-ahead log: it may hold the last charges and answers.
+        index: SQLite's index of the log, in shared memory.
+        lock: of whoever writes; empty.
+        companion: the batch under way.
+        copies: where copies of the session are being made, each on a line.
+        all: every one of them, the session file first.
     """
 
-    path: Path
-
-    @property
-    def log(self) -> Path:
-        """SQLite's write-ahead log: it may hold the last charges and answers."""
-        return self._beside("-wal")
-
-    @property
-    def index(self) -> Path:
-        """SQLite's index of the log, in shared memory."""
-        return self._beside("-shm")
-
-    @property
-    def lock(self) -> Path:
-        """The lock of whoever writes; empty."""
-        return self._beside("-lock")
-
-    @property
-    def companion(self) -> Path:
-        """The batch under way."""
-        return self._beside("-companion")
-
-    @property
-    def copies(self) -> Path:
-        """Where copies of the session are being made, each on a line."""
-        return self._beside("-copies")
-
-    @property
-    def all(self) -> tuple[Path, ...]:
-        """Every one of them."""
-        return (self.path, self.log, self.index, self.lock, self.companion, self.copies)
-
-    def _beside(self, end: str) -> Path:
-        return self.path.with_name(self.path.name + end)
+    def __init__(self, path: Path) -> None:
+        ends = ("-wal", "-shm", "-lock", "-companion", "-copies")
+        self.path, beside = path, [path.with_name(path.name + end) for end in ends]
+        self.log, self.index, self.lock, self.companion, self.copies = beside
+        self.all = (path, *beside)
 
 
 def is_model_file(path: Path) -> bool:

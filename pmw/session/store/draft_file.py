@@ -16,7 +16,7 @@ from typing import Any
 from pmw.disk import synchronise
 from pmw.errors import BudgetError, StoreError
 from pmw.privacy.budget import NeighboringRelation
-from pmw.public.drafts import DraftCharge
+from pmw.public.options import DraftCharge
 from pmw.session.store.locking import file_locks
 
 _CONTENT = "online-pmw draft"

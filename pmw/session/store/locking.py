@@ -64,7 +64,6 @@ class SessionLock:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _taken(self) -> bool:
-        """Try once to take the lock, and tell whether it was free."""
         fcntl = file_locks()
         try:
             descriptor = self._opened()

@@ -257,10 +257,8 @@ def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:
 
 
 def _checksum(table: str, values: Sequence[object]) -> bytes:
-    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns.
-
-    Different values of the types that the database reads back have different ASCII texts, in every version.
-    """
+    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns."""
+    # Different values that the database reads back have different ASCII texts, in every version.
     plain = [value if type(value) in _PLAIN else _plain(value) for value in values]
     return hashlib.blake2b(ascii((table, plain)).encode(), digest_size=_CHECKSUM_SIZE).digest()
 

@@ -180,13 +180,13 @@ class SessionStore:
 
     def secret(self, key: str) -> bytes | None:
         """Return a secret fact."""
-        with guarded(self._name):
-            rows = list(sealed_rows(self._connection, "secrets", self._name, "WHERE key = ?", (key,)))
+        rows = self._rows("secrets", "WHERE key = ?", key)
         return bytes(rows[0][1]) if rows else None
 
     def chained(self) -> ChainedRows:
         """Return all that was charged and measured."""
-        with self._one_state():
+        is_open = self._connection.in_transaction
+        with guarded(self._name), contextlib.nullcontext() if is_open else self.reading():
             links = self._chain.follow()
             origin = self._chain.origin()
         charges, measurements = ([row[1:] for link in links for row in link.rows[table]] for table in (0, 1))
@@ -201,9 +201,7 @@ class SessionStore:
 
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
-        with guarded(self._name):
-            rows = sealed_rows(self._connection, "certificates", self._name, "ORDER BY sequence")
-            return [CertificateRow(*row) for row in rows]
+        return [CertificateRow(*row) for row in self._rows("certificates", "ORDER BY sequence")]
 
     def charge_count(self) -> int:
         """Return how many charges there are."""
@@ -216,14 +214,11 @@ class SessionStore:
 
     def ties(self) -> dict[int, str]:
         """Return what is kept of each measurement that had an idempotency key: JSON, by its batch."""
-        with guarded(self._name):
-            rows = sealed_rows(self._connection, "ties", self._name, "ORDER BY sequence")
-            return {int(batch): str(tie) for batch, tie in rows}
+        return {int(batch): str(tie) for batch, tie in self._rows("ties", "ORDER BY sequence")}
 
     def tie_of(self, batch: int) -> str:
         """Return what is kept of the measurement of a batch that had an idempotency key, as JSON text."""
-        with guarded(self._name):
-            rows = list(sealed_rows(self._connection, "ties", self._name, "WHERE intent = ?", (batch,)))
+        rows = self._rows("ties", "WHERE intent = ?", batch)
         if not rows:
             raise SessionCorruptError(f"{self._damaged}: what a key was used for is gone")
         return str(rows[0][1])
@@ -269,9 +264,13 @@ class SessionStore:
     def _charges(self) -> int:
         return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
 
-    def _one(self, statement: str, *values: Any) -> Any:
+    def _one(self, statement: str) -> Any:
         with guarded(self._name):
-            return self._connection.execute(statement, values).fetchone()
+            return self._connection.execute(statement).fetchone()
+
+    def _rows(self, table: str, which: str, *values: object) -> list[tuple[Any, ...]]:
+        with guarded(self._name):
+            return list(sealed_rows(self._connection, table, self._name, which, values))
 
     # --- wholeness ------------------------------------------------------------------------------------------
 
@@ -284,7 +283,6 @@ class SessionStore:
         return True
 
     def _require_all(self) -> None:
-        """Check every row, the chain, the number of answers and that of keys of measurements."""
         self._require_answers()
         self._require_rows(SEALED)
         tied = self._connection.execute("SELECT count(*) FROM requests WHERE answer < 0").fetchone()[0]
@@ -294,10 +292,8 @@ class SessionStore:
             pass
 
     def _require_whole(self) -> None:
-        """Check all but what drew no noise before the session is written to; of them their number.
-
-        A small file's pages are checked too: what lies in damaged ones could be written over.
-        """
+        """Check all but what drew no noise before the session is written to; of them their number."""
+        # A small file's pages are checked too: what lies in damaged ones could be written over.
         is_small = self._one("PRAGMA page_count")[0] <= _FEW_PAGES
         if is_small and self._one("PRAGMA integrity_check(1)")[0] != "ok":
             raise SessionCorruptError(f"{self._damaged}: its pages contradict each other")
@@ -305,7 +301,6 @@ class SessionStore:
         self._require_answers()
 
     def _require_rows(self, tables: Iterable[str]) -> None:
-        """Compare the rows of tables with their checksums."""
         for table in tables:
             for _ in sealed_rows(self._connection, table, self._name):
                 pass
@@ -347,7 +342,6 @@ class SessionStore:
                     execute("DETACH DATABASE copy")
 
     def _copy(self) -> None:
-        """Copy one state into the attached database, once all of it was checked."""
         execute = self._connection.execute
         execute("BEGIN")
         try:
@@ -365,13 +359,9 @@ class SessionStore:
     # --- the batch under way --------------------------------------------------------------------------------
 
     def _newest_batch(self) -> IntentRow | None:
-        """Return the newest batch, or None where the session is closed or its companion is of no use."""
         try:
-            return (
-                None
-                if self.meta("closed") is not None
-                else self._companion.read(self._session(), self.last_intent())
-            )
+            is_closed = self.meta("closed") is not None
+            return None if is_closed else self._companion.read(self._session(), self.last_intent())
         except SessionCorruptError:  # whoever writes is told, and readers go on
             return None
 
@@ -555,7 +545,6 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One durable transaction, for whoever holds the session."""
         try:
             with self._transaction():
                 self._fence.check()
@@ -563,15 +552,6 @@ class SessionStore:
         except BaseException:
             self.answers.forget()
             raise
-
-    @contextlib.contextmanager
-    def _one_state(self) -> Iterator[None]:
-        """See one state of the file, whether or not a transaction is open already."""
-        with (
-            guarded(self._name),
-            contextlib.nullcontext() if self._connection.in_transaction else self.reading(),
-        ):
-            yield
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

@@ -4,19 +4,3 @@ Every charge follows from its event and the contract, and every model from the m
 compared with both, and their values are not computed again. Only public numbers are shown; of secrets,
 whether they are there.
 """
-
-from __future__ import annotations
-
-from pmw.session.verification.anchor import Anchor
-from pmw.session.verification.checks import verify
-from pmw.session.verification.report import NOT_PROVED, Check, Told, Verification, untold
-
-__all__ = [
-    "Anchor",
-    "Check",
-    "NOT_PROVED",
-    "Told",
-    "untold",
-    "Verification",
-    "verify",
-]

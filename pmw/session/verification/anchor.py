@@ -11,8 +11,8 @@ from typing import Any
 
 from pmw.display.texts import counted
 from pmw.errors import SessionError, StoreError
-from pmw.session.store import SessionStore
 from pmw.session.store.locking import turn_in
+from pmw.session.store.store import SessionStore
 from pmw.session.verification.report import require
 from queries.parsing import read_line
 
@@ -120,7 +120,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _require_after(held: dict[str, Any], found: dict[str, Any], links: Sequence[bytes]) -> None:
-    """Check that a session comes from the state that an anchor remembers."""
     require(held["session"] == found["session"], "the anchor is of another session")
     require(found["closed"] or not held["closed"], "it had been closed: this is an older copy")
     for kind in _COUNTED:

@@ -35,7 +35,8 @@ from pmw.public.state import paid_for, requested
 from pmw.session.events import Contents, SessionEvent
 from pmw.session.journal import read_tie, threshold_name
 from pmw.session.requests import analyst_of
-from pmw.session.store import PARTS, QUANTILES, SessionStore
+from pmw.session.store.rows import PARTS, QUANTILES
+from pmw.session.store.store import SessionStore
 from pmw.session.ties import read_price
 from pmw.session.verification.report import require, same
 from pmw.sparse_vector import Sparse
@@ -93,7 +94,6 @@ def price_of(requests: Iterable[tuple[Measurable | None, NoiseDistribution]], op
 
 
 def _opening(contents: Contents) -> list[LedgerEntry]:
-    """Return what opening charges by its plan."""
     plan, options = contents.opening, contents.contract.options
     cells, entries = moved_by_person(CellNumbers(()), options), []
     if plan.total_noise is not None:
@@ -111,10 +111,8 @@ def _opening(contents: Contents) -> list[LedgerEntry]:
 
 
 def _untested(contents: Contents) -> Iterator[tuple[SessionEvent, list[LedgerEntry]]]:
-    """Yield each event with what it should charge that no test decides, recomputed from its noises.
-
-    Sessions of before there was a word for what is measured before any question charged it as requested.
-    """
+    """Yield each event with what it should charge that no test decides, recomputed from its noises."""
+    # Sessions of before there was the event ``opening`` charged what it charges as requested.
     options, tier = contents.contract.options, marginal_tier(contents.test)
     opened = set[Measurable]()
     for event in contents.events:
@@ -217,7 +215,6 @@ def charges_fit(contents: Contents) -> str:
 
 
 def _planned_entry(vectors: Sequence[Vector], number: int, found: LedgerEntry) -> LedgerEntry:
-    """Return what the tests charge for an event."""
     require(bool(vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
     for vector in vectors:
         if vector.measures(found):

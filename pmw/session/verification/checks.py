@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import budget_words, counted
-from pmw.loop import Proposal, apply, marginal_units, released_total, settle_opening
+from pmw.loop.tiers import Proposal, marginal_units
+from pmw.loop.untested import apply, released_total, settle_opening
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,
@@ -53,7 +54,9 @@ from pmw.session.events import Contents, read_certificate
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
 from pmw.session.released import duals_of
 from pmw.session.requests import analyst_of
-from pmw.session.store import OPENING, AnswerColumns, IntentRow, SessionStore, StoredAnswer
+from pmw.session.store.columns import AnswerColumns, StoredAnswer
+from pmw.session.store.rows import OPENING, IntentRow
+from pmw.session.store.store import SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.charges import (
     Vector,
@@ -126,10 +129,8 @@ def measurements_fit(contents: Contents) -> str:
 
 
 def _opening_persons(contents: Contents) -> None:
-    """Check the number of persons of opening: it is measured, if at all, as follows from what is public.
-
-    Only tables that tell persons apart have it, and the file does not say what the table was.
-    """
+    """Check that opening measured the number of persons, if at all, as follows from what is public."""
+    # Only tables that tell persons apart have it, and the file does not say what the table was.
     first = contents.chained.measurement_intents[0]
     events = (event for event in contents.events if event.batch == first)
     found = [one for event in events for one in event.released if isinstance(one, ApartMeasurement)]
@@ -143,23 +144,17 @@ def _opening_persons(contents: Contents) -> None:
 
 
 def _bins(contents: Contents) -> None:
-    """Check that the bins are as many as follow from the released number of records.
-
-    Sessions opened before bins grew with the table have the fewest, whatever the table.
-    """
+    """Check that the bins follow from the released number of records."""
+    # Sessions opened before bins grew with the table have the fewest, whatever the table.
     tier = marginal_tier(contents.test)
     if tier is None or tier.bins == DEFAULT_BINS:
         return
     total = released_total(contents.opening, contents.draws).value
-    same(
-        "bins of a long attribute",
-        affordable_bins(contents.contract, contents.opening, total, tier.fine_cells),
-        tier.bins,
-    )
+    wanted = affordable_bins(contents.contract, contents.opening, total, tier.fine_cells)
+    same("bins of a long attribute", wanted, tier.bins)
 
 
 def _scopes(contents: Contents) -> None:
-    """Check that what was measured is over attributes in their order, and no wider than planned."""
     plan, domain, coarse = marginal_tier(contents.test), contents.contract.domain, contents.coarsening.coarse
     if plan is None:
         return
@@ -185,14 +180,14 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
     coarsening = contents.coarsening
     certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
-    require(
-        versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1)),
-        "there are certificates of versions that do not follow one another",
-    )
+    follow = versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1))
+    require(follow, "there are certificates of versions that do not follow one another")
     snapshot = _snapshot(store, len(measured))
     for state in _versions(contents):
         if snapshot is not None and snapshot[0] == state.version:
-            _check_snapshot(state, snapshot[1])
+            expected, kept = duals_of(state), snapshot[1]
+            close = expected.shape == kept.shape and np.allclose(kept, expected, rtol=_CLOSE, atol=_CLOSE)
+            require(close, f"the snapshot of version {state.version} is not the model of its measurements")
         for certificate in certificates:
             if certificate.version == state.version:
                 _check_certificate(state, certificate, contents, store.answers.count())
@@ -226,14 +221,6 @@ def _versions(contents: Contents) -> Iterator[PublicState]:
             yield state
 
 
-def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
-    expected = duals_of(state)
-    require(
-        expected.shape == found.shape and np.allclose(found, expected, rtol=_CLOSE, atol=_CLOSE),
-        f"the snapshot of version {state.version} is not the model of its measurements",
-    )
-
-
 def _check_certificate(
     state: PublicState, certificate: Certificate, contents: Contents, answers: int
 ) -> None:
@@ -250,15 +237,11 @@ def _check_certificate(
     require(was_tested(contents, state.positives(0)), f"{what} was tested in a round that was not paid for")
     expected = marginal_units(state, certificate.scope)
     off = np.abs(certificate.units - expected).max(initial=0)
-    require(
-        bool(off <= 4 + _CLOSE * np.abs(expected).max(initial=0)),
-        f"{what} is not of the model of version {certificate.version}",
-    )
+    close = bool(off <= 4 + _CLOSE * np.abs(expected).max(initial=0))
+    require(close, f"{what} is not of the model of version {certificate.version}")
     # Thresholds fall with the number of answers, and the file does not say how many stood before a test.
-    require(
-        plan.threshold(cells, answers) <= certificate.threshold <= plan.threshold(cells, 0),
-        f"{what} has a threshold that was never planned",
-    )
+    planned = plan.threshold(cells, answers) <= certificate.threshold <= plan.threshold(cells, 0)
+    require(planned, f"{what} has a threshold that was never planned")
 
 
 _MEASURED_CODE, _REFUSED_CODE = map(SOURCES.index, (Source.MEASURED, Source.REFUSED))
@@ -326,7 +309,6 @@ class _Transcript:
             self._faults.setdefault(name, f"answer {number}: {words(error)}")
 
     def _form(self, columns: AnswerColumns, first: int) -> None:
-        """Check the confidence, the intervals and the typical errors of answers."""
         numbers = first + np.arange(len(columns))
         which = np.searchsorted(self._newer[:, 0], numbers, side="right") - 1
         is_newer = (which >= 0) & (numbers < self._newer[which, 1]) if len(self._newer) else which >= 0
@@ -364,10 +346,8 @@ class _Transcript:
     def _typical_rules(
         self, columns: AnswerColumns, asked: NDArray[np.int64], is_newer: NDArray[np.bool_]
     ) -> list[_Rule]:
-        """Return what is wrong with typical errors that are not those of the newest quantiles before.
-
-        An answer that took the place of a wider one may come before or after a quantile that is due.
-        """
+        """Return what is wrong with typical errors that are not those of the newest quantiles before."""
+        # An answer that took the place of a wider one may come before or after a quantile that is due.
         kinded = columns.kind != KINDS.index(None)
         fits = self._are_typical(columns, asked) | (is_newer & self._are_typical(columns, asked + 1))
         return [
@@ -418,7 +398,6 @@ class _Transcript:
             require(inside, f"measurement {version} does not contain its question")
 
     def _order(self, columns: AnswerColumns) -> None:
-        """Check that share and version go on from those of the answers before."""
         (share, version), own = self._last, (columns.share, columns.version)
         self._last = own
         require(own[0] <= 1, f"the share {own[0]:g} exceeds 1")
@@ -485,7 +464,6 @@ def _whole(store: SessionStore) -> str:
 
 
 def _plans(contents: Contents) -> str:
-    """Check that plans are such as the contract asks for, and return its guarantee."""
     contract, opening, test = contents.contract, contents.opening, contents.test
     options = contract.options
     _opening_fits(contract, opening)
@@ -585,10 +563,8 @@ def _pending(contents: Contents, pending: IntentRow | None, store: SessionStore)
     if isinstance(batch, Proposal):
         wanted = _reserved_for(contents, batch)
     else:
-        asked = [
-            (getattr(one, "what", None), one.noise)
-            for one in (batch if isinstance(batch, tuple) else (batch,))
-        ]
+        each = batch if isinstance(batch, tuple) else (batch,)
+        asked = ((getattr(one, "what", None), one.noise) for one in each)
         wanted = price_of(asked, contents.contract.options)
     same("reserved charge", wanted, reserved)
     fits = contents.ledger.spent + contents.cap.price(reserved) <= contents.cap.cap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
@@ -48,10 +49,6 @@ class Check:
     holds: bool
     detail: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {"name": self.name, "holds": self.holds, "detail": self.detail}
-
 
 @dataclass(frozen=True, slots=True)
 class Verification:
@@ -83,7 +80,7 @@ class Verification:
             "holds": self.holds,
             "unfinished": self.unfinished,
             "closed": self.closed,
-            "checks": [check.to_dict() for check in self.checks],
+            "checks": [asdict(check) for check in self.checks],
             "not_proved": list(self.not_proved),
         }
 

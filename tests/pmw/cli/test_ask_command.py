@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import itertools
 import json
@@ -11,14 +12,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
+import pandas as pd
 import pytest
 
 import pmw.session.engine
 from pmw import StoreError, resume_session
 from pmw.cli.answering import StreamOptions, answer_stream, source_code
 from pmw.public.answer import Source
+from pmw.public.population import PopulationInterval
 from pmw.session.maintenance import read_session
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
+from queries import Domain, IntegerAttribute, save_schema
 from queries.questions import QuestionList
 from tests.pmw.cli.commands import OPEN, Run
 
@@ -35,14 +42,6 @@ def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
         "\nCells do not decide the condition: counts take a part of their records, low and high allow for "
         "none to all. Ranges are decided where they end with cells (>= or <); undeclared texts are (other).\n"
     )
-
-
-def test_a_refused_statement_is_marked_at_its_place(study: Path, run: Run) -> None:
-    refused = run.refused("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT age", code=4)
-    message, text, mark = refused.splitlines()
-    assert message.startswith("Error: LIMIT of anything but a whole number is not supported; write SELECT")
-    assert text == "  SELECT COUNT(*) FROM people LIMIT age"
-    assert mark == " " * text.index("age") + "^"
 
 
 @pytest.mark.parametrize(
@@ -106,37 +105,6 @@ def test_a_stream_answers_each_line_in_order_and_goes_on_after_a_bad_one(study: 
     assert forms[9]["error"]["message"].startswith("request_id 'a' was used for another question")
     assert forms[10]["rows"] == forms[5]["rows"]
     assert forms[11]["rows"] == alone["rows"]
-
-
-def test_many_groups_and_many_lines_are_answered_in_order(study: Path, run: Run) -> None:
-    line = {"sql": "SELECT age, region, sex, COUNT(*) FROM people GROUP BY age, region, sex"}
-    forms = run.forms("ask", "study.pmw", "--stream", stdin=jsonl([line] * 20 + [{"where": ""}]))
-    assert [len(form.get("rows", ())) for form in forms] == [120] * 20 + [0]
-    assert all(form["rows"] == forms[0]["rows"] for form in forms[:20])
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "count"),
-    [
-        ("marginals:2", "age 20..23 and sex Female", 10 * 2 + 10 * 6 + 10 * 2 + 2 * 6 + 2 * 2 + 6 * 2),
-        ("marginals:sex,member", "sex Female and member true", 4),
-        ("prefixes:age", "age 20..23", 10),
-        ("ranges:age", "age 20..23", 55),
-        ("random:30:7", None, 30),
-    ],
-)
-def test_a_workload_is_answered_line_by_line(
-    study: Path, run: Run, name: str, first: str | None, count: int
-) -> None:
-    forms = run.forms("ask", "study.pmw", "--workload", name)
-    assert [form["id"] for form in forms] == list(range(1, count + 1))
-    assert first is None or forms[0]["question"] == first
-    assert list(forms[0]) == [
-        "id", "question", "count", "fraction", "interval", "typical", "confidence", "source", "aligned",
-        "version",
-        "spent",
-    ]  # fmt: skip
-    assert read_session(study)[1].queries_answered == count
 
 
 def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
@@ -345,3 +313,106 @@ def test_what_a_statement_becomes_is_told_and_nothing_is_asked(yearly_study: Pat
     assert run.form("ask", "study.pmw", "sex = 'Female'", "--explain")["scopes"][0]["questions"] == 1
     after = read_session(yearly_study)[1]
     assert (after.budget_share, after.queries_answered) == (before.budget_share, before.queries_answered)
+
+
+# --- ``pmw ask --population``: a second interval beside each answer, in each form, and nowhere else ---------
+
+
+QUESTION = "sex = 'Female' AND age >= 32"
+LINES = "".join(
+    json.dumps(line) + "\n"
+    for line in (
+        {"id": 1, "where": QUESTION},
+        {"id": 2, "sql": BY_SEX},
+        {"id": 3, "where": "age >= 30"},
+        {"id": 4, "sql": "SELECT AVG(age) FROM people"},
+        {"id": 5, "where": "nobody = 1"},
+    )
+)
+
+
+def interval(study: Path, where: str) -> PopulationInterval:
+    with resume_session(study) as session:
+        found = session.population_interval(where)
+    assert found is not None
+    return found
+
+
+def test_an_answer_has_one_more_line_and_one_more_key(study: Path, run: Run) -> None:
+    plain, form = run.told("ask", "study.pmw", QUESTION), run.form("ask", "study.pmw", QUESTION)
+    expected = interval(study, QUESTION)
+    first, second, *rest = run.told("ask", "study.pmw", QUESTION, "--population").splitlines()
+    assert [first, *rest] == plain.splitlines()
+    assert second.lower() == f"{expected.sentence()}."
+    both = run.form("ask", "study.pmw", QUESTION, "--population")
+    assert both == {**form, "population": expected.to_dict()}
+    within = run.form("ask", "study.pmw", QUESTION, "--population", "--within", "3000")
+    assert within["population"] == expected.to_dict()
+
+
+def test_a_model_tells_it_too(study: Path, run: Run) -> None:
+    run.told("ask", "study.pmw", QUESTION)
+    run.told("export", "study.pmw", "--output", "study.model")
+    model = run.form("ask", "study.model", QUESTION, "--population")
+    assert model == run.form("ask", "study.pmw", QUESTION, "--population")
+
+
+def test_each_condition_of_a_stream_has_it_and_a_statement_is_refused(study: Path, run: Run) -> None:
+    forms = run.forms("ask", "study.pmw", "--stream", "--population", stdin=LINES)
+    assert [form["id"] for form in forms] == [1, 2, 3, 4, 5]
+    assert ["error" in form for form in forms] == [False, True, False, True, True]
+    for place in (1, 3):
+        assert forms[place]["error"]["code"] == "unsupported"
+        assert "ask the condition of each group" in forms[place]["error"]["message"]
+    for place, where in ((0, QUESTION), (2, "age >= 30")):
+        assert forms[place]["population"] == interval(study, where).to_dict()
+    plain = run.forms("ask", "study.pmw", "--stream", stdin=LINES)
+    assert {**plain[0], "population": forms[0]["population"]} == forms[0]
+    assert not any("population" in form for form in plain)
+
+
+def test_each_row_has_it_in_two_more_columns(study: Path, run: Run, tmp_path: Path) -> None:
+    stream = ("ask", "study.pmw", "--stream", "--population")
+    forms = run.forms(*stream, stdin=LINES)
+    rows = list(csv.DictReader(io.StringIO(run.told(*stream, "--format", "csv", stdin=LINES))))
+    (tmp_path / "a.parquet").write_bytes(run(*stream, "--format", "parquet", stdin=LINES).stdout_bytes)
+    read = duckdb.connect().sql(f"SELECT population_low, population_high FROM '{tmp_path / 'a.parquet'}'")
+    for form, row, typed in zip(forms, rows, read.fetchall(), strict=True):
+        told: dict[str, Any] = form.get("population", {})
+        ends = told.get("low"), told.get("high")
+        assert typed == ends
+        assert (row["population_low"], row["population_high"]) == tuple(
+            "" if end is None else str(end) for end in ends
+        )
+    assert "population_low" not in run.told("ask", "study.pmw", "--stream", "--format", "csv", stdin=LINES)
+
+
+def test_a_workload_of_ranges_has_it_in_each_line(study: Path, run: Run) -> None:
+    forms = run.forms("ask", "study.pmw", "--workload", "marginals:sex,member", "--population")
+    assert len(forms) == 4
+    assert forms[0]["population"] == interval(study, "sex = 'Female' AND member = TRUE").to_dict()
+
+
+def test_a_statement_is_refused_before_anything_is_asked(study: Path, run: Run) -> None:
+    before = run.form("status", "study.pmw")
+    refused = run.refused("ask", "study.pmw", "--sql", BY_SEX, "--population", code=4)
+    assert "an interval of the population is of a condition, not of a statement" in refused
+    assert run.form("status", "study.pmw") == before
+
+
+def test_a_refused_count_has_none(tmp_path: Path, run: Run) -> None:
+    names = [f"a{place}" for place in range(5)]  # too many cells for the table to be measured whole
+    numbers = np.random.default_rng(4).integers(0, 20, (20_000, 5))
+    pd.DataFrame(numbers, columns=names).to_csv(tmp_path / "people.csv", index=False)
+    attributes = tuple(IntegerAttribute(name, 0, 19) for name in names)
+    save_schema(Domain(attributes, name="people"), tmp_path / "people.toml")
+    run.told(*OPEN[:-2], "--accuracy", "0.02", "--records", "20000", "--delta", "1e-9")
+    run.told("close", "study.pmw", "--yes")
+    wide = "a0 < 9 AND a1 < 9 AND a2 < 12"
+    stream = "".join(json.dumps({"where": where}) + "\n" for where in ("a0 < 9", wide))
+    answered, refused = run.forms("ask", "study.pmw", "--stream", "--population", stdin=stream)
+    assert refused["source"] == "refused"
+    assert refused["population"] is None
+    assert answered["population"] == interval(tmp_path / "study.pmw", "a0 < 9").to_dict()
+    told = run("ask", "study.pmw", wide, "--population")
+    assert (told.exit_code, "population" in told.stdout) == (4, False)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from pmw.session.maintenance import read_ledger, read_session
-from queries import QueryError
 from tests.pmw.cli.commands import OPEN, Run
 
 PAIR, FREE = "sex = 'Female' AND region = 'north'", "region = 'north'"
@@ -112,14 +111,6 @@ def test_each_line_of_a_stream_has_its_own_refusal(yearly_study: Path, run: Run,
     assert (alone.exit_code, len(alone.stdout.splitlines())) == (4, 1)
 
 
-def test_a_stream_at_0_is_answered_whole_and_free(yearly_study: Path, run: Run) -> None:
-    before = spent()
-    forms = told(run, "ask", "study.pmw", "--stream", "--at-most", "0", stdin=STREAM)
-    assert not any("error" in form for form in forms)
-    assert forms[1]["source"] == "unverified"
-    assert spent() == before
-
-
 def test_a_workload_refuses_the_questions_that_could_cost_more(yearly_study: Path, run: Run) -> None:
     before = spent()
     asked = run("ask", "study.pmw", "--workload", "marginals:sex,region", "--at-most", "0.1%")
@@ -166,13 +157,3 @@ def test_a_model_charges_nothing_whatever_it_may(yearly_study: Path, run: Run) -
     run.told("export", "study.pmw", "--output", "study.model", "--format", "model")
     for most in ("0", "100%"):
         assert run.told("ask", "study.model", PAIR, "--at-most", most).startswith("About")
-
-
-def test_a_refusal_in_python_has_the_class_that_commands_tell(yearly_study: Path, run: Run) -> None:
-    import pmw
-
-    with pmw.resume_session(yearly_study) as session, pytest.raises(QueryError) as refused:
-        session.ask(PAIR, at_most=1e-6)
-    assert isinstance(refused.value, pmw.PriceError)
-    told_ = run.refused("ask", "study.pmw", PAIR, "--at-most", "0.0001%", code=4)
-    assert str(refused.value) in told_

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import pmw
 from pmw.display.texts import installed_by
 from pmw.session.maintenance import is_closed
 from pmw.session.opening import resume_session
@@ -17,17 +18,6 @@ from queries import CategoricalAttribute, Domain, save_schema
 from tests.pmw.cli.commands import OPEN, Run
 
 EXISTS = "exists; choose another name, or overwrite it with --force\n"
-
-
-def test_opening_tells_what_there_is_what_it_promises_and_what_comes_next(people: Path, run: Run) -> None:
-    result = run(*OPEN, "--test", "query", "--delta", "1e-9")
-    assert (result.exit_code, result.stderr) == (0, "")
-    opened, promise, held, following = result.stdout.splitlines()
-    assert opened.startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
-    assert promise.startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
-    assert promise.endswith("; it covers everything this session releases, however often it is asked.")
-    assert held.startswith("None of the 6 pairs of attributes is held: ")
-    assert following == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""
 
 
 @pytest.mark.parametrize(
@@ -144,3 +134,174 @@ def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run)
     fine = run.told("export", "study.pmw", "--output", "fine.csv", "--refine")
     assert fine.startswith(("Refined: the model was ", "Refined: fitted to what opening released"))
     assert json.loads((people / "fine.csv.manifest.json").read_text())["refined"] is True
+
+
+# --- Files that commands write: never over a session or its table, and a report whole or not at all ---------
+
+
+WRITERS = [
+    ("the export", ("export", "study.pmw", "--force", "--output")),
+    ("the report", ("report", "study.pmw", "--force", "-o")),
+    ("the entry", ("report", "study.pmw", "--force", "--registry")),
+    ("the picture", ("status", "study.pmw", "--force", "--plot")),
+]
+
+
+@pytest.mark.parametrize(("what", "command"), WRITERS)
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock", "-companion"])
+def test_no_file_of_a_session_is_overwritten_even_by_force(
+    study: Path, run: Run, what: str, command: tuple[str, ...], end: str
+) -> None:
+    with pmw.resume_session(study) as session:
+        session.ask("sex = 'Male'")
+        files = {path: path.read_bytes() for path in study.parent.glob("study.pmw*")}
+        assert len(files) == 5
+        (study.parent / "link.png").symlink_to(study.name + end)
+        (study.parent / "hard.png").hardlink_to(f"{study}{end}")
+        for target in (f"study.pmw{end}", f"../{study.parent.name}/study.pmw{end}", "link.png", "hard.png"):
+            refused = run.refused(*command, target, code=2)
+            assert f"{what} would overwrite the session; name another file" in refused
+        assert {path: path.read_bytes() for path in files} == files
+        (study.parent / "hard.png").unlink()  # a session is used under one name
+        session.ask("sex = 'Female'")
+
+
+@pytest.mark.parametrize(("what", "command"), WRITERS)
+def test_the_table_itself_is_never_overwritten(
+    study: Path, run: Run, what: str, command: tuple[str, ...]
+) -> None:
+    table = study.parent / "people.csv"
+    before = table.read_bytes()
+    for name in ("link.csv", "link.png"):
+        (study.parent / name).symlink_to(table.name)
+    for target in ("link.png",) if what == "the picture" else ("people.csv", "link.csv"):
+        refused = run.refused(*command, target, code=2)
+        assert f"{what} would overwrite the session's table; name another file" in refused
+    assert table.read_bytes() == before
+
+
+@pytest.mark.parametrize("beside", ["manifest", "croissant"])
+def test_links_to_a_session_and_files_beside_an_export_are_seen_through(
+    study: Path, run: Run, beside: str
+) -> None:
+    kept = study.rename(study.parent / f"x.{beside}.json")
+    (study.parent / "l.pmw").symlink_to(kept)
+    before = kept.read_bytes()
+    for target in ("x", "l.pmw", "l.pmw-wal", f"{kept.name}-wal"):
+        refused = run.refused("export", "l.pmw", "--force", "--croissant", "--output", target, code=2)
+        assert "the export would overwrite the session; name another file" in refused, target
+    assert kept.read_bytes() == before
+    run.told("export", "l.pmw", "--output", "rows.csv")
+
+
+# --- ``pmw report`` ----------------------------------------------------------------------------------------
+
+
+def test_a_report_is_written_while_the_session_is_in_use_and_without_its_table(study: Path, run: Run) -> None:
+    run.told("ask", "study.pmw", "age >= 40 AND member = TRUE")
+    (study.parent / "people.csv").unlink()
+    report = study.parent / "report.html"
+    with pmw.resume_session(study):
+        before = study.read_bytes()
+        result = run("report", "study.pmw", "-o", "report.html")
+        assert study.read_bytes() == before
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "Wrote the report to report.html.\n", "")
+    page = report.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.endswith("</html>\n")
+    assert "Charged: " in page
+    assert sorted(path.name for path in study.parent.glob("report*")) == ["report.html"]
+    run.told("close", "study.pmw", "--yes")
+    assert run.refused("report", "study.pmw", "--output", "report.html") == (
+        "Error: report.html exists; choose another name, or overwrite it with --force\n"
+    )
+    assert report.read_text(encoding="utf-8") == page
+    run.told("report", "study.pmw", "-o", "report.html", "--force")
+    assert "The session is closed" in report.read_text(encoding="utf-8")
+
+
+def test_an_entry_of_the_registry_is_written_alone_or_with_the_report(people: Path, run: Run) -> None:
+    run.told(*OPEN, "--delta", "1e-9")
+    told = run.told("report", "study.pmw", "--registry", "deployment.yaml")
+    assert told == (
+        "Wrote an entry of the registry of deployments to deployment.yaml; fill in what is empty there.\n"
+    )
+    form = json.loads((people / "deployment.yaml").read_text())
+    assert form["deployment"]["privacy_loss"]["privacy_parameters"]["delta"] == 1e-9
+    both = ("report", "study.pmw", "--registry", "deployment.yaml", "-o", "report.html")
+    assert run.refused(*both) == (
+        "Error: deployment.yaml exists; choose another name, or overwrite it with --force\n"
+    )
+    assert not (people / "report.html").exists()
+    assert run.told(*both, "--force").endswith("Wrote the report to report.html.\n")
+    refused = run.refused("report", "study.pmw", code=2)
+    assert "expected a file to write; give --output FILE, --registry FILE or both" in refused
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_damaged_session_is_one_clear_error(study: Path, run: Run, force: tuple[str, ...]) -> None:
+    raw = bytearray(study.read_bytes())
+    for place in range(4096, len(raw), 512):
+        raw[place] ^= 0xFF
+    study.write_bytes(raw)
+    assert run.refused("report", "study.pmw", "-o", "report.html", *force, code=5).count("\n") == 1
+    assert not (study.parent / "report.html").exists()
+
+
+# --- ``pmw audit``: a line per mechanism, verdicts that are no failure, and a picture -----------------------
+
+
+def test_a_line_of_json_for_each_mechanism(run: Run) -> None:
+    names = ("above-threshold", "algorithm-5")
+    sound, flawed = run.forms("audit", *names, "--runs", "500", "--seed", "1", "--json")
+    assert list(sound)[:4] == ["mechanism", "claimed", "found", "verdict"]
+    assert sound["mechanism"] == "above-threshold"
+    assert sound["claimed"] == 1.0
+    assert sound["found"] == pytest.approx(1.0, abs=1e-6)
+    assert sound["verdict"] == sound["expected"] == "sound"
+    assert sound["runs"] == 500
+    assert flawed["verdict"] == flawed["expected"] == "violates"
+    assert flawed["found"] == "inf"
+    assert flawed["flaw"] == "no noise on tests"
+    assert flawed["instance"] == {"first": [0, 1], "second": [1, 0], "threshold": 0}
+    form = run.form("audit", "no-threshold-noise", "--statistical", "--runs", "2000", "--seed", "3")
+    assert form["exact"] is None
+    assert form["found"] == form["certified"] > form["claimed"]
+
+
+def test_a_violation_is_no_failure_and_the_table_says_why(run: Run) -> None:
+    shown = run.told("audit", "exponential", "algorithm-4", "--exact")
+    lines = shown.splitlines()
+    assert lines[0].split() == ["mechanism", "claimed", "found", "by", "runs", "verdict"]
+    assert lines[1].split() == ["exponential", "1.3333", "1.3333", "sound"]
+    assert lines[2].split()[:4] == ["algorithm-4", "1.0000", "6.2500", "violates"]
+    assert lines[2].endswith("test noise does not grow with c")
+    assert "1 of 1 keep their claim; 1 of 1 flawed ones are shown to violate it, as expected." in lines
+    assert "by runs:" not in shown
+
+
+def test_the_output_that_convicts_is_shown_on_demand(run: Run) -> None:
+    short = run.told("audit", "algorithm-3", "exponential", "--exact")
+    shown = run.told("audit", "algorithm-3", "exponential", "--exact", "--show")
+    words = (
+        "values on one table  0 x 16, 1",
+        "values on the other  1 x 16, 0",
+        "sensitivity          1: the most that one record changes a value",
+        "thresholds           0 x 17",
+        "output               below x 16, the value 0",
+        "its probability      6.2e-09 on one table, 3.429e-12 on the other",
+        "log-ratio            7.5000, claimed 1.0000",
+    )
+    for line in words:
+        assert f"  {line}" in shown.splitlines()
+        assert line not in short
+    assert "exponential: " not in shown
+
+
+def test_a_picture_is_drawn_and_not_overwritten(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    arguments = ("audit", "exponential", "algorithm-5", "--exact", "--plot", "audit.png")
+    assert run.told(*arguments).endswith("Wrote audit.png.\n")
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+    assert "--force" in run.refused(*arguments)
+    run.told(*arguments, "--force")

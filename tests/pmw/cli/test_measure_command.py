@@ -107,12 +107,6 @@ def test_what_cannot_be_has_one_clear_error_and_costs_nothing(yearly_study: Path
     ):
         assert told in run.refused(*arguments, code=4 if arguments[0] == "measure" else 1)
         assert spent(yearly_study) == before
-    while run.form(*MEASURE, "--dry-run")["affordable"]:
-        run.told(*MEASURE, *ALL)
-    before = spent(yearly_study)
-    assert "so much is not left" in run.told(*MEASURE, "--dry-run")
-    assert "nothing was spent" in run.refused(*MEASURE)
-    assert spent(yearly_study) == before
     run.told("close", "study.pmw", "--yes")
     assert "the session is closed" in run.refused(*MEASURE)
 

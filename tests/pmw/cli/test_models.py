@@ -87,9 +87,6 @@ def test_a_session_that_is_called_a_model_is_a_session(study: Path, run: Run) ->
 
 
 def test_a_model_has_no_rows_to_draw(study: Path, run: Run) -> None:
-    for option in (("--rows", "3"), ("--refine",), ("--seed", "1")):
-        refused = run.refused("export", "study.pmw", "--output", "study.model", *option, code=2)
-        assert "--format model has no rows: leave out" in refused
     export = ("export", "study.pmw", "--format", "model", "--output")
     about = run.form(*export, "a.json")
     assert (about["format"], about["measurements"]) == ("model", 1)

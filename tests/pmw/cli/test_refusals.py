@@ -127,6 +127,27 @@ REFUSED: list[tuple[Any, ...]] = [
             1,
         ),
     ),
+    *each(
+        ((*NO_BUDGET, "--delta", "1e-9", "--epsilon"),),
+        (("0.5,,2",), "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"),
+        (("",), "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"),
+        (("1,1",), "--epsilon: expected each budget once, got 1,1"),
+        (("1,2,1.0",), "--epsilon: expected each budget once, got 1,2,1.0"),
+        *(
+            ((several,), f"expected a finite number for epsilon, got '{one}'")
+            for several, one in (("nan", "nan"), ("1,nan", "nan"), ("1,inf", "inf"), ("1;2", "1;2"))
+        ),
+        (("0,5",), "expected epsilon > 0, got epsilon=0"),
+        (("1,-1",), "expected epsilon > 0, got epsilon=-1"),
+        ((",".join(map(str, range(1, 51))),), "--epsilon: expected at most 6 budgets, got 50"),
+        (("1,1e-12",), "epsilon 1e-12: the budget is too small to measure anything; choose a larger", 1),
+        (
+            ("1,2", "--accuracy", "0.1"),
+            "--accuracy plans one budget; give one --epsilon, or leave --accuracy",
+        ),
+        (("1,2", "--preset", "textbook"), "--preset plans one budget; give one --epsilon, or leave"),
+    ),
+    ((*OPEN[:6], "--epsilon", "1,2"), "expected a finite number for epsilon, got '1,2'"),
     ((*PLAN, "--preset", "textbook", "--accuracy", "0.1"), "give two of --epsilon, --accuracy and --records"),
     (("plan", "--schema", "people.toml", *BUDGET, "--preset", "textbook"), "give two of --epsilon"),
     (("plan", "--schema", "people.toml", *BUDGET), "Missing option '--records'"),
@@ -211,6 +232,19 @@ REFUSED: list[tuple[Any, ...]] = [
     (
         ("draft", *TABLE[:2], "--interactive"),
         "--interactive needs a terminal, and does not go with",
+    ),
+    *each(
+        (("draft", *TABLE[:2]),),
+        (("--bounds", "age"), "--bounds needs --epsilon"),
+        (("--bounds", "age", "--epsilon", "1", "--delta", "1e-9"), "--delta goes with --keys"),
+        (("--bounds", "age", "--epsilon", "1", "--dry-run"), "--dry-run goes with --keys"),
+        (("--bounds", "age", "--epsilon", "1", "--from-public", "header.csv"), "--bounds costs privacy"),
+        (("--bounds", "age", "--epsilon", "1", "--neighbors", "else"), "'else' is not one of"),
+        (("--keys", "sex"), "--keys needs --epsilon"),
+        (("--keys", "sex", "--epsilon", "1"), "--keys needs --delta above 0"),
+        *(((name, "1e-9"), f"{name} goes with --bounds or --keys") for name in ("--delta", "--epsilon")),
+        (("--draft", "x.draft"), "--draft goes with --bounds or --keys"),
+        (("--dry-run",), "--dry-run goes with --bounds or --keys"),
     ),
     (("demo", *TABLE[:2]), "give --data and --schema together"),
     (("demo", *TABLE[2:], "--output", "shown"), "give --data and --schema together"),
@@ -366,8 +400,9 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--share", "0.2", "--expires", "tomorrow"), "does not match"),
         (("--share", "0.2", "--role", "king"), "is not one of"),
         *(
-            (("--share", share), "expected a part of the budget from 0 to 100%")
-            for share in ("-0.1", "1.1", "nan", "inf", "x", "1/0", "1e999999999")
+            ((option, part), "expected a part of the budget from 0 to 100%")
+            for option in ("--share", "--at-most")
+            for part in ("-0.1", "1.1", "101%", "nan", "inf", "x", "1/0", "1e999999999", "1e-2000", "%", "")
         ),
     ),
 ]

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import csv
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 
 import duckdb
+import numpy as np
 from hypothesis import strategies as st
 
 from pmw.data import CountSource, CsvDialect, TableFile, as_source
-from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+)
 
 DOMAIN = Domain(
     (
@@ -21,6 +33,23 @@ DOMAIN = Domain(
 )
 STRICT = Domain(tuple(replace(one, missing=False, other=False) for one in DOMAIN))
 LENIENT = Domain(tuple(replace(one, missing=True, other=True) for one in DOMAIN))  # a cell for every record
+KEY = bytes(range(32))
+# Attributes of one column that try every kind of cell; each has a cell for every value.
+TRYING: list[Attribute] = [
+    IntegerAttribute("x", -3, 12, 4, resolution=2, missing=True, other=True),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, missing=True, other=True),
+    NumericAttribute(
+        "x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, resolution=1, missing=True, other=True
+    ),
+    CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5", "\u0663"), missing=True, other=True),
+    DateAttribute(
+        "x", date(2019, 12, 30), date(2020, 12, 31), "month", "%Y%m%d", missing=True, other=True
+    ),
+    DatetimeAttribute(
+        "x", datetime(2020, 1, 1), datetime(2020, 12, 31, 23, 59, 59), "week", "Europe/Berlin",
+        missing=True, other=True,
+    ),
+]  # fmt: skip
 HEADER = b"age,sex,income\n"
 
 PIECES = [
@@ -89,3 +118,18 @@ def database(folder: Path, *statements: str) -> Path:
         for statement in statements:
             connection.execute(statement)
     return path
+
+
+def beside(kinds: Iterable[str], attributes: Sequence[Attribute] = TRYING) -> Domain:
+    """Return a domain of each attribute over a column of each kind, both in its name."""
+    pairs = itertools.product(kinds, enumerate(attributes))
+    return Domain(tuple(replace(one, name=f"{kind} {place}") for kind, (place, one) in pairs))
+
+
+def same_counts(one: CountSource, other: CountSource, scopes: Iterable[tuple[str, ...]]) -> None:
+    """Demand the same counts of two sources, and sums of the values of a and b."""
+    for scope in scopes:
+        assert np.array_equal(one.counts(scope).counts, other.counts(scope).counts)
+        for name, squared in itertools.product({"a", "b"} & set(scope), (False, True)):
+            sums = [source.place_sums(scope, name, squared=squared).counts for source in (one, other)]
+            assert np.array_equal(sums[0], sums[1])

@@ -154,10 +154,6 @@ def numeric_of(folder: Path, texts: list[str]) -> NumericAttribute:
     return attribute
 
 
-def dated(folder: Path, first: str, last: str) -> Attribute | None:
-    return domain_of(folder, [first, last, first])
-
-
 # --- edges and atoms --------------------------------------------------------------------------------------
 
 
@@ -241,10 +237,6 @@ def test_small_numbers_of_a_parquet_file_are_numbers(tmp_path: Path) -> None:
     assert (attribute.edges[0], attribute.edges[-1]) == (5e-8, 3.9e-6)
 
 
-def test_numbers_beyond_all_use_are_left_to_be_declared(tmp_path: Path) -> None:
-    assert isinstance(domain_of(tmp_path, ["1e301", "-1e308"]), CategoricalAttribute)
-
-
 def test_a_comma_before_fractions_is_one(tmp_path: Path) -> None:
     dialect = CsvDialect(delimiter=";", decimal=",")
     attribute = domain_of(tmp_path, ["0,5", "3,25", "10"], dialect)
@@ -252,54 +244,39 @@ def test_a_comma_before_fractions_is_one(tmp_path: Path) -> None:
     assert (attribute.edges[0], attribute.edges[-1]) == (0, 10)
 
 
-def test_codes_and_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
-    assert domain_of(tmp_path, ["007", "012"]) == CategoricalAttribute("x", ("007", "012"))
-    assert domain_of(tmp_path, ["17", "90"]) == IntegerAttribute("x", 17, 90)
+# --- what the texts of a column become ----------------------------------------------------------------------
+
+Day, Time = datetime.date, datetime.datetime
+BECOME: list[tuple[str, Attribute | None]] = [
+    ("1e301 -1e308", CategoricalAttribute("x", ("-1e308", "1e301"))),  # beyond all use
+    ("007 012", CategoricalAttribute("x", ("007", "012"))),
+    ("17 90", IntegerAttribute("x", 17, 90)),
+    ("2024-02-03 2023-02-29", CategoricalAttribute("x", ("2023-02-29", "2024-02-03"))),  # one is no date
+    ("2024-02-03 soon", CategoricalAttribute("x", ("2024-02-03", "soon"))),
+    ("03.02.2024 x", CategoricalAttribute("x", ("03.02.2024", "x"))),
+    # Dates become whole periods of a width that fits.
+    ("2013-01-05 2013-03-31", DateAttribute("x", Day(2013, 1, 5), Day(2013, 3, 31), "day")),
+    ("2013-01-05 2013-12-30", DateAttribute("x", Day(2013, 1, 1), Day(2013, 12, 31), "month")),
+    ("1999-05-05 2013-11-30", DateAttribute("x", Day(1999, 4, 1), Day(2013, 12, 31), "quarter")),
+    ("1920-05-05 2013-11-30", DateAttribute("x", Day(1920, 1, 1), Day(2013, 12, 31), "year")),
+    ("0001-01-01 9999-12-31", DateAttribute("x", Day(1, 1, 1), Day(9999, 12, 31), "year")),
+    ("2024-02-29 2024-02-29", DateAttribute("x", Day(2024, 2, 29), Day(2024, 2, 29), "day")),
+    # And times, on the clock of UTC; one that its zone moves out of the calendar is left to be declared.
+    ("2024-02-03T04:05:06 2024-02-06T23:10",
+     DatetimeAttribute("x", Time(2024, 2, 3, 4), Time(2024, 2, 6, 23, 59, 59), "hour")),
+    ("2024-02-03T04:05:06Z 2024-03-06",
+     DatetimeAttribute("x", Time(2024, 2, 3), Time(2024, 3, 6, 23, 59, 59), "day")),
+    ("2024-01-01T00:30+01:00 2024-06-06",
+     DatetimeAttribute("x", Time(2023, 12, 1), Time(2024, 6, 30, 23, 59, 59), "month")),
+    ("9999-12-31T23:30-02:00 9999-01-01", None),
+]  # fmt: skip
 
 
-# --- dates ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "low", "high", "width"),
-    [
-        ("2013-01-05", "2013-03-31", (2013, 1, 5), (2013, 3, 31), "day"),
-        ("2013-01-05", "2013-12-30", (2013, 1, 1), (2013, 12, 31), "month"),
-        ("1999-05-05", "2013-11-30", (1999, 4, 1), (2013, 12, 31), "quarter"),
-        ("1920-05-05", "2013-11-30", (1920, 1, 1), (2013, 12, 31), "year"),
-        ("0001-01-01", "9999-12-31", (1, 1, 1), (9999, 12, 31), "year"),
-        ("2024-02-29", "2024-02-29", (2024, 2, 29), (2024, 2, 29), "day"),
-    ],
-)
-def test_iso_dates_become_whole_periods_of_a_width_that_fits(
-    tmp_path: Path, first: str, last: str, low: tuple[int, ...], high: tuple[int, ...], width: str
+@pytest.mark.parametrize(("texts", "expected"), BECOME)
+def test_the_texts_of_a_column_become_an_attribute(
+    tmp_path: Path, texts: str, expected: Attribute | None
 ) -> None:
-    expected = DateAttribute("x", datetime.date(*low), datetime.date(*high), width=width)
-    assert dated(tmp_path, first, last) == expected
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "low", "high", "width"),
-    [
-        ("2024-02-03 04:05:06", "2024-02-06T23:10", (2024, 2, 3, 4), (2024, 2, 6, 23, 59, 59), "hour"),
-        ("2024-02-03T04:05:06Z", "2024-03-06", (2024, 2, 3), (2024, 3, 6, 23, 59, 59), "day"),
-        ("2024-01-01 00:30+01:00", "2024-06-06", (2023, 12, 1), (2024, 6, 30, 23, 59, 59), "month"),
-    ],
-)
-def test_iso_times_become_whole_periods_on_the_clock_of_utc(
-    tmp_path: Path, first: str, last: str, low: tuple[int, ...], high: tuple[int, ...], width: str
-) -> None:
-    expected = DatetimeAttribute("x", datetime.datetime(*low), datetime.datetime(*high), width=width)  # type: ignore[arg-type]
-    assert dated(tmp_path, first, last) == expected
-
-
-@pytest.mark.parametrize("texts", [["2024-02-03", "2023-02-29"], ["2024-02-03", "soon"], ["03.02.2024", "x"]])
-def test_a_column_with_a_text_that_is_no_date_has_texts(tmp_path: Path, texts: list[str]) -> None:
-    assert domain_of(tmp_path, texts) == CategoricalAttribute("x", tuple(sorted(texts)))
-
-
-def test_a_time_that_its_zone_moves_out_of_the_calendar_is_left_to_be_declared(tmp_path: Path) -> None:
-    assert dated(tmp_path, "9999-12-31T23:30-02:00", "9999-01-01") is None
+    assert domain_of(tmp_path, texts.split()) == expected
 
 
 # --- the same table ---------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
-from datetime import date
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -19,22 +17,13 @@ from pmw.data.duckdb_file import DuckdbTable
 from pmw.data.engine_source import Snapshot
 from pmw.errors import DataError
 from queries import (
-    Attribute,
     CategoricalAttribute,
-    DateAttribute,
     Domain,
     IntegerAttribute,
-    NumericAttribute,
     Person,
 )
-from tests.pmw.data.lines import database
+from tests.pmw.data.lines import KEY, TRYING, beside, database
 
-ATTRIBUTES: tuple[Attribute, ...] = (
-    IntegerAttribute("x", 0, 9, missing=True, other=True),
-    NumericAttribute("x", (0, 5, 10), missing=True, other=True),
-    CategoricalAttribute("x", ("f", 3, True), missing=True, other=True),
-    DateAttribute("x", date(2020, 1, 1), date(2020, 12, 31), "month", missing=True, other=True),
-)
 HOSTILE = {
     "TINYINT": ["-128", "3", "127"],
     "BIGINT": [str(-(2**63)), "3", str(2**63 - 1)],
@@ -68,9 +57,7 @@ REFUSED = ["TIME", "TIMETZ", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "MAP(VARCH
 
 
 # Every attribute over every type that is read, in one table; the last row is empty.
-BESIDE = Domain(
-    tuple(replace(one, name=f"{kind} {place}") for kind in HOSTILE for place, one in enumerate(ATTRIBUTES))
-)
+BESIDE = beside(HOSTILE)
 MOST = max(map(len, HOSTILE.values()))
 ROWS = {kind: [*islice(cycle(values), MOST), "NULL"] for kind, values in HOSTILE.items()}
 
@@ -124,7 +111,7 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, kin
     for rows in ("SELECT NULL", "SELECT NULL WHERE false"):
         path = database(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t {rows}")
         with pytest.raises(DataError, match=r"^t in .*t\.duckdb: expected plain values in column 'x', got"):
-            counts(path, domain=Domain(ATTRIBUTES[:1]))
+            counts(path, domain=Domain(tuple(TRYING[:1])))
 
 
 FRAME = pd.DataFrame(
@@ -134,7 +121,6 @@ DOMAIN = Domain(
     (IntegerAttribute("x", 0, 150, 10), CategoricalAttribute("sex", ("f", "m"), missing=True)),
     person=Person("id", 3),
 )
-KEY = bytes(range(32))
 
 
 @pytest.fixture

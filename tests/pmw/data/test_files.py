@@ -269,16 +269,6 @@ def test_names_of_columns_that_only_look_like_other_files_are_read(tmp_path: Pat
     assert names == header.decode().replace("'", "").split(",")
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    for path, message in (
-        (tmp_path / "absent.csv", "no such file"),
-        (tmp_path, "none is in it"),
-        (tmp_path / "a[1].csv", "no file has that name"),
-    ):
-        with pytest.raises(DataError, match=message):
-            as_source(path, DOMAIN, None)
-
-
 # --- dialects ---------------------------------------------------------------------------------------------
 
 
@@ -396,34 +386,37 @@ def test_a_folder_or_a_pattern_is_the_table_of_its_files(tmp_path: Path) -> None
     assert as_source(tmp_path / "t.parquet", DOMAIN, None).counts(("sex",)).counts.tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ("30 AS age, 'f' AS sex", r"z\.parquet: expected a column 'income'.*no such column"),
-        ("'30' AS age, 'f' AS sex, 5.0::DOUBLE AS income", r"'age' of type INTEGER.*got one of type VARCHAR"),
-        ("[30] AS age, 'f' AS sex, 5.0::DOUBLE AS income", r"got one of type INTEGER\[\]"),
-    ],
-)
-def test_a_folder_of_differing_files_is_refused_by_file_and_column(
-    tmp_path: Path, columns: str, message: str
+COPIES = {"'30' AS age, 'f' AS sex, 5.0::DOUBLE": r"'age' of type INTEGER.*got one of type VARCHAR",
+          "[30] AS age, 'f' AS sex, 5.0::DOUBLE": r"got one of type INTEGER\[\]"}  # fmt: skip
+NO_TABLES: list[tuple[dict[str, str], str, str]] = [
+    ({}, "absent.csv", "no such file"),
+    ({}, "", "none is in it"),
+    ({}, "a[1].csv", "no file has that name"),
+    (PARTS, "*.pq", "names no file"),
+    (
+        {**PARTS, "z.parquet": "SELECT 30 AS age, 'f' AS sex"},
+        "",
+        r"z\.parquet: expected a column 'income'.*no such",
+    ),
+    *(({**PARTS, "z.parquet": f"SELECT {columns} AS income"}, "", told) for columns, told in COPIES.items()),
+    ({**PARTS, "_delta_log/0": "SELECT 1"}, "", "whose _delta_log says which"),
+]
+
+
+@pytest.mark.parametrize(("parts", "place", "told"), NO_TABLES)
+def test_what_is_no_table_of_files_is_refused(
+    tmp_path: Path, parts: dict[str, str], place: str, told: str
 ) -> None:
-    write_parts(tmp_path, {**PARTS, "z.parquet": f"SELECT {columns}"})
-    with pytest.raises(DataError, match=message):
-        as_source(tmp_path, DOMAIN, None)
+    write_parts(tmp_path, parts)
+    with pytest.raises(DataError, match=told):
+        as_source(tmp_path / place, DOMAIN, None)
 
 
-def test_a_folder_that_is_no_table_of_files_alone_is_refused(tmp_path: Path) -> None:
-    write_parts(tmp_path, PARTS)
-    (tmp_path / "_delta_log").mkdir()
+def test_a_damaged_file_of_a_pattern_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 Alice PAR1")
-    for path, message in (
-        (tmp_path, "whose _delta_log says which"),
-        (tmp_path / "*.pq", "names no file"),
-        (tmp_path / "*.parquet", r"bad\.parquet: the file could not be read as Parquet"),
-    ):
-        with pytest.raises(DataError, match=message) as caught:
-            as_source(path, DOMAIN, None)
-        assert "Alice" not in str(caught.value)
+    with pytest.raises(DataError, match=r"bad\.parquet: the file could not be read as Parquet") as caught:
+        as_source(tmp_path / "*.parquet", DOMAIN, None)
+    assert "Alice" not in str(caught.value)
 
 
 ONE, OTHER = PARTS["year=2023/part-0.parquet"], "SELECT 41, 'm', 15.0 FROM range(9)"

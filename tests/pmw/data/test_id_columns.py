@@ -24,8 +24,8 @@ from pmw.data.spark_workers import _placed
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain
 from queries.person import Person
+from tests.pmw.data.lines import KEY
 
-KEY = bytes(range(32))
 ATTRIBUTES = (CategoricalAttribute("w", ("x", "y")),)
 # The type in DuckDB, and its largest, smallest, NaN and empty values, as far as it has them.
 READ = {

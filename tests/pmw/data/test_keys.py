@@ -22,8 +22,8 @@ from pmw.errors import DataError
 from queries import CategoricalAttribute, DomainError
 from queries.person import Person
 from queries.values import values_of
+from tests.pmw.data.lines import KEY
 
-KEY = bytes(range(32))
 WORDS = ("a", "b", "c", "d", "e")
 ROWS = st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from((*WORDS, ""))), max_size=20)
 

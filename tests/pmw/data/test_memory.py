@@ -19,7 +19,7 @@ from pmw.data import MemoryLimit, MemorySource, TableFile, as_place, as_source
 from pmw.data.memory import frame_parts
 from pmw.data.packed import PackedRecords, cell_words, multiset_digest, pack, packed_digest
 from pmw.errors import DataError
-from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, Person
+from queries import CodedRecords, Domain, IntegerAttribute, Person
 
 LENGTHS = st.one_of(st.integers(1, 20), st.sampled_from([255, 256, 257, 70_000]))
 SIZES = st.lists(LENGTHS, min_size=1, max_size=7)
@@ -100,11 +100,6 @@ def test_a_file_remembers_where_it_is_and_how_it_is_written() -> None:
     assert file.path.is_absolute()
     assert file.dialect.delimiter == ","
     assert TableFile.from_dict(file.to_dict()) == file
-
-
-def test_an_attribute_with_one_value_counts() -> None:
-    single = Domain((CategoricalAttribute("only", ("x",)),))
-    assert MemorySource.from_frame(pd.DataFrame({"only": ["x", "x", "y"]}), single).counts(()).total == 2
 
 
 def test_a_table_that_was_read_for_another_domain_is_refused(domain: Domain, frame: pd.DataFrame) -> None:

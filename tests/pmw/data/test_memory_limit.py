@@ -30,8 +30,8 @@ from pmw.errors import DataError
 from pmw.session.maintenance import remembered_table
 from queries import Domain, IntegerAttribute, Person
 from queries.records import CodedRecords
+from tests.pmw.data.lines import KEY
 
-KEY = bytes(range(32))
 RECORDS = 30_000  # more than are held with their persons, and more bytes than the limit
 LIMIT = 10**4  # bytes
 DOMAIN = Domain(

@@ -30,8 +30,8 @@ from queries import CategoricalAttribute, Domain, DomainError, IntegerAttribute
 from queries.factors import UNITS
 from queries.person import Person
 from queries.records import CodedRecords, frame_columns
+from tests.pmw.data.lines import KEY
 
-KEY = bytes(range(32))
 NAMES = ("ann", "bob", "cid", "dee")
 # The attribute ``owner`` repeats the id, so that counts tell whose records are kept.
 ATTRIBUTES = (

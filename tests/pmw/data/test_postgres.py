@@ -13,8 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from datetime import date
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -28,12 +26,12 @@ import pmw
 from pmw.data import CountSource, DatabaseTable, MemorySource, as_source, postgres
 from pmw.data.engine_source import Snapshot
 from pmw.errors import DataError
-from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 from queries.records import Columns
+from tests.pmw.data.lines import KEY, TRYING, beside, same_counts
 
 PASSWORD = "hunter2-7f3a"  # noqa: S105 - of a server of these tests alone
 PROGRAMS = [shutil.which("initdb"), *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
-KEY = bytes(range(32))
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +94,6 @@ def fill(server: str, kind: str, *values: str) -> None:
         execute(server, f"INSERT INTO t VALUES {', '.join(f'({value})' for value in values)}")
 
 
-ATTRIBUTES: list[Any] = [
-    IntegerAttribute("x", 0, 9, missing=True, other=True),
-    NumericAttribute("x", (0, 0.1, 5, 10), missing=True, other=True),
-    CategoricalAttribute("x", ("f", 3, True, "a "), missing=True, other=True),
-    DateAttribute("x", date(2020, 1, 1), date(2020, 12, 31), "month", missing=True, other=True),
-]
 # The type in Postgres, the one in DuckDB that means the same, and values.
 HOSTILE = {
     "smallint": ("SMALLINT", ["-32768", "3", "32767"]),
@@ -140,9 +132,8 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
         engine.execute(f"INSERT INTO t VALUES {rows}")
         if kind == "numeric":  # another engine's decimals hold no NaN, which is empty
             engine.execute("UPDATE t SET x = NULL WHERE x = 'NaN'")
-        named = [replace(attribute, name=f"x{place}") for place, attribute in enumerate(ATTRIBUTES)]
-        domain = Domain(tuple(named))
-        copies = ", ".join(f"x AS {name}" for name in domain.names)
+        domain = beside(["x"])
+        copies = ", ".join(f'x AS "{name}"' for name in domain.names)
         execute(server, f"CREATE VIEW v AS SELECT {copies} FROM t")
         found = as_source(DatabaseTable(reader, "v"), domain, None)
         expected = as_source(engine.sql(f"SELECT {copies} FROM t"), domain, None)
@@ -156,7 +147,7 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
 def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str, kind: str) -> None:
     fill(server, kind)
     with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):
-        counts(reader, ATTRIBUTES[0])
+        counts(reader, TRYING[0])
 
 
 FRAME = pd.DataFrame({"id": [1, 2, None, 1, 1] * 40, "x": range(200), "sex": ["f", "m", "?", None, "f"] * 40})
@@ -296,13 +287,6 @@ def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
     assert counted >= 1
 
 
-def same_sums(one: CountSource, other: CountSource, scope: tuple[str, ...]) -> None:
-    for name in {"a", "b"} & set(scope):
-        for squared in (False, True):
-            sums = [source.place_sums(scope, name, squared=squared).counts for source in (one, other)]
-            assert np.array_equal(sums[0], sums[1])
-
-
 def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: str, reader: str) -> None:
     execute(
         server,
@@ -326,15 +310,11 @@ def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: s
     execute(server, "DELETE FROM t WHERE a > 3")  # the snapshot is the table as it was
     scopes = [scope for size in range(5) for scope in combinations(domain.names, size)]
     counted.prepare(scopes[:12])
-    for scope in scopes:
-        assert np.array_equal(held.counts(scope).counts, counted.counts(scope).counts)
-        same_sums(held, counted, scope)
+    same_counts(held, counted, scopes)
     bins = [np.arange(size) // 2 for size in domain.shape]
     coarse = Domain(tuple(IntegerAttribute(one.name, 0, (one.size + 1) // 2 - 1) for one in domain))
-    for scope in scopes:
-        one, other = held.coarsened(coarse, bins), counted.coarsened(coarse, bins)
-        assert np.array_equal(one.counts(scope).counts, other.counts(scope).counts)
-        same_sums(one, other, scope)
+    for scope in scopes:  # each of sources of their own, which have counted nothing
+        same_counts(held.coarsened(coarse, bins), counted.coarsened(coarse, bins), [scope])
     assert counted.fingerprint(b"k") == printed
     changed = as_source(DatabaseTable(reader, "t", inside=True), domain, None)
     assert changed.fingerprint(b"k") != printed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import re
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -29,22 +28,8 @@ from queries import (
     NumericAttribute,
 )
 from queries.numbers import ValueGrid
+from tests.pmw.data.lines import TRYING, beside
 
-ATTRIBUTES: list[Attribute] = [
-    IntegerAttribute("x", -3, 12, 4, resolution=2, missing=True, other=True),
-    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, missing=True, other=True),
-    NumericAttribute(
-        "x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, resolution=1, missing=True, other=True
-    ),
-    CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5", "\u0663"), missing=True, other=True),
-    DateAttribute(
-        "x", date(2019, 12, 30), date(2020, 12, 31), "month", "%Y%m%d", missing=True, other=True
-    ),
-    DatetimeAttribute(
-        "x", datetime(2020, 1, 1), datetime(2020, 12, 31, 23, 59, 59), "week", "Europe/Berlin",
-        missing=True, other=True,
-    ),
-]  # fmt: skip
 BERLIN = ZoneInfo("Europe/Berlin")
 WORDS = [
     "20200229", "20210229", "2020-02-29T23:59:60", "2020-03-29T00:30:00Z", "2020-10-25 02:30:00+01:00",
@@ -97,9 +82,7 @@ def place_by_hand(grid: ValueGrid, value: object) -> int:
 
 
 # Each attribute over values of each type, in one table.
-BESIDE = Domain(
-    tuple(replace(one, name=f"{kind} {place}") for kind in VALUES for place, one in enumerate(ATTRIBUTES))
-)
+BESIDE = beside(VALUES)
 
 
 @pytest.mark.usefixtures("same_engine")
@@ -145,7 +128,7 @@ def test_the_same_values_have_the_same_cells(
 
 
 @pytest.mark.parametrize("records", [0, 1])
-@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
+@pytest.mark.parametrize("attribute", TRYING, ids=lambda attribute: type(attribute).__name__)
 def test_a_table_of_one_record_or_none_opens(tmp_path: Path, attribute: Attribute, records: int) -> None:
     frame = pd.DataFrame({"x": pd.Series(["3"] * records, dtype=object)})
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import date, datetime
 from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
@@ -18,15 +17,13 @@ from pmw.data import DatabaseTable, as_source
 from pmw.data.spark import SparkSource, spark_table
 from pmw.errors import DataError
 from queries import (
-    Attribute,
     CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
     Person,
 )
+from tests.pmw.data.lines import KEY, TRYING
 
 pytest.importorskip("pyspark", reason="Spark is not here: pip install '.[spark]'")
 arrow = pytest.importorskip("pyarrow", reason="Spark is not here: pip install '.[spark]'")
@@ -35,7 +32,6 @@ if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of pyspark: pandas 3 is new to it
 
 ADDRESS = "spark:local[2]"
-KEY = bytes(range(32))
 MIXED = Domain(
     (
         IntegerAttribute("age", 0, 99, 10, missing=True),
@@ -54,19 +50,6 @@ SUMMED = Domain(
     )
 )
 MOST, LEAST = 2**63 - 1, -(2**63)
-ATTRIBUTES: list[Attribute] = [
-    IntegerAttribute("x", -3, 12, 4, resolution=2, missing=True, other=True),
-    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), resolution=0.1, missing=True, other=True),
-    NumericAttribute(
-        "x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, resolution=1, missing=True, other=True
-    ),
-    CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5"), missing=True, other=True),
-    DateAttribute("x", date(2019, 12, 30), date(2020, 12, 31), "month", "%Y%m%d", missing=True, other=True),
-    DatetimeAttribute(
-        "x", datetime(2020, 1, 1), datetime(2020, 12, 31, 23, 59, 59), "week", "Europe/Berlin",
-        missing=True, other=True,
-    ),
-]  # fmt: skip
 # What Spark calls a type, and hostile values of it as Arrow holds them.
 HOSTILE: dict[str, tuple[Any, list[Any]]] = {
     "string": (
@@ -175,7 +158,7 @@ def test_hostile_values_have_the_cells_that_they_have_in_memory(kind: str, writt
     table = arrow.table({"x": column})
     place = written(table)
     assert place.kinds() == {"x": kind}
-    for attribute in ATTRIBUTES:
+    for attribute in TRYING:
         domain = Domain((attribute,))
         expected = as_source(table, domain, None)
         assert expected.counts(("x",)).total == len(values)
@@ -357,10 +340,3 @@ def test_errors_name_what_is_wrong_and_show_no_record(
         as_source(DatabaseTable("spark://127.0.0.1:1", "t"), MIXED, None)
     with pytest.raises(DataError, match="stay there"):
         list(place.parts(MIXED))
-
-
-def test_a_table_cannot_be_copied_or_shown(session: Any) -> None:
-    source = as_source(session.createDataFrame(mixed()), MIXED, None)
-    assert "not shown" in repr(source)
-    with pytest.raises(DataError, match="copied or pickled"):
-        source.__reduce__()

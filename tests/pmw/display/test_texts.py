@@ -8,30 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.display.texts import at_most_percent, counted, number, terminal_text, text_table
+from pmw.display.texts import at_most_percent, counted, number, percent, terminal_text, text_table
 
 
 def test_one_thing_is_not_many() -> None:
-    assert [counted(value, "answer") for value in (0, 1, 1_000)] == [
-        "0 answers",
-        "1 answer",
-        "1,000 answers",
-    ]
-
-
-def test_what_is_written_as_one_is_one() -> None:
-    assert [counted(value, "record") for value in (0.6, 1.4, 1.6, "1", "0.5")] == [
-        "1 record",
-        "1 record",
-        "2 records",
-        "1 record",
-        "0.5 records",
-    ]
+    told = [counted(value, "record") for value in (0, 1, 1_000, 0.6, 1.4, 1.6, "1", "0.5")]
+    plain = ["0 records", "1 record", "1,000 records"]
+    assert told == [*plain, "1 record", "1 record", "2 records", "1 record", "0.5 records"]
 
 
 def test_records_are_written_in_plain_numbers() -> None:
-    values = (0, 0.123, 8.64, 60, 121.3, 1_234, float("nan"))
-    assert list(map(number, values)) == ["0", "0.12", "8.6", "60", "121", "1,234", "none"]
+    values = (0, 0.123, 8.64, 9.87, 60, 121.3, 1_234.5, float("nan"))
+    assert list(map(number, values)) == ["0", "0.12", "8.6", "9.9", "60", "121", "1,234", "none"]
+    parts = ["100%", "49.4%", "1.2%", "0.30%", "0.0%", "0.000000%"]
+    assert [percent(value) for value in (1, 0.494, 0.0123, 0.00301, 0, 1e-12)] == parts
 
 
 # --- tables ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import FirstAnswer, draw_quantiles, ranked_errors
+from pmw.loop.untested import FirstAnswer, draw_quantiles, ranked_errors
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import pmw
-from pmw.loop import correct
-from pmw.loop.fit import model_holds
+from pmw.loop.fit import correct, model_holds
 from pmw.model import (
     Coarsening,
     HierarchicalHistogram,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmw
-from pmw.loop import forecast
+from pmw.loop.loop import forecast
 from queries import parse_sql, parse_where, random_conjunctions
 from tests.worlds import YEARS
 

@@ -12,15 +12,9 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
-from pmw.loop import (
-    MarginalRequest,
-    Proposal,
-    QueryRequest,
-    batch_entries,
-    draw_tests,
-    propose,
-)
+from pmw.loop.loop import batch_entries, draw_tests, propose
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
 from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
@@ -28,7 +22,7 @@ from pmw.public.charges import WHOLE
 from pmw.public.options import ModelKind
 from pmw.public.state import PublicState
 from pmw.session.journal import Recorded, read_recorded, recorded_text
-from pmw.session.store import IntentRow
+from pmw.session.store.rows import IntentRow
 from pmw.sparse_vector import NoisyThreshold
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 from tests.draws import carried_out

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pmw.loop import MarginalRequest, l1_distance
-from pmw.loop.tiers import MarginalTier
+from pmw.loop.tiers import MarginalRequest, MarginalTier, l1_distance
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.public.plans import MarginalTestPlan

@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import (
+from pmw.loop.loop import batch_entries, draw_tests, propose, settle
+from pmw.loop.secret import SecretState
+from pmw.loop.tiers import (
     BatchDraws,
     MarginalRequest,
+    MarginalTier,
     QueryRequest,
-    batch_entries,
-    draw_tests,
     l1_distance,
     marginal_units,
-    propose,
-    settle,
 )
-from pmw.loop.secret import SecretState
-from pmw.loop.tiers import MarginalTier
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source

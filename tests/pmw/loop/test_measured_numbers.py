@@ -17,13 +17,12 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-import pmw.loop
 import pmw.public.charges
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
-from pmw.loop import BatchDraws, MarginalRequest, Proposal, QueryRequest, draw_tests, propose, settle
+from pmw.loop.loop import batch_entries, draw_tests, propose, settle
 from pmw.loop.secret import SecretState
-from pmw.loop.tiers import MarginalTier, QuestionTier
+from pmw.loop.tiers import BatchDraws, MarginalRequest, MarginalTier, Proposal, QueryRequest, QuestionTier
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
@@ -148,7 +147,7 @@ def test_threshold_noise_has_the_scale_that_a_round_is_charged_for(names: tuple[
         noisy = secret.thresholds[0] if names is TWO else secret.thresholds[1]
         assert noisy is not None
         found.append([noisy.upper, noisy.upper if noisy.lower is None else noisy.lower])
-    (entry,) = pmw.loop.batch_entries(proposal, BatchDraws((0,), None), state)
+    (entry,) = batch_entries(proposal, BatchDraws((0,), None), state)
     scale, _ = charged_scale(entry.charge, records=3)
     drawn = np.array(found)
     for column in drawn.T:

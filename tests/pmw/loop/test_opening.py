@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.data import MemorySource
-from pmw.loop import OpeningDraws, draw_opening, released_total
+from pmw.loop.untested import OpeningDraws, draw_opening, released_total
 from pmw.model import HierarchicalMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation

@@ -14,17 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from pmw import loop
 from pmw.data import MemorySource
-from pmw.loop import (
-    BatchDraws,
-    QueryRequest,
-    batch_entries,
-    draw_tests,
-    propose,
-    settle,
-)
+from pmw.loop import loop, priors, untested
+from pmw.loop.loop import batch_entries, draw_tests, propose, settle
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import BatchDraws, QueryRequest
 from pmw.model import DenseDistribution
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
@@ -194,8 +188,9 @@ def test_tests_pass_as_often_as_the_audited_distribution_says() -> None:
 def test_only_what_counts_or_draws_sees_the_table() -> None:
     holders = {
         name
-        for name, function in inspect.getmembers(loop, inspect.isfunction)
-        if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
+        for module in (loop, priors, untested)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if not name.startswith("_") and "CountSource" in str(inspect.signature(function))
     }
     assert holders == {
         "draw_opening",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pmw
-from pmw.loop import refined, residual
+from pmw.loop.fit import refined, residual
 from queries import all_marginals
 from tests.worlds import WIDE
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop import Requested, Tables, apply
+from pmw.loop.untested import Requested, Tables, apply
 from pmw.model import SummedValues
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

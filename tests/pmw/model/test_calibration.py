@@ -31,7 +31,6 @@ def test_logarithms_and_ordinary_numbers_agree(size: float, monkeypatch: pytest.
     ordinary = calibrated(size)
     monkeypatch.setattr("pmw.model.calibration._SAFE_SPAN", -1.0)
     logarithmic = calibrated(size)
-    assert logarithmic.log_partition == pytest.approx(ordinary.log_partition, abs=1e-12)
     for first, second in zip(ordinary.tables, logarithmic.tables, strict=True):
         assert first == pytest.approx(second, abs=1e-14)
 
@@ -75,7 +74,6 @@ def test_a_tree_in_the_order_has_the_same_cliques_and_beliefs() -> None:
     )
     found = order.declared(inside, tree)
     assert found.tree == tree
-    np.testing.assert_allclose(found.log_partition, expected.log_partition, rtol=1e-12)
     for table, wanted in zip(found.tables, expected.tables, strict=True):
         assert table.flags.c_contiguous
         np.testing.assert_allclose(table, wanted, rtol=1e-12)

@@ -135,21 +135,6 @@ def test_every_expectation_of_a_product_is_the_sum_over_all_cells(
     assert model.expectation(factors) == pytest.approx(expected, abs=NEAR)
 
 
-@given(DOMAINS, st.data())
-def test_the_density_of_every_cell_is_its_share_of_the_sum_over_all_cells(
-    domain: Domain, data: st.DataObject
-) -> None:
-    terms = data.draw(terms_of(domain))
-    exponents = log_weights(domain, terms)
-    log_partition = exponents.max() + math.log(np.exp(exponents - exponents.max()).sum())
-    cells = np.indices(domain.shape).reshape(len(domain), -1).T
-    graphical = GraphicalDistribution.of_terms(domain, TOTAL, terms)
-    assert graphical.log_partition == pytest.approx(log_partition, abs=1e-8)
-    for model in (graphical, DenseDistribution.of_terms(domain, TOTAL, terms)):
-        expected = (exponents - log_partition).reshape(-1)
-        assert model.log_density(cells) == pytest.approx(expected, abs=1e-8)
-
-
 def counts(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.int64]:
     """Return the rows of each cell of a scope."""
     domain = records.domain

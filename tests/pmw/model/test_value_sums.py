@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
-from pmw.loop import Requested, Tables
+from pmw.loop.untested import Requested, Tables
 from pmw.model import COUNT_UNITS, SumMeasurement, SummedRows, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian

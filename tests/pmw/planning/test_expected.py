@@ -27,9 +27,10 @@ from pmw.privacy.budget import Budget
 from pmw.privacy.filter import open_filter
 from pmw.public.charges import marginal_charge
 from pmw.public.contract import Contract
-from pmw.public.expected import ExpectedQuestions
+from pmw.public.options import ExpectedQuestions
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, marginal_tier
 from queries import CategoricalAttribute, Domain, IntegerAttribute
+from tests.worlds import known
 
 DOMAIN = Domain(
     (
@@ -62,14 +63,12 @@ def opened(
     options = pmw.Options(opening=opening, expected=None if asked is None else expected(asked), **choices)  # type: ignore[arg-type]
     contract, plan = open_contract(DOMAIN, BUDGET, options)
     found = plan_opened(contract, plan, RECORDS)
-    tier = marginal_tier(found.test)
-    assert tier is not None
+    tier = known(marginal_tier(found.test))
     return contract, plan, found, tier
 
 
 def weights(contract: Contract) -> dict[tuple[Part, int], Fraction]:
-    composition = contract.options.composition
-    assert composition is not None
+    composition = known(contract.options.composition)
     ledger = open_filter(contract.budget, composition)
     releases = opening_releases(contract.domain, ledger, contract.options)
     return {(one.part, place): one.weight for place, one in enumerate(releases)}

@@ -47,9 +47,10 @@ from pmw.public.charges import (
 )
 from pmw.public.contract import Contract, agreed
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import OpeningPlan, marginal_tier
+from pmw.public.plans import OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person
+from tests.worlds import known
 
 DOMAIN = Domain((IntegerAttribute("age", 0, 52), CategoricalAttribute("sex", ("Female", "Male"))))
 REPLACE = NeighboringRelation.REPLACE_ONE
@@ -134,11 +135,8 @@ def scale_of(noise: NoiseDistribution) -> Fraction:
 
 
 def test_longer_attributes_get_a_larger_share() -> None:
-    plan = plan_opening(
-        DOMAIN,
-        choose_filter(DOMAIN, Budget.of(1, 1e-9), Options(test=TestKind.QUERY)),
-        Options(test=TestKind.QUERY),
-    )
+    options = Options(test=TestKind.QUERY)
+    plan = plan_opening(DOMAIN, choose_filter(DOMAIN, Budget.of(1, 1e-9), options), options)
     assert scale_of(plan.marginal_noise["age"]) < scale_of(plan.marginal_noise["sex"])
 
 
@@ -163,8 +161,7 @@ def test_long_ordered_attributes_are_measured_as_trees(
 
 
 def test_special_cells_hang_beside_the_tree() -> None:
-    tree = choose_tree(IntegerAttribute("x", 1, 40, missing=True, other=True), Composition.ZCDP)
-    assert tree is not None
+    tree = known(choose_tree(IntegerAttribute("x", 1, 40, missing=True, other=True), Composition.ZCDP))
     assert (tree.cells, tree.special, tree.sizes) == (40, 2, (12, 42))
 
 
@@ -196,6 +193,13 @@ VECTORS = [
 ]
 
 
+def vector_of(budget: Budget, records: float = 1000.0, **choices: Any) -> tuple[PrivacyFilter, QueryTestPlan]:
+    """Return the sparse vector of single questions, and the filter after opening that it is planned for."""
+    options = Options(test=TestKind.QUERY, **choices)
+    _, ledger = opened(budget, options)
+    return ledger, known(plan_query_test(DOMAIN, ledger, records, options))
+
+
 @pytest.mark.parametrize("choices", VECTORS)
 @given(
     st.fractions(min_value="1/100", max_value=20),
@@ -203,12 +207,9 @@ VECTORS = [
     st.integers(1, 500),
 )
 def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
-    choices: dict[str, object], epsilon: Fraction, delta: Fraction, limit: int
+    choices: dict[str, Any], epsilon: Fraction, delta: Fraction, limit: int
 ) -> None:
-    options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
-    _, ledger = opened(Budget(epsilon, delta), options)
-    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
-    assert plan is not None
+    ledger, plan = vector_of(Budget(epsilon, delta), update_limit=limit, **choices)
     opening, positive = plan.vector.charges(ledger.composition)
     rounds = limit if plan.vector.sparse.redraw else 1
     spent = rounds * ledger.price(opening) + limit * ledger.price(positive)
@@ -217,84 +218,63 @@ def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
 
 def test_the_calibration_of_one_value_by_hand() -> None:
     # epsilon = 1, delta = 0: opening takes 11 %, values 15 % of the rest, shared by c = 10.
-    options = Options(test=TestKind.QUERY, update_limit=10)
-    _, ledger = opened(Budget.of(1), options)
-    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
-    assert plan is not None
-    assert isinstance(plan.vector.value_noise, DiscreteLaplace)
-    assert float(plan.vector.value_noise.scale) / UNITS == pytest.approx(10 / (0.15 * 0.89), rel=1e-4)
-    test = plan.vector.sparse.test
-    assert not plan.vector.sparse.redraw
+    vector = vector_of(Budget.of(1), update_limit=10)[1].vector
+    assert isinstance(vector.value_noise, DiscreteLaplace)
+    assert float(vector.value_noise.scale) / UNITS == pytest.approx(10 / (0.15 * 0.89), rel=1e-4)
+    test = vector.sparse.test
+    assert not vector.sparse.redraw
     assert float(test.threshold_price + 10 * test.positive_price) == pytest.approx(0.85 * 0.89, rel=1e-4)
 
 
 def test_the_calibration_of_one_round_by_hand() -> None:
     # rho = 0.0149731: opening takes 15 % (with a tree), values 15 % of the rest; a round costs epsilon0^2/2.
-    options = Options(test=TestKind.QUERY, update_limit=10)
-    _, ledger = opened(Budget.of(1, 1e-9), options)
-    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
-    assert plan is not None
-    left = 0.85 * 0.01497305767
-    assert isinstance(plan.vector.value_noise, DiscreteGaussian)
-    assert float(plan.vector.value_noise.sigma) / UNITS == pytest.approx(
-        math.sqrt(1 / (2 * 0.15 * left / 10)), rel=1e-4
-    )
-    assert plan.vector.sparse.redraw
-    assert float(plan.vector.sparse.round_epsilon) == pytest.approx(math.sqrt(2 * 0.85 * left / 10), rel=1e-4)
+    vector, left = vector_of(Budget.of(1, 1e-9), update_limit=10)[1].vector, 0.85 * 0.01497305767
+    assert isinstance(vector.value_noise, DiscreteGaussian)
+    sigma = math.sqrt(1 / (2 * 0.15 * left / 10))
+    assert float(vector.value_noise.sigma) / UNITS == pytest.approx(sigma, rel=1e-4)
+    assert vector.sparse.redraw
+    assert float(vector.sparse.round_epsilon) == pytest.approx(math.sqrt(2 * 0.85 * left / 10), rel=1e-4)
 
 
 def test_signed_tests_are_narrower_and_only_used_where_signs_agree() -> None:
-    _, ledger = opened(Budget.of(1, 1e-9), Options(test=TestKind.QUERY, update_limit=10))
-    signed = plan_query_test(DOMAIN, ledger, 1000.0, Options(test=TestKind.QUERY, update_limit=10))
-    absolute = plan_query_test(
-        DOMAIN, ledger, 1000.0, Options(test=TestKind.QUERY, update_limit=10, sides=Sides.TWO_SIDED)
+    choices: list[dict[str, Any]] = [{}, {"sides": Sides.TWO_SIDED}, {"neighboring_relation": REPLACE}]
+    signed, absolute, replaced = (
+        vector_of(Budget.of(1, 1e-9), update_limit=10, **one)[1].vector.sparse.test for one in choices
     )
-    replaced = plan_query_test(
-        DOMAIN, ledger, 1000.0, Options(test=TestKind.QUERY, update_limit=10, neighboring_relation=REPLACE)
-    )
-    assert signed is not None
-    assert absolute is not None
-    assert replaced is not None
-    assert signed.vector.sparse.test.sides is Sides.TWO_THRESHOLDS
-    assert absolute.vector.sparse.test.sides is replaced.vector.sparse.test.sides is Sides.TWO_SIDED
-    assert signed.vector.sparse.test.query_scale < absolute.vector.sparse.test.query_scale
+    assert signed.sides is Sides.TWO_THRESHOLDS
+    assert absolute.sides is replaced.sides is Sides.TWO_SIDED
+    assert signed.query_scale < absolute.query_scale
     with pytest.raises(BudgetError, match="two thresholds need add-remove"):
         Options(test=TestKind.QUERY, sides=Sides.TWO_THRESHOLDS, neighboring_relation=REPLACE)
 
 
 def test_given_numbers_are_used_as_they_are() -> None:
-    step = UpdateRule.STEP
-    options = Options(test=TestKind.QUERY, update=step, update_limit=3, threshold=123.5, learning_rate=0.25)
-    _, ledger = opened(Budget.of(1), options)
-    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
-    assert plan is not None
-    assert plan.update_limit == 3
-    assert plan.threshold == round(123.5 * UNITS)
-    assert plan.learning_rate == 0.25
+    given: dict[str, Any] = {
+        "update": UpdateRule.STEP,
+        "update_limit": 3,
+        "threshold": 123.5,
+        "learning_rate": 0.25,
+    }
+    _, plan = vector_of(Budget.of(1), **given)
+    found = (plan.update_limit, plan.threshold, plan.learning_rate)
+    assert found == (3, round(123.5 * UNITS), 0.25)
 
 
 def test_more_records_give_more_updates() -> None:
-    limits = []
-    for records in (100.0, 10_000.0, 1_000_000.0):
-        _, ledger = opened(Budget.of(1, 1e-9), Options(test=TestKind.QUERY))
-        plan = plan_query_test(DOMAIN, ledger, records, Options(test=TestKind.QUERY))
-        assert plan is not None
-        limits.append(plan.update_limit)
+    limits = [vector_of(Budget.of(1, 1e-9), records)[1].update_limit for records in (1e2, 1e4, 1e6)]
     assert limits == sorted(limits)
     assert limits[0] < limits[-1]
 
 
 def test_few_paid_numbers_are_held_to_plain_sums_and_many_to_zcdp() -> None:
-    budget = Budget.of(1, 1e-9)
-    few = Options(test=TestKind.QUERY, opening=Opening.NONE, update_limit=5)
-    assert choose_filter(DOMAIN, budget, few).composition is Composition.PURE
-    assert (
-        choose_filter(DOMAIN, budget, Options(test=TestKind.QUERY, update_limit=40)).composition
-        is Composition.ZCDP
-    )
-    assert choose_filter(DOMAIN, Budget.of(1), Options(test=TestKind.QUERY)).composition is Composition.PURE
-    forced = Options(test=TestKind.QUERY, update_limit=40, composition=Composition.PURE)
-    assert choose_filter(DOMAIN, budget, forced).composition is Composition.PURE
+    for budget, choices, expected in (
+        (BUDGET, {"opening": Opening.NONE, "update_limit": 5}, Composition.PURE),
+        (BUDGET, {"update_limit": 40}, Composition.ZCDP),
+        (Budget.of(1), {}, Composition.PURE),
+        (BUDGET, {"update_limit": 40, "composition": Composition.PURE}, Composition.PURE),
+    ):
+        options = Options(test=TestKind.QUERY, **choices)
+        assert choose_filter(DOMAIN, budget, options).composition is expected
     with pytest.raises(BudgetError, match="expected delta > 0"):
         choose_filter(DOMAIN, Budget.of(1), Options(test=TestKind.QUERY, composition=Composition.ZCDP))
 
@@ -489,8 +469,7 @@ def prices_of(domain: Domain, budget: Budget, options: Options) -> dict[int, Fra
     found = defaultdict[int, Fraction](Fraction)
     for entry in opened.entries:
         found[0 if entry.event == Event.TOTAL else 1] += ledger.price(entry.charge) / ledger.cap
-    tier = marginal_tier(opened.test)
-    assert tier is not None
+    tier = known(marginal_tier(opened.test))
     assert not tier.tests
     for order in range(2, tier.order + 1):
         for scope in itertools.combinations(domain.names, order):
@@ -565,8 +544,7 @@ def test_a_triple_of_long_attributes_costs_more_than_one_of_short_ones_and_all_f
     options = Options(opening=Opening.TRIPLES)
     ledger = choose_filter(MIXED, BUDGET, options)
     opened = plan_opened(Contract(MIXED, BUDGET, options), plan_opening(MIXED, ledger, options), 5000.0)
-    tier = marginal_tier(opened.test)
-    assert tier is not None
+    tier = known(marginal_tier(opened.test))
     assert tier.order == 3
     assert (tier.bins, tier.is_fine(1)) == (DEFAULT_BINS, False)
     triples = {

@@ -25,7 +25,7 @@ from pmw.public.half_widths import Confidences, measured_half_width
 from pmw.public.plans import marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
-from tests.worlds import WIDE
+from tests.worlds import WIDE, known
 
 
 def half_width(answer: Answer) -> float:
@@ -40,8 +40,7 @@ def test_a_plan_makes_the_choices_of_the_session(relation: pmw.NeighboringRelati
     plan = pmw.plan_session(WIDE.domain, records=20_000, epsilon=2, delta=delta, options=options)
     with pmw.open_session(WIDE.frame, WIDE.domain, epsilon=2, delta=delta, options=options) as session:
         state = session.state
-    tier = marginal_tier(state.plan)
-    assert tier is not None
+    tier = known(marginal_tier(state.plan))
     assert plan.vector is None
     assert plan.marginals is not None
     assert plan.opening_share == state.ledger.share
@@ -275,8 +274,7 @@ def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
     contract = Contract(DOMAIN, budget, options)
     opening = plan_opening(DOMAIN, ledger, options)
     assert opening.marginal_noise == {}
-    plan = marginal_tier(plan_test(contract, opening, ledger, 1e5))
-    assert plan is not None
+    plan = known(marginal_tier(plan_test(contract, opening, ledger, 1e5)))
     band = half_band(plan.sparse.test, expected_tests(DOMAIN), plan.update_limit) / UNITS
     forecasts = forecast_sparse_vectors(contract, opening, ledger, 1e5)
     assert [one.half_band for one in forecasts if one.chosen] == [band]

@@ -31,55 +31,51 @@ GRID = 1000  # units per record in the runs: fine enough for the continuous theo
 # --- numbers worked by hand -------------------------------------------------------------------------------
 
 
-def test_above_threshold_by_hand() -> None:
+BY_HAND: list[tuple[Callable[[], float], float]] = [
     # 8 (ln 10000 + ln 40) = 8 (9.21034 + 3.68888)
-    assert above_threshold_accuracy(10_000, epsilon=1, beta=0.05) == pytest.approx(103.1938, abs=1e-4)
-    assert above_threshold_accuracy(10_000, epsilon=0.5, beta=0.05) == pytest.approx(206.3875, abs=1e-4)
-
-
-def test_laplace_by_hand() -> None:
+    (lambda: above_threshold_accuracy(10_000, epsilon=1, beta=0.05), 103.1938),
+    (lambda: above_threshold_accuracy(10_000, epsilon=0.5, beta=0.05), 206.3875),
     # 1000 ln 20000 = 1000 * 9.90349
-    assert laplace_accuracy(1000, epsilon=1, beta=0.05) == pytest.approx(9903.488, abs=1e-3)
-    assert laplace_accuracy(1000, epsilon=2, beta=0.05) == pytest.approx(9903.488 / 2, abs=1e-3)
-
-
-def test_noise_on_every_count_beats_sparse_only_for_few_queries() -> None:
-    # c = 20, beta = 0.05: 160 (ln k + ln 800) against k ln(20 k)
-    for queries, better in ((100, True), (1000, False)):
-        naive = laplace_accuracy(queries, epsilon=1, beta=0.05)
-        assert (naive < sparse_accuracy(queries, 20, epsilon=1, beta=0.05)) is better
-
-
-def test_sparse_by_hand() -> None:
+    (lambda: laplace_accuracy(1000, epsilon=1, beta=0.05), 9903.488),
+    (lambda: laplace_accuracy(1000, epsilon=2, beta=0.05), 9903.488 / 2),
     # 80 (9.21034 + ln 400) and sqrt(5120 * 20.72327) (9.21034 + 5.99146)
-    assert sparse_accuracy(10_000, 10, epsilon=1, beta=0.05) == pytest.approx(1216.144, abs=1e-3)
-    assert sparse_accuracy(10_000, 10, epsilon=1, delta=1e-9, beta=0.05) == pytest.approx(4951.756, abs=1e-3)
-
-
-def test_delta_pays_for_sparse_only_beyond_eight_logarithms() -> None:
-    # sqrt(512 c ln(1/delta)) < 8 c where c > 8 ln(1/delta) = 165.8
-    for positives, smaller in ((165, False), (166, True)):
-        pure = sparse_accuracy(1000, positives, epsilon=1, beta=0.05)
-        assert (sparse_accuracy(1000, positives, epsilon=1, delta=1e-9, beta=0.05) < pure) is smaller
-
-
-def test_numeric_sparse_by_hand() -> None:
+    (lambda: sparse_accuracy(10_000, 10, epsilon=1, beta=0.05), 1216.144),
+    (lambda: sparse_accuracy(10_000, 10, epsilon=1, delta=1e-9, beta=0.05), 4951.756),
     # 90 (9.21034 + ln 800) for delta = 0; 23.62742 sqrt(10 * 21.41641) (ln 10^8 + ln 800) for many queries
-    assert numeric_sparse_accuracy(10_000, 10, epsilon=1, beta=0.05) == pytest.approx(1430.545, abs=1e-3)
-    many = numeric_sparse_accuracy(10**8, 10, epsilon=1, delta=1e-9, beta=0.05)
-    assert many == pytest.approx(23.62742 * 14.63435 * (18.42068 + 6.68461), rel=1e-6)
-
-
-def test_values_of_numeric_sparse_need_more_than_is_printed_where_queries_are_few() -> None:
-    # sqrt(8) ln(2c/beta) = 21.4985 exceeds ln k + ln(4c/beta) = 17.5044 at c = 50, k = 10^4.
-    found = numeric_sparse_accuracy(10_000, 50, epsilon=1, delta=1e-9, beta=0.05)
-    assert found == pytest.approx(23.62742 * math.sqrt(50 * 21.41641) * 21.4985, rel=1e-5)
-
-
-def test_the_update_limit_by_hand() -> None:
+    (lambda: numeric_sparse_accuracy(10_000, 10, epsilon=1, beta=0.05), 1430.545),
+    (
+        lambda: numeric_sparse_accuracy(10**8, 10, epsilon=1, delta=1e-9, beta=0.05),
+        23.62742 * 14.63435 * (18.42068 + 6.68461),
+    ),
+    # Its values need more than is printed where queries are few: sqrt(8) ln(2c/beta) = 21.4985 exceeds
+    # ln k + ln(4c/beta) = 17.5044 at c = 50, k = 10^4.
+    (
+        lambda: numeric_sparse_accuracy(10_000, 50, epsilon=1, delta=1e-9, beta=0.05),
+        23.62742 * math.sqrt(50 * 21.41641) * 21.4985,
+    ),
     # 4 ln 1000 / 0.01 = 2763.1
-    assert multiplicative_weights_update_limit(1000, accuracy=0.1) == 2764
-    assert multiplicative_weights_update_limit(1, accuracy=0.1) == 1
+    (lambda: multiplicative_weights_update_limit(1000, accuracy=0.1), 2764),
+    (lambda: multiplicative_weights_update_limit(1, accuracy=0.1), 1),
+]
+
+
+@pytest.mark.parametrize(("formula", "number"), BY_HAND)
+def test_a_formula_by_hand(formula: Callable[[], float], number: float) -> None:
+    assert formula() == pytest.approx(number, rel=5e-6)
+
+
+@pytest.mark.parametrize(("queries", "better"), [(100, True), (1000, False)])
+def test_noise_on_every_count_beats_sparse_only_for_few_queries(queries: int, better: bool) -> None:
+    # c = 20, beta = 0.05: 160 (ln k + ln 800) against k ln(20 k)
+    naive = laplace_accuracy(queries, epsilon=1, beta=0.05)
+    assert (naive < sparse_accuracy(queries, 20, epsilon=1, beta=0.05)) is better
+
+
+@pytest.mark.parametrize(("positives", "smaller"), [(165, False), (166, True)])
+def test_delta_pays_for_sparse_only_beyond_eight_logarithms(positives: int, smaller: bool) -> None:
+    # sqrt(512 c ln(1/delta)) < 8 c where c > 8 ln(1/delta) = 165.8
+    pure = sparse_accuracy(1000, positives, epsilon=1, beta=0.05)
+    assert (sparse_accuracy(1000, positives, epsilon=1, delta=1e-9, beta=0.05) < pure) is smaller
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])

@@ -15,9 +15,10 @@ from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import marginal_charge
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options, TestKind
-from pmw.public.plans import marginal_tier
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries import CategoricalAttribute, Domain
+from tests.worlds import known
 
 DOMAIN = Domain(
     tuple(
@@ -49,16 +50,14 @@ def test_every_positive_of_both_tests_fits_into_what_is_left(
     )  # fmt: skip
     ledger = choose_filter(DOMAIN, budget, options)
     ledger = replace(ledger, spent=ledger.cap / 10)
-    plan = plan_marginal_test(DOMAIN, ledger, 20_000.0, options)
-    assert plan is not None
+    plan = known(plan_marginal_test(DOMAIN, ledger, 20_000.0, options))
     assert limit is None or plan.update_limit == limit
     measured = marginal_charge(plan.noise, options)
     rounds = plan.update_limit if plan.sparse.redraw else 1
     opening, positive = (ledger.price(charge) for charge in plan.sparse.charges(composition))
     spent = rounds * opening + plan.update_limit * (positive + ledger.price(measured))
     schedule = DEFAULT_SCHEDULE
-    questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
-    assert questions is not None
+    questions = known(plan_query_tier(ledger, schedule.queries, schedule.query_limit, options))
     vector = questions.vector
     opening, positive = (ledger.price(charge) for charge in vector.charges(composition))
     rounds = questions.update_limit if vector.sparse.redraw else 1
@@ -66,22 +65,23 @@ def test_every_positive_of_both_tests_fits_into_what_is_left(
     assert Fraction(95, 100) * ledger.remaining < spent <= ledger.remaining
 
 
+def planned(records: float, budget: Budget = BUDGETS[0][0]) -> MarginalTestPlan:
+    options = Options(composition=Composition.ZCDP if budget.delta else Composition.PURE)
+    ledger = choose_filter(DOMAIN, budget, options)
+    return known(plan_marginal_test(DOMAIN, ledger, records, options))
+
+
 def test_more_records_measure_more_marginals_and_test_larger_ones() -> None:
-    options = Options(test=TestKind.MARGINAL, composition=Composition.ZCDP)
-    ledger = choose_filter(DOMAIN, Budget.of(1, 1e-9), options)
-    plans = [plan_marginal_test(DOMAIN, ledger, records, options) for records in (1.0, 1e3, 1e5, 1e7)]
+    plans = [planned(records) for records in (1.0, 1e3, 1e5, 1e7)]
     for few, many in itertools.pairwise(plans):
-        assert few is not None
-        assert many is not None
         assert few.update_limit <= many.update_limit
         assert few.most_cells <= many.most_cells
     last = plans[-1]
-    assert last is not None
     assert last.update_limit == 15  # all pairs
-    noise = l1_mean(last.noise)
-    assert last.most_cells == pytest.approx(DEFAULT_SCHEDULE.tested * 1e7 / noise, rel=1e-3)
-    assert last.free_cells == pytest.approx(DEFAULT_SCHEDULE.free * 1e7 / noise, rel=1e-3)
-    assert last.fine_cells == pytest.approx(DEFAULT_SCHEDULE.fine * 1e7 / noise, rel=1e-3)
+    noise, schedule = l1_mean(last.noise), DEFAULT_SCHEDULE
+    cells = (last.most_cells, last.free_cells, last.fine_cells)
+    parts = (schedule.tested, schedule.free, schedule.fine)
+    assert cells == pytest.approx([part * 1e7 / noise for part in parts], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -91,23 +91,17 @@ def test_more_records_measure_more_marginals_and_test_larger_ones() -> None:
 def test_as_many_are_measured_as_keep_the_noise_of_a_pair_below_the_target(
     budget: Budget, target: float
 ) -> None:
-    composition = Composition.ZCDP if budget.delta else Composition.PURE
-    ledger = choose_filter(DOMAIN, budget, Options(composition=composition))
     cells = 18  # of the pair of the median size: 3 x 6
-    distances = []
-    for records in range(500, 20_000, 100):
-        plan = plan_marginal_test(DOMAIN, ledger, records, Options(composition=composition))
-        assert plan is not None
-        if 4 < plan.update_limit < 11:  # neither the fewest nor the most
-            distances.append(cells * l1_mean(plan.noise) / records)
+    plans = [(records, planned(records, budget)) for records in range(500, 20_000, 100)]
+    distances = [  # of neither the fewest nor the most
+        cells * l1_mean(plan.noise) / records for records, plan in plans if 4 < plan.update_limit < 11
+    ]
     assert distances
     assert 0.95 * target < max(distances) <= target
 
 
 def test_a_threshold_comes_down_with_the_questions_asked_to_what_noise_would_make_and_a_margin() -> None:
-    options = Options(test=TestKind.MARGINAL, composition=Composition.ZCDP)
-    plan = plan_marginal_test(DOMAIN, choose_filter(DOMAIN, Budget.of(1, 1e-9), options), 1e4, options)
-    assert plan is not None
+    plan = planned(1e4)
     thresholds = [plan.threshold(12, asked) for asked in range(0, 3000, 10)]
     assert thresholds == sorted(thresholds, reverse=True)
     height = plan.decay[0]
@@ -133,8 +127,7 @@ def test_one_attribute_is_tested_where_opening_did_not_measure_it() -> None:
     options = Options(test=TestKind.MARGINAL, opening=Opening.NONE)
     ledger = choose_filter(domain, Budget.of(1), options)
     opening = plan_opening(domain, ledger, options)
-    plan = marginal_tier(plan_test(Contract(domain, Budget.of(1), options), opening, ledger, 100.0))
-    assert plan is not None
+    plan = known(marginal_tier(plan_test(Contract(domain, Budget.of(1), options), opening, ledger, 100.0)))
     assert plan.update_limit == 1
 
 

@@ -19,7 +19,7 @@ from pmw.public.free_answers import ModelAnswers
 from pmw.public.state import PublicState
 from queries.parsing import parse_sql
 from queries.statements import TOTAL, Statement
-from tests.worlds import WIDE
+from tests.worlds import WIDE, ends, known
 
 BY_ONE = "SELECT a, COUNT(*) FROM wide WHERE b <= 2 GROUP BY a"
 BY_TWO = "SELECT a, c, COUNT(*) FROM wide WHERE b <= 2 GROUP BY a, c"
@@ -40,8 +40,7 @@ def apart(answers: Mapping[Asked, Answer], seed: int, part: float = 1.0) -> dict
     """Return answers as another model may have given them: within a part of the way to their upper ends."""
     generator, found = np.random.default_rng(seed), {}
     for asked, one in answers.items():
-        assert one.interval is not None
-        count = generator.uniform(one.count, one.count + part * (one.interval[1] - one.count))
+        count = generator.uniform(one.count, one.count + part * (ends(one)[1] - one.count))
         found[asked] = replace(one, count=count, fraction=count / state().total.value)
     return found
 
@@ -63,8 +62,7 @@ def test_what_intervals_allow_is_found_inside_them(rows: int, columns: int, seed
         Wholes(spread(true.sum(axis=1), generator), row),
         Wholes(spread(true.sum(axis=0), generator), column),
     ]
-    found = agreed(groups, wholes)
-    assert found is not None
+    found = known(agreed(groups, wholes))
     assert np.all((groups.low <= found.value) & (found.value <= groups.high))
     assert abs(found.value.sum() - total[0]) <= ROUNDING
     for one, axis in zip(wholes[1:], (1, 0), strict=True):
@@ -90,15 +88,13 @@ def test_groups_add_up_to_what_their_total_is_when_it_is_asked_for(text: str) ->
     assert f"of {len(before)} counts were moved by at most {max(moved):,.1f} records" in note
     for asked, one in found.items():
         assert one.interval == before[asked].interval
-        assert one.interval is not None
-        assert one.interval[0] <= one.count <= one.interval[1]
+        assert ends(one)[0] <= one.count <= ends(one)[1]
         assert one.fraction == pytest.approx(one.count / state().total.value)
     if text == BY_TWO:
         for a in range(4):
             part = ModelAnswers(state()).answer(statement.where.within({"a": np.array([a])}))
-            assert part.interval is not None
             of = sum(one.count for (_, places), one in found.items() if places[0] == a)
-            assert part.interval[0] - ROUNDING <= of <= part.interval[1] + ROUNDING
+            assert ends(part)[0] - ROUNDING <= of <= ends(part)[1] + ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -159,9 +155,8 @@ def test_totals_in_a_table_are_what_its_groups_add_up_to(sets: str) -> None:
     assert any("so that groups add up" in note for note in notes)
     counts = {places: one.count for (_, places), one in found.items()}
     for asked, one in found.items():
-        assert one.interval is not None
-        assert one.interval[0] - 1e-9 <= one.count <= one.interval[1] + 1e-9
-        assert one.interval == before[asked].interval
+        assert ends(one)[0] - 1e-9 <= one.count <= ends(one)[1] + 1e-9
+        assert ends(one) == before[asked].interval
     assert found[next(iter(before))[0], (TOTAL, TOTAL)] == before[next(iter(before))[0], (TOTAL, TOTAL)]
     both = [places for places in counts if TOTAL not in places]
     for total, count in counts.items():

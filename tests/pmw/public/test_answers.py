@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.public.answer import SEEDED_WARNING
+from pmw.public.answer import SEEDED_WARNING, Answer, Source, Spent
 from pmw.public.answers import Answers
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, all_marginals, parse_line
+from tests.worlds import ends
 
 SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=11)
 
@@ -26,8 +27,7 @@ def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]
 
 def outwards(answer: pmw.Answer) -> tuple[float, float]:
     """Return the ends of an answer as whole numbers."""
-    assert answer.interval is not None
-    return math.floor(answer.interval[0]), math.ceil(answer.interval[1])
+    return math.floor(ends(answer)[0]), math.ceil(ends(answer)[1])
 
 
 def test_equal_answers_are_one_object_and_no_others(session: pmw.Session) -> None:
@@ -210,3 +210,61 @@ def test_a_refused_statement_spends_nothing(session: pmw.Session) -> None:
     with pytest.raises(QueryError):
         session.group_by(["sex", "sex"])
     assert session.status() == before
+
+
+ANSWER = Answer(
+    5321.4375, 0.108951234, (5210.0, 5433.0), 0.95, Source.SYNTHETIC, True, 12, Spent(0.31, 1.0, 1e-9)
+)
+
+
+def test_the_format_is_the_documented_one() -> None:
+    assert json.dumps(ANSWER.to_dict()) == (
+        '{"count": 5321.4375, "fraction": 0.108951234, "interval": [5210.0, 5433.0], "typical": null, '
+        '"confidence": 0.95, "source": "synthetic", "aligned": true, "version": 12, '
+        '"spent": {"share": 0.31, "epsilon_cap": 1.0, "delta": 1e-09}}'
+    )
+
+
+def test_a_seeded_answer_says_so() -> None:
+    seeded = Answer(1.0, 0.1, None, 0.95, Source.EXHAUSTED, True, 0, Spent(1.0, 1.0, 0.0), seeded=True)
+    assert seeded.to_dict()["seeded"] is True
+    assert seeded.to_dict()["interval"] is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (ANSWER, "about 5,321 records (10.90%), between 5,210 and 5,433 at 95% confidence"),
+        (
+            Answer(7.0, 0.5, None, 0.9, Source.EXHAUSTED, False, 3, Spent(1.0, 1.0, 0.0)),
+            "about 7 records (50.00%), without an error bar; "
+            "cells do not decide the condition, and the count takes a part of their records",
+        ),
+        (
+            Answer(7.0, 0.5, (0.0, 9.0), 0.9, Source.SYNTHETIC, False, 3, Spent(1.0, 1.0, 0.0)),
+            "about 7 records (50.00%), between 0 and 9 at 90% confidence; "
+            "cells do not decide the condition, and the count takes a part of their records, "
+            "the error bar none to all",
+        ),
+    ],
+)
+def test_the_sentence(answer: Answer, sentence: str) -> None:
+    assert answer.sentence() == sentence
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_conditions_as_keys_are_booleans_everywhere(*, missing: bool) -> None:
+    kids = pd.Series(np.arange(60) % 6, dtype="Int64")
+    domain = Domain((IntegerAttribute("kids", 0, 5, missing=missing),), name="families")
+    frame = pd.DataFrame({"kids": kids.mask(kids == 5) if missing else kids})
+    with pmw.open_session(frame, domain, epsilon=1000, delta=1e-9, options=pmw.Options(seed=1)) as session:
+        table = session.sql("SELECT kids > 2 AS big, COUNT(*) AS n FROM families GROUP BY big")
+    values = [False, True, None] if missing else [False, True]
+    words = ["(missing)" if one is None else str(one).lower() for one in values]
+    assert [line.split()[0] for line in table.to_text().splitlines()[1 : len(values) + 1]] == words
+    assert [row["big"] for row in json.loads(json.dumps(table.to_dict()))["rows"]] == values
+    assert table.to_pandas()["big"].tolist() == values
+    pytest.importorskip("pyarrow", reason="Arrow tables need the extra frames")
+    pytest.importorskip("polars", reason="Polars tables need the extra frames")
+    assert str(table.to_arrow().schema.field("big").type) == "bool"
+    assert table.to_polars()["big"].to_list() == values

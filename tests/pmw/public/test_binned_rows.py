@@ -12,6 +12,7 @@ import pytest
 import pmw
 from pmw.public.tables import AnswerTable
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute
+from tests.worlds import ends
 
 FIRST, DAYS = datetime.date(2025, 1, 1), 365
 DOMAIN = Domain(
@@ -99,8 +100,7 @@ def test_days_of_the_week_of_all_records_are_counted_by_the_days(session: pmw.Se
     true = dict(enumerate(np.bincount(days).tolist()))
     table = session.sql(f"{WEEKDAYS.format('')} ORDER BY n DESC")
     for (weekday,), (found,) in table.rows:
-        assert found.interval is not None
-        low, high = found.interval
+        low, high = ends(found)
         assert isinstance(weekday, int)
         assert low <= true[weekday] <= high
         assert high - low < 0.25 * true[weekday]

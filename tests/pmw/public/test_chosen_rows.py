@@ -24,6 +24,8 @@ from pmw.public.state import Certificate, PublicState
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, NumericAttribute
 from queries.errors import QueryError
 from queries.parsing import parse_sql
+from tests.worlds import ends as bar_of
+from tests.worlds import known
 
 DOMAIN = Domain(
     (
@@ -76,8 +78,7 @@ def certified_state() -> PublicState:
 def asked_one_by_one() -> tuple[PublicState, QueryTestPlan]:
     """Return a state in which nothing but single attributes is held, and the plan of tests of questions."""
     with opened(1, epsilon=2, test=pmw.TestKind.QUERY, threshold=100.0, update_limit=20) as one:
-        plan = one.state.query_plan
-        assert plan is not None
+        plan = known(one.state.query_plan)
         return one.state, plan
 
 
@@ -167,8 +168,7 @@ def test_the_greatest_of_numbers_that_were_measured_by_themselves_is_in_its_bar(
         greatest = true * UNITS + int(plan.noise.sample_array(bits, 60).max())
         own = of.measured(query, greatest, plan.noise)
         for place, answer in enumerate((own, chosen_answer(bars, query, own))):
-            assert answer.interval is not None
-            missed[place] += not answer.interval[0] <= true <= answer.interval[1]
+            missed[place] += not bar_of(answer)[0] <= true <= bar_of(answer)[1]
     assert missed[0] > 60
     assert missed[1] <= 8
 
@@ -188,11 +188,10 @@ def test_the_number_that_was_tested_is_found_in_the_bar_that_it_gave(source: Sou
     found, parts = chosen_answer(bars, query, own), bars.of_parts(query)
     expected = max(0.0, parts[0], tested - width), min(parts[1], tested + width)
     assert own.source is found.source is source
-    assert found.interval is not None
-    assert found.interval[0] <= expected[0] + 1e-6
-    assert found.interval[1] >= expected[1] - 1e-6
+    assert bar_of(found)[0] <= expected[0] + 1e-6
+    assert bar_of(found)[1] >= expected[1] - 1e-6
     if tested == 1500:
-        assert found.interval == pytest.approx(expected)
+        assert bar_of(found) == pytest.approx(expected)
 
 
 @pytest.mark.statistical

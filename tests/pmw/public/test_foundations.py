@@ -19,7 +19,7 @@ from pmw.privacy.budget import NeighboringRelation
 from pmw.public.foundations import due_scopes, founded, strategy_of
 from pmw.public.state import PublicState
 from queries import CategoricalAttribute, Domain, IntegerAttribute, ScopeError
-from tests.worlds import opened
+from tests.worlds import known, opened
 
 DOMAIN = Domain(
     (
@@ -157,8 +157,7 @@ def test_counts_are_off_by_as_much_as_they_state(opening: pmw.Opening) -> None:
 def test_rows_are_of_the_relation_that_holds(opening: pmw.Opening, relation: NeighboringRelation) -> None:
     state = state_of(opening=opening, neighboring_relation=relation, reserve=0)
     for pair in ALL[opening]:
-        strategy = strategy_of(state, pair)
-        assert strategy is not None
+        strategy = known(strategy_of(state, pair))
         assert strategy.replaced is (relation is NeighboringRelation.REPLACE_ONE)
         assert tuple(axis.size for axis in strategy.axes) == state.grid(pair).scope_shape(pair)
     assert strategy_of(state, DOMAIN.names) is None

@@ -126,28 +126,6 @@ def test_bars_of_any_weights_are_those_of_the_noise_that_is_left(
         assert noise is LAPLACE or width == pytest.approx(exact)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
-@pytest.mark.parametrize("factor", [0, 1, 3])  # of the noise on the number of records; 0 where it is public
-def test_sums_of_numbers_stray_as_far_as_stated(
-    noise: DiscreteLaplace | DiscreteGaussian, factor: int
-) -> None:
-    bits, cells, runs = BitSource(repeatable_seed(8, factor)), 12, 4000
-    draws = noise.sample_array(bits, runs * cells).reshape(runs, cells) / UNITS
-    wide = type(noise)(Fraction(5 * max(factor, 1) * UNITS))
-    totals = wide.sample_array(bits, runs) / UNITS * (factor > 0)
-    places = np.arange(12, dtype=np.float64)
-    weighings = (places * 2.5, places - 9.0, 40.0 + places % 2, -np.ones(12))
-    table = TableNoise(noise, cells, float(factor**2), 0.9)
-    for weights in weighings:
-        shift = weights.sum() / (cells + factor**2)
-        errors = draws @ (weights - shift) + shift * totals
-        width = table.half_width(WeightStats.of(weights))
-        assert np.mean(np.abs(errors) > width + 1e-9) <= 0.1 + 3 * math.sqrt(0.09 / runs)
-        if np.ptp(weights) or factor:
-            assert np.mean(np.abs(errors) > 0.7 * width) > 0.12
-
-
 @pytest.mark.parametrize("redraw", [False, True])
 def test_rounds_that_draw_their_own_threshold_noise_share_what_may_fail(redraw: bool) -> None:
     state = JOINED.state(seed=1, update_limit=4)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.public.joint_sums import JointSums
+from pmw.public.value_sums import JointSums
 from queries.factors import UNITS
 
 LOW, HIGH, MIDDLE, SCALE = -20.0, 80.0, 30.0, 50.0

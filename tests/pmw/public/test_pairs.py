@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import pmw
 from pmw.model import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.pairs import held_pairs, pairs_sentence
 from pmw.public.state import PublicState
+from pmw.public.status import held_pairs, pairs_sentence
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.worlds import JOINED, PEOPLE, VISITS, WIDE, opened
 

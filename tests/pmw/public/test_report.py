@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -22,13 +23,25 @@ from pmw.display.charts import Line, Lines, Picture, line_chart
 from pmw.display.elements import escaped
 from pmw.display.texts import isolated, number, percent
 from pmw.errors import ReleaseError
+from pmw.privacy.budget import NeighboringRelation
+from pmw.public.bars import Bars
 from pmw.public.report import report_page
-from pmw.public.report.facts import at_confidence, quotable_tables, single_half_width, total_widths
-from pmw.public.report.page import about_whom, best_guess, limits, promise
+from pmw.public.report.page import (
+    about_whom,
+    at_confidence,
+    best_guess,
+    limits,
+    promise,
+    quality,
+    quotable_tables,
+    single_half_width,
+    total_widths,
+)
+from pmw.public.report.registry import registry_form, registry_text
 from pmw.session.loading import load_facts
-from queries import CategoricalAttribute, Domain, IntegerAttribute, random_conjunctions
+from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.person import Person
-from tests.worlds import WIDE
+from tests.worlds import WIDE, World, ends
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 ISOLATES = re.compile("[\u2068\u2069]")
@@ -171,8 +184,7 @@ def test_a_quoted_error_is_that_of_an_answer(shared_frame: pd.DataFrame, domain:
             (one, tables["region",].widths[0]),
             (both, tables["sex", "member"].widths[1]),
         ):
-            assert answer.interval is not None
-            assert (answer.interval[1] - answer.interval[0]) / 2 == pytest.approx(quoted, abs=0.01)
+            assert (ends(answer)[1] - ends(answer)[0]) / 2 == pytest.approx(quoted, abs=0.01)
         assert not tables["sex", "member"].opened
         assert [tables[scope].cells for scope in (("income",), ("sex", "member"))] == [1000, 4]
         assert tables["income",].widths[0] < tables["income",].widths[1]  # a tree
@@ -201,8 +213,7 @@ def test_errors_by_attributes_are_the_quantiles_of_the_error_bars(
     reaches: dict[tuple[str, ...], list[float]] = {}
     for query in asked:
         answer = session.ask(query)  # stored
-        assert answer.interval is not None
-        low, high = answer.interval
+        low, high = ends(answer)
         reaches.setdefault(query.scope, []).append(max(answer.count - low, high - answer.count))
     page = check(written(session, tmp_path), "people", "epsilon = 1, delta = 1e-09")
     scope, most = max(reaches.items(), key=lambda item: len(item[1]))
@@ -243,13 +254,6 @@ def test_letters_that_no_page_may_hold_are_replaced() -> None:
     assert escaped("a\0\x1b\ud800\ufffe\x85b") == "a\ufffd\ufffd\ufffd\ufffd\ufffdb"
     assert escaped("\U0001f600 \"'<>&") == "\U0001f600 &#34;&#39;&lt;&gt;&amp;"
     assert len(isolated("x" * 10_000)) == 202
-
-
-def test_numbers_are_short() -> None:
-    assert [number(value) for value in (1234.5, 9.87, 0, math.nan)] == ["1,234", "9.9", "0", "none"]
-    assert [percent(value) for value in (1, 0.494, 0.0123, 0.00301, 0, 1e-12)] == [
-        "100%", "49.4%", "1.2%", "0.30%", "0.0%", "0.000000%",
-    ]  # fmt: skip
 
 
 CHOICES: list[tuple[str, dict[str, Any], float]] = [
@@ -314,8 +318,7 @@ def test_persons_are_named_by_their_column(
 def test_a_seeded_session_promises_nothing(
     shared_frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
-    options = pmw.Options(seed=4)
-    with pmw.open_session(shared_frame, domain, epsilon=1, options=options) as session:
+    with pmw.open_session(shared_frame, domain, epsilon=1, options=pmw.Options(seed=4)) as session:
         page = check(written(session, tmp_path), "people", "SEEDED NOISE: no privacy")
     assert "Nothing is promised" in page.words
     assert "may be quoted. A single count" not in page.words
@@ -416,3 +419,137 @@ def test_a_long_list_of_pairs_that_were_not_measured_ends_with_how_many_more_the
         words = Page(written(session, tmp_path)).words
     assert "15 of 15 pairs of attributes are held" in words
     assert "Pairs that were not" not in words
+
+
+def entry(frame: pd.DataFrame, domain: Domain, delta: float, **options: Any) -> dict[str, Any]:
+    with pmw.open_session(frame, domain, epsilon=2, delta=delta, options=pmw.Options(**options)) as session:
+        deployment: dict[str, Any] = registry_form(session.state, session.ledger())["deployment"]
+        return deployment
+
+
+def test_an_entry_says_what_the_contract_says(shared_frame: pd.DataFrame, domain: Domain) -> None:
+    form = entry(shared_frame, domain, 1e-9, records_per_person=3)
+    assert form["dp_variant"]["variant_name"] == "Approximate DP"
+    assert all(name in form["dp_variant"]["data_domain"] for name in domain.names)
+    loss = form["privacy_loss"]
+    assert (loss["privacy_unit"], loss["number_of_privacy_units"]) == ("Person", 1)
+    assert loss["privacy_parameters"] == {"epsilon": 2.0, "delta": 1e-9}
+    assert loss["privacy_unit_details"] == (
+        "Neighbouring tables differ by adding or removing all of one person's records (at most 3 records)"
+    )
+    assert "number of records" not in form["dp_variant"]["unprotected_quantities"]
+    model = form["deployment_model"]
+    assert (model["model_name"], model["release_type"], model["access_type"]) == (
+        "Central", "Many releases", "Interactive",
+    )  # fmt: skip
+
+
+def test_a_pure_entry_has_no_delta_and_names_what_is_exact(
+    shared_frame: pd.DataFrame, domain: Domain
+) -> None:
+    whole = Domain(tuple(replace(one, missing=True, other=True) for one in domain), name=domain.name)
+    form = entry(shared_frame, whole, 0, neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    assert form["dp_variant"]["variant_name"] == "Pure DP"
+    assert form["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
+    assert "The number of records is exact." in form["dp_variant"]["unprotected_quantities"]
+    assert form["implementation"]["composition"].startswith("epsilons are added up;")
+    assert "discrete Laplace noise" in form["implementation"]["mechanisms"]
+
+
+def test_what_no_contract_says_is_left_empty(shared_frame: pd.DataFrame, domain: Domain) -> None:
+    basic = entry(shared_frame, domain, 1e-9)["basic"]
+    assert basic.pop("name") == domain.name
+    assert not any(basic.values())
+    assert {"description", "intended_use", "data_curators", "publication_date"} <= basic.keys()
+
+
+def test_a_session_that_promises_nothing_has_no_entry(shared_frame: pd.DataFrame, domain: Domain) -> None:
+    with pytest.raises(ReleaseError, match="promises nothing that could be registered"):
+        entry(shared_frame, domain, 1e-9, seed=1)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 2.5e-7, 0.001])
+def test_numbers_of_an_entry_are_numbers_in_json_and_in_yaml(
+    shared_frame: pd.DataFrame, domain: Domain, delta: float
+) -> None:
+    """In YAML 1.1, which most readers take, a number with an exponent has a point and a sign."""
+    with pmw.open_session(shared_frame, domain, epsilon=1, delta=delta) as session:
+        text = registry_text(session.state, session.ledger())
+        assert json.loads(text) == registry_form(session.state, session.ledger())
+    (written,) = re.findall(r'"delta": (.*)', text)
+    assert re.fullmatch(r"[0-9]+\.[0-9]*(e[-+][0-9]+)?", written)
+    assert float(written) == delta
+
+
+def told(world: World = WIDE, **choices: Any) -> dict[str, Any]:
+    return quality(world.state(**{"opening": "pairs", "seed": 1, **choices}))
+
+
+def test_every_attribute_and_every_measured_pair_has_its_error_as_a_part_of_the_records() -> None:
+    state = WIDE.state(opening="pairs", seed=1)
+    found = quality(state)
+    assert [row[1] for row in found["by_attribute"]] == ["6"] * 6
+    assert [row[-1] for row in found["by_attribute"]] == ["5"] * 6
+    assert len(found["by_pair"]) == 15
+    query = LinearQuery.cells(WIDE.domain, {"a": (3, 3), "b": (3, 3)})
+    width = Bars(state).half_width(query)
+    row = next(row for row in found["by_pair"] if "a" in row[0] and "b" in row[0])
+    assert width is not None
+    assert float(row[2]) == pytest.approx(width, rel=0.05)
+    assert float(row[3].rstrip("%")) == pytest.approx(100 * width / state.total.value, rel=0.05)
+
+
+def test_the_widest_pair_comes_first_and_what_is_not_listed_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    widths = [float(row[2]) for row in told()["by_pair"]]
+    assert widths == sorted(widths, reverse=True)
+    monkeypatch.setattr("pmw.public.report.page._MOST_PAIRS", 4)
+    found = told()
+    assert (len(found["by_pair"]), found["more_pairs"]) == (4, "11 more pairs")
+
+
+def test_pairs_that_are_not_held_are_what_a_model_lacks() -> None:
+    found = told(opening="one-way", delta=0, epsilon=1)
+    assert found["by_pair"] == []
+    assert found["lacks"][0].startswith(
+        "It does not learn how attributes of 15 pairs go together, which were"
+    )
+    assert found["lacks"][0].endswith(" and 5 more.")
+    assert "more attributes together than counts of single attributes tell" in found["lacks"][1]
+
+
+def test_a_model_of_pairs_lacks_what_three_attributes_tell_and_small_groups() -> None:
+    lacks = told()["lacks"]
+    assert lacks[0].startswith("It finds nothing of more attributes together than counts of 2 attributes")
+    assert lacks[1].startswith("Groups of fewer than ")
+    assert len(lacks) == 2
+
+
+def test_counts_that_are_noise_are_named() -> None:
+    lacks = told(epsilon=0.01)["lacks"]
+    assert any("an error is as large as a mean count there" in one for one in lacks)
+
+
+def test_a_table_that_was_measured_whole_lacks_no_interaction() -> None:
+    domain = Domain((IntegerAttribute("x", 0, 3), IntegerAttribute("y", 0, 3)))
+    generator = np.random.default_rng(1)
+    frame = pd.DataFrame({name: generator.integers(0, 4, 5000) for name in "xy"})
+    found = told(World(domain, frame))
+    assert not any("It finds nothing" in one or "It does not learn" in one for one in found["lacks"])
+    assert len(found["by_pair"]) == 1
+
+
+def test_values_inside_bins_are_said_to_go_with_nothing() -> None:
+    domain = Domain((IntegerAttribute("age", 0, 99), *WIDE.domain.attributes))
+    frame = WIDE.frame.assign(age=np.random.default_rng(2).integers(0, 100, len(WIDE.frame)))
+    lacks = told(World(domain, frame), epsilon=0.5)["lacks"]
+    assert any("Values inside a group of neighbouring values" in one and "age" in one for one in lacks)
+
+
+def test_it_stands_on_the_page_of_a_session(tmp_path: Any) -> None:
+    with WIDE.opened(opening="pairs", seed=1) as session:
+        session.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Expected errors, by pair of attributes, the widest first" in page
+    assert isinstance(session, pmw.Session)

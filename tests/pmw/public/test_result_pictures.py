@@ -11,7 +11,7 @@ import pytest
 import pmw
 from pmw.display.figures import GROUP_COLORS
 from pmw.errors import ReleaseError
-from pmw.public.result_pictures import Drawn, arranged, drawn_figure
+from pmw.public.results import Drawn, arranged, drawn_figure
 from tests.worlds import PEOPLE
 
 OPTIONS = pmw.Options(opening=pmw.Opening.ONE_WAY, seed=5)

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import pmw
 from pmw.public.windows import positions
 from queries import CategoricalAttribute, Domain, IntegerAttribute
+from tests.worlds import ends as bar_of
+from tests.worlds import known
 
 DOMAIN = Domain(
     (
@@ -64,8 +66,7 @@ def by_duckdb(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def session() -> Iterator[pmw.Session]:
     """A session with bars of some width."""
-    options = pmw.Options(seed=5)
-    with pmw.open_session(people(1), DOMAIN, epsilon=0.5, delta=1e-9, options=options) as one:
+    with pmw.open_session(people(1), DOMAIN, epsilon=0.5, delta=1e-9, options=pmw.Options(seed=5)) as one:
         one.group_by(["city", "sex"])
         yield one
 
@@ -95,8 +96,7 @@ def test_bars_of_windows_hold_the_truth() -> None:
     held, bars = 0, 0
     for seed in range(2, 5):
         frame = people(seed, 2000)
-        options = pmw.Options(seed=seed)
-        with pmw.open_session(frame, DOMAIN, epsilon=0.5, delta=1e-9, options=options) as one:
+        with pmw.open_session(frame, DOMAIN, epsilon=0.5, delta=1e-9, options=pmw.Options(seed=seed)) as one:
             for over in OVER:
                 text = f"SELECT city, sex, COUNT(*) AS n, {over} AS v FROM people GROUP BY 1, 2 ORDER BY 1, 2"
                 found, true = one.sql(text).to_pandas(), by_duckdb(frame, text)
@@ -131,9 +131,7 @@ def test_a_sum_over_rows_has_the_bar_of_one_sum(session: pmw.Session) -> None:
     text = "SELECT city, SUM(COUNT(*)) OVER () AS v FROM people GROUP BY city"
     (total,) = session.sql("SELECT COUNT(*) AS v FROM people").column("v")
     for one in session.sql(text).column("v"):
-        assert one.interval is not None
-        assert total.interval is not None
-        assert one.interval[1] - one.interval[0] <= 1.01 * (total.interval[1] - total.interval[0]) + 1
+        assert bar_of(one)[1] - bar_of(one)[0] <= 1.01 * (bar_of(total)[1] - bar_of(total)[0]) + 1
 
 
 def test_a_rank_has_the_range_that_the_bars_allow(session: pmw.Session) -> None:
@@ -145,10 +143,8 @@ def test_a_rank_has_the_range_that_the_bars_allow(session: pmw.Session) -> None:
     )
     for place, one in enumerate(table.column("n")):
         others = [other for other in table.column("n") if other is not one]
-        assert one.interval is not None
-        surely = sum(other.interval is not None and other.interval[0] > one.interval[1] for other in others)
-        ends = ranks[place]
-        assert ends is not None
+        surely = sum(other.interval is not None and other.interval[0] > bar_of(one)[1] for other in others)
+        ends = known(ranks[place])
         assert ends[0] <= 1 + surely  # bars that hold together are no narrower
 
 
@@ -183,8 +179,7 @@ def even_people(rows: int = 2000) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def even() -> Iterator[pmw.Session]:
     """A session whose bars of cities overlap."""
-    options = pmw.Options(seed=6)
-    with pmw.open_session(even_people(), DOMAIN, epsilon=0.3, delta=1e-9, options=options) as one:
+    with pmw.open_session(even_people(), DOMAIN, epsilon=0.3, delta=1e-9, options=pmw.Options(seed=6)) as one:
         yield one
 
 

@@ -27,9 +27,9 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 from fastapi.testclient import TestClient
 
-from pmw.service.addresses import address_of, elsewhere, exports_of, path_of
 from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting
+from pmw.service.session_page import address_of, elsewhere, exports_of, path_of
 from tests.pmw.service.studies import opened_study
 
 AddUser = Callable[..., Any]

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -20,19 +20,23 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import PriceError, ReleaseError, ServiceError, SessionError
-from pmw.public.charges import WHOLE
+from pmw.public.answer import Answer
 from pmw.public.free_answers import ModelAnswers
-from pmw.public.ledger import OTHERS
 from pmw.public.tables import AnswerTable
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.asking import Asking
 from pmw.session.exact import TYPES, exact_text, read_exact
+from pmw.session.measurement_requests import MeasurementRequest
+from pmw.session.session_requests import Kinds, SessionRequest
 from queries import Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql, parse_where
 from queries.workloads import parse_workload
+from tests import worlds
 from tests.pmw.service.studies import opened_study
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
@@ -41,7 +45,7 @@ import uvicorn
 
 from pmw.service.app import create_app
 from pmw.service.guard import Log
-from pmw.service.hosting import Service, hosting
+from pmw.service.hosting import Hosted, Service, hosting
 
 Any_: TypeAlias = Any  # of a kind, whose methods are alike
 KINDS = ("opened", "resumed", "analyst", "served", "model")
@@ -89,7 +93,7 @@ def serving(service: Service) -> Iterator[str]:
         thread.join(30)
 
 
-class Kinds:
+class Made:
     """The four, made before any test."""
 
     def __init__(self, folder: Path) -> None:
@@ -139,26 +143,26 @@ class Kinds:
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
-    made = Kinds(tmp_path_factory.mktemp("alike"))
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    made = Made(tmp_path_factory.mktemp("alike"))
     with made.held:
         yield made
 
 
 @pytest.fixture(params=KINDS)
-def session(kinds: Kinds, request: pytest.FixtureRequest) -> Any_:
+def session(kinds: Made, request: pytest.FixtureRequest) -> Any_:
     return kinds.of(request.param)
 
 
 @pytest.fixture(params=SPENDING)
-def spending(kinds: Kinds, request: pytest.FixtureRequest) -> Any_:
+def spending(kinds: Made, request: pytest.FixtureRequest) -> Any_:
     return kinds.of(request.param)
 
 
 # --- methods ----------------------------------------------------------------------------------------------
 
 
-def test_whoever_asks_is_told_the_same_schema(kinds: Kinds) -> None:
+def test_whoever_asks_is_told_the_same_schema(kinds: Made) -> None:
     told = [kinds.of(kind).schema() for kind in KINDS]
     assert [one["name"] for one in told[0]["attributes"]] == list(kinds.of("opened").domain.names)
     for one in told:
@@ -225,7 +229,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "what", "act", "who"), REFUSED)
 def test_what_a_role_may_not_do_is_refused_with_who_may(
-    kind: str, what: str, act: Callable[[Any_, Path], object], who: str, kinds: Kinds, tmp_path: Path
+    kind: str, what: str, act: Callable[[Any_, Path], object], who: str, kinds: Made, tmp_path: Path
 ) -> None:
     session = kinds.of(kind)
     before = session.status()
@@ -234,25 +238,6 @@ def test_what_a_role_may_not_do_is_refused_with_who_may(
     assert str(refused.value) == f"{WHO[kind][0]} may not {what}: {who}"
     assert session.status() == before
     assert not list(tmp_path.iterdir())
-
-
-def test_an_analyst_sees_neither_questions_nor_names_of_others_in_the_ledger(tmp_path: Path) -> None:
-    with pmw.resume_session(opened_study(tmp_path)) as session:
-        ann, bea = session.analyst("ann"), session.analyst("bea")
-        ann.ask_within("age >= 33 AND sex = 'Male'", 60, at_most=1)
-        bea.measure(["sex", "member"], at_most=1)
-        whole = session.ledger()
-        for own, other in ((ann, "bea"), (bea, "ann")):
-            seen = own.ledger()
-            assert [line.price for line in seen.lines] == [line.price for line in whole.lines]
-            for line, full in zip(seen.lines, whole.lines, strict=True):
-                if full.booked == ((other, Fraction(1)),):
-                    assert (line.label, line.booked) == (OTHERS, WHOLE)
-                else:
-                    assert line == full
-            assert other not in str(seen.to_dict())
-        assert OTHERS in [line.label for line in ann.ledger().lines]
-        assert OTHERS not in [line.label for line in whole.lines]
 
 
 def test_an_analyst_sees_no_other_name_in_the_history(tmp_path: Path) -> None:
@@ -264,7 +249,7 @@ def test_an_analyst_sees_no_other_name_in_the_history(tmp_path: Path) -> None:
         assert {line.name for line in session.history()} == {"ann"}  # who asked it first
 
 
-def test_a_budget_is_that_of_whoever_asks(kinds: Kinds) -> None:
+def test_a_budget_is_that_of_whoever_asks(kinds: Made) -> None:
     session = kinds.of("resumed")
     own, spent = session.budget(), session.state.ledger
     assert (own.name, own.share) == ("", None)
@@ -278,7 +263,7 @@ def test_a_budget_is_that_of_whoever_asks(kinds: Kinds) -> None:
 # --- questions --------------------------------------------------------------------------------------------
 
 
-def test_the_domain_is_the_declared_one(session: Any_, kinds: Kinds) -> None:
+def test_the_domain_is_the_declared_one(session: Any_, kinds: Made) -> None:
     assert session.domain == kinds.of("resumed").domain
     assert session.domain["sex"].size == 4
 
@@ -504,7 +489,7 @@ def test_an_idempotency_key_has_one_answer(spending: Any_) -> None:
     assert spending.ask("age >= 52", fresh=True).count >= 0
 
 
-def test_a_model_pays_nothing(kinds: Kinds) -> None:
+def test_a_model_pays_nothing(kinds: Made) -> None:
     model = kinds.of("model")
     assert (model.history(), model.asked()) == ((), ())
     assert model.forecast("age >= 44").most == 0
@@ -530,7 +515,7 @@ def test_status_ledger_and_history(spending: Any_) -> None:
     assert spending.domain == spending.asked()[0].domain
 
 
-def test_a_model_tells_where_the_session_stood(kinds: Kinds) -> None:
+def test_a_model_tells_where_the_session_stood(kinds: Made) -> None:
     status = kinds.of("model").status()
     assert isinstance(status, pmw.Status)
     assert 0 < status.budget_share < 1
@@ -560,7 +545,7 @@ def test_synthetic_records_and_exports(session: Any_, tmp_path: Path) -> None:
         session.export(tmp_path / "b.model", pmw.RowPlan(5))
 
 
-def test_closing(kinds: Kinds, tmp_path: Path) -> None:
+def test_closing(kinds: Made, tmp_path: Path) -> None:
     """A closed session tells so; what holds no file asks on."""
     path = opened_study(tmp_path)
     with pmw.resume_session(path) as session:
@@ -600,26 +585,18 @@ def vars_of(table: AnswerTable) -> Any:
 
 
 def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None:
-    """All that a session holds is asked of it, then of a service over the same file."""
+    """What is no single request; those are held alike below."""
     path = opened_study(tmp_path)
     users = UsersFile(tmp_path / "users.json")
     token = users.add(User("cat", Role.CUSTODIAN, Fraction(1)))
     asked = ["age >= 30", "region = 'north' AND member = FALSE", "sex = 'Male' AND age < 50"]
     results: list[Callable[[Any_], Any]] = [
         lambda one: tuple(one.ask_all(asked)),
-        lambda one: one.sql(GROUPS).rows,
         lambda one: one.sql(GROUPS).to_text(),
         lambda one: vars_of(one.group_by("age", "sex = 'Male'")),
         lambda one: one.quantile("age", 0.9, by="sex").rows,
-        lambda one: one.measure(["region", "member"], dry_run=True),
-        lambda one: one.measure_sum("age", "sex", dry_run=True),
-        lambda one: one.quote("region = 'north' AND member = FALSE", 50),
         lambda one: one.explain(GROUPS).to_text(),
-        lambda one: one.forecast("age >= 47 AND member = TRUE"),
-        lambda one: one.ledger(),
-        lambda one: [(line.query, line.count, line.interval) for line in one.history(5)],
         lambda one: [query.to_json() for query in one.asked()],
-        lambda one: one.status().to_dict() | {"queries_answered": 0},
         lambda one: one.population_intervals(asked),
     ]
     with pmw.resume_session(path) as session:
@@ -635,7 +612,7 @@ def test_a_service_gives_the_very_results_of_its_session(tmp_path: Path) -> None
             assert told == expected, number
 
 
-def test_exact_forms_come_back_and_a_changed_one_is_refused(kinds: Kinds) -> None:
+def test_exact_forms_come_back_and_a_changed_one_is_refused(kinds: Made) -> None:
     session = kinds.of("resumed")
     values: Sequence[Any] = (
         session.ask_all(["age >= 30"]),
@@ -667,7 +644,7 @@ def test_exact_forms_come_back_and_a_changed_one_is_refused(kinds: Kinds) -> Non
             read_exact(type(value), json.dumps({**form, "more": 1}))
 
 
-def test_a_service_of_another_version_is_told_apart(kinds: Kinds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_of_another_version_is_told_apart(kinds: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = kinds.of("served")
     for broken in (b"{}", b"", b"[1]", b"\xff"):
         monkeypatch.setattr(
@@ -713,3 +690,115 @@ def test_what_lies_beside_the_model_is_answered_alike(tmp_path: Path) -> None:
         found = [answers.answer(parse_where(where, domain)) for where in reversed(asked)]
     assert [one.count for one in reversed(found)] == [one.count for one in told]
     assert [one.interval for one in reversed(found)] == [one.interval for one in told]
+
+
+# --- Requests are data: a session of a service answers any of them as a session of this process, to the b ---
+
+
+NAMES = ("age", "sex", "region", "member", "height")
+QUESTIONS = st.one_of(
+    st.sampled_from(["", "age >=", "age = 'x'", "height > 3", {"height": {"gt": 3}}]),
+    st.builds("age BETWEEN {} AND {}".format, st.integers(18, 60), st.integers(50, 90)),
+    st.builds("sex = 'Male' AND age < {} AND member = TRUE".format, st.integers(17, 91)),
+    st.builds(lambda region: {"region": {"eq": region}}, st.sampled_from(["north", "south", "nowhere"])),
+)
+STATEMENTS = st.sampled_from(
+    [
+        "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex",
+        "SELECT COUNT(*) FROM people WHERE region = 'north'",
+        "SELECT SUM(age) FROM people WHERE member",
+        "SELECT region, COUNT(*) FROM people GROUP BY ROLLUP(region)",
+        "SELECT height FROM people",
+        "SELECT FROM",
+    ]
+)
+WIDTHS = st.sampled_from([5000, 300, 60.5, "1%", "50%", 1e-9])
+PARTS = st.sampled_from([None, 0, 1e-6, 0.01, Fraction(1, 3), 1])
+KEYS = st.sampled_from([None, None, "one", "two"])
+BY = st.sampled_from(
+    [(), ("age",), ("sex",), ("height",), ("region", "sex"), ("sex", "sex"), ("member", "age")]
+)
+MEASURED = st.one_of(
+    st.builds(MeasurementRequest, st.just("counts"), BY),
+    st.builds(
+        MeasurementRequest,
+        st.just("sums"),
+        BY,
+        st.sampled_from([None, 0.01]),
+        summed=st.sampled_from(NAMES),
+    ),
+    st.builds(MeasurementRequest, st.just("persons"), BY),
+)
+PAID: dict[str, Any] = {"request_id": KEYS, "at_most": PARTS}
+REQUESTS = st.one_of(
+    st.builds(SessionRequest, st.just(Kinds.ASK), QUESTIONS, fresh=st.booleans(), **PAID),
+    st.builds(SessionRequest, st.just(Kinds.SQL), STATEMENTS, fresh=st.booleans(), at_most=PARTS),
+    st.builds(
+        SessionRequest, st.sampled_from([Kinds.FORECAST, Kinds.EXPLAIN]), st.one_of(QUESTIONS, STATEMENTS)
+    ),
+    st.builds(SessionRequest, st.just(Kinds.QUOTE), st.one_of(QUESTIONS, STATEMENTS), within=WIDTHS),
+    st.builds(SessionRequest, st.just(Kinds.ASK_WITHIN), QUESTIONS, within=WIDTHS, **PAID),
+    st.builds(SessionRequest, st.just(Kinds.SQL_WITHIN), STATEMENTS, within=WIDTHS, **PAID),
+    st.builds(SessionRequest, st.just(Kinds.MEASURE), what=MEASURED, dry_run=st.booleans(), **PAID),
+    st.builds(SessionRequest, st.just(Kinds.HISTORY), most=st.sampled_from([-1, 0, 1, 5])),
+    st.builds(SessionRequest, st.sampled_from([Kinds.STATUS, Kinds.BUDGET, Kinds.LEDGER])),
+)
+
+
+def opened() -> pmw.Session:
+    """Return a session whose noise is repeatable; two of them draw the same for the same requests."""
+    options = pmw.Options(opening=pmw.Opening.ONE_WAY, seed=11)
+    return pmw.open_session(
+        worlds.PEOPLE.frame, worlds.WHOLE_YEARS.domain, epsilon=1, delta=1e-9, options=options
+    )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[pmw.Analyst, pmw.RemoteSession]]:
+    users = UsersFile(tmp_path_factory.mktemp("requests") / "users.json")
+    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
+    with opened() as here, opened() as there:
+        service = Service([Hosted("study", there, users.path)], users)
+        with (
+            closing(service.history),
+            serving(service) as url,
+            pmw.connect(url, token=token) as remote,
+        ):
+            ann = here.analyst("ann", Fraction(1))
+            ann.place = f"{url}/sessions/study"  # as commands in notes name it
+            yield ann, remote
+
+
+def outcome(session: Any, request: SessionRequest[Any]) -> str:
+    """Return all digits of what comes of a request, or why it is refused."""
+    try:
+        found = session.do(request)
+    except pmw.PMWError as error:
+        return f"refused: {error}"
+    return repr(found) if isinstance(found, Answer) else exact_text(found)
+
+
+@settings(max_examples=150)
+@given(request=REQUESTS)
+def test_a_service_does_any_request_as_its_session_does(
+    pair: tuple[pmw.Analyst, pmw.RemoteSession], request: SessionRequest[Any]
+) -> None:
+    found = [(outcome(one, request), one.budget()) for one in pair]  # both, so that they stay alike
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *(
+            {"kind": kind, "within": width}
+            for kind in (Kinds.QUOTE, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN)
+            for width in (None, 0, -1, "x")
+        ),
+        {"kind": Kinds.SQL, "at_most": "x"},
+    ],
+    ids=str,
+)
+def test_a_request_with_a_field_that_cannot_be_is_never_made(fields: dict[str, Any]) -> None:
+    with pytest.raises(pmw.PMWError, match="expected a"):
+        SessionRequest(**fields)

@@ -598,12 +598,14 @@ def test_a_cookie_stands_for_a_token(client: TestClient, users: UsersFile) -> No
     token = users.rotate("first")
     refused = client.post("/sign-in", data={"token": "x"}, follow_redirects=False)
     assert (refused.status_code, refused.headers["location"]) == (303, "/?refused=1")
+    assert "not good" in client.get(refused.headers["location"]).text
     taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
     cookie = taken.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert token not in cookie
     assert client.get("/sessions").status_code == 200
+    assert "Sign out first" in client.get("/").text
     assert client.post(ASK, json={"where": ""}).status_code == 200
     foreign = {"Origin": "https://evil.example"}
     assert client.post(ASK, json={"where": ""}, headers=foreign).status_code == 403
@@ -777,3 +779,159 @@ def test_a_schema_tells_what_can_be_asked(client: TestClient, add: Any) -> None:
     assert ["age"] in told["held"]
     assert told["records"] > 1000
     assert "epsilon" in told["guarantee"]
+
+
+# --- Shares over HTTP: told as parts of the whole budget, and no more than is left of that ------------------
+
+
+def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
+    client: TestClient, add: Any, service: Service
+) -> None:
+    ann, cat = add("ann", "1/2"), add("cat", role=Role.CUSTODIAN, share=1)
+    session = service.hosted(service.users.listed()[0], "study").session
+    you = client.get("/sessions/study/you", headers=ann).json()
+    share = you["share"]
+    assert share == you["left"] == pytest.approx((1 - session.state.ledger.share) / 2)
+    while session.measure(["region"], dry_run=True).affordable:
+        session.measure(["region"])
+    left = float(session.state.ledger.remaining / session.state.ledger.cap)
+    assert left < share
+    you = client.get("/sessions/study/you", headers=ann).json()
+    assert (you["share"], you["left"]) == (share, left)
+    assert client.get("/sessions/study", headers=ann).json()["you"]["left"] == left
+    assert client.get("/sessions", headers=ann).json()["sessions"][0]["share"] == left
+    page = client.get("/page/study", headers=ann).text
+    assert f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it" in page
+    known = client.get("/page/study/custodian", headers=cat).text
+    assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
+
+
+# --- Questions that are measured themselves, over HTTP ------------------------------------------------------
+
+
+def test_questions_are_measured_together_once_under_a_key(client: TestClient, add: Any) -> None:
+    ann, address = add("ann", "1/2"), "/sessions/study/measure"
+    groups = "SELECT region, COUNT(*) AS n FROM people WHERE member = TRUE GROUP BY region"
+    body = {"questions": ["sex = 'Male' AND region = 'north'", {"age": {"ge": 30}}, groups], "within": 60}
+    told = client.post(address, json={**body, "dry_run": True}, headers=ann).json()
+    assert told["questions"] == told["cells"] > 3
+    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
+    keyed = {**ann, "Idempotency-Key": "k"}
+    paid = [client.post(address, json={**body, "at_most": 1}, headers=keyed).json() for _ in range(2)]
+    assert paid == [told, told]
+    spent = client.get("/sessions/study", headers=ann).json()["you"]["spent"]
+    assert spent == pytest.approx(told["share"])
+    answer = client.post(ASK, json={"where": "sex = 'Male' AND region = 'north'", "at_most": 0}, headers=ann)
+    low, high = answer.json()["interval"]
+    assert high - low <= 120.1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"questions": []},
+        {"questions": ["age >= 30"], "scope": ["sex"]},
+        {"questions": ["age >= 30"], "heads": True},
+        {"questions": ["age >= 30"], "share": 0.1, "within": 3},
+        {"questions": ["height >= 30"]},
+        {"questions": ["SELECT AVG(age) FROM people"]},
+        {"scope": ["sex"], "within": 30},
+        {
+            "questions": [
+                f"SELECT COUNT(*) AS n FROM people WHERE age > {age} GROUP BY ALL" for age in range(0)
+            ]
+        },
+        {
+            "questions": [
+                f"SELECT age, sex, region, member, COUNT(*) AS n FROM people WHERE age > {age} GROUP BY ALL"
+                for age in range(20, 49)
+            ]
+        },
+    ],
+)
+def test_lists_that_cannot_be_measured_are_refused(
+    body: dict[str, Any], client: TestClient, add: Any
+) -> None:
+    ann = add("ann", "1/2")
+    refused = client.post("/sessions/study/measure", json=body, headers=ann)
+    assert refused.status_code == 400, refused.text
+    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
+
+
+# --- Bodies: how long one may be, and that nobody reads what a stranger sends -------------------------------
+
+
+def test_a_long_body_is_refused_before_it_is_read(client: TestClient, add: Any) -> None:
+    ann = add("ann")
+    got = client.post(ASK, content=b"x" * 10_000_000, headers=ann)
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "too_long")
+    parts = (b"x" * 100_000 for _ in range(100))
+    assert client.post(ASK, content=parts, headers=ann).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("address", "most", "status"),
+    [("/sign-in", 4096, 303), (ASK, 2**14, 401), ("/page/study/ask", 2**14, 401)],
+)
+def test_the_body_of_a_stranger_is_short(client: TestClient, address: str, most: int, status: int) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for size in (most, most + 1):
+        got = client.post(address, content=b"&" * size, headers=form, follow_redirects=False)
+        assert got.status_code == (status if size == most else 413), size
+    assert f"at most {most:,} bytes" in got.text
+
+
+def test_nobody_reads_what_is_in_the_body_of_a_stranger(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[Any]()
+    for module, name in (("access", "parse_qs"), ("pages", "parse_qsl")):
+        monkeypatch.setattr(f"pmw.service.{module}.{name}", lambda *given, **_: read.append(given))
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for address, headers in ((ASK, {"Content-Type": "application/json"}), ("/page/study/ask", form)):
+        for body in (b"[" * 9000, b"a=1&" * 2000, b"{"):
+            got = client.post(address, content=body, headers=headers)
+            assert got.status_code == 401, (address, got.text)
+    assert read == []
+
+
+def test_many_fields_sign_nobody_in(client: TestClient, add: Any) -> None:
+    token = add("ann")["Authorization"].partition(" ")[2]
+    for fields, address in ((6, "/page/study"), (9, "/?refused=1")):
+        body = "&".join([f"token={token}", "to=/page/study", *["a=1"] * (fields - 2)])
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        got = client.post("/sign-in", content=body, headers=form, follow_redirects=False)
+        assert (got.status_code, got.headers["location"]) == (303, address)
+
+
+def test_a_form_has_a_bound(client: TestClient, add: Any) -> None:
+    form = {**add("ann"), "Content-Type": "application/x-www-form-urlencoded"}
+    for count, status in ((4096, 200), (4097, 400)):
+        got = client.post("/page/study/ask", content="&".join(["q=age%3E3"] * count), headers=form)
+        assert got.status_code == status
+
+
+def test_a_bearer_that_is_no_good_is_refused_before_the_body_is_read(
+    client: TestClient, add: Any, log: StringIO, users: UsersFile
+) -> None:
+    add("ann")
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        raise AssertionError("the body was read")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": ASK, "raw_path": ASK.encode(), "query_string": b"",
+        "headers": [(b"authorization", b"Bearer x"), (b"content-length", b"9")],
+        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
+    }  # fmt: skip
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 401
+    assert (b"www-authenticate", b"Bearer") in sent[0]["headers"]
+    assert "ask the custodian for a new one" in json.loads(sent[1]["body"])["error"]["message"]
+    users.path.chmod(0o644)  # nobody can tell whose it is
+    got = client.post(ASK, json={"where": ""}, headers={"Authorization": "Bearer x"})
+    assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")

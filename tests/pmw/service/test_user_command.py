@@ -122,17 +122,6 @@ def test_a_ceiling_is_given_listed_changed_and_taken_away(run: Run) -> None:
     assert "a tenth" in run.told("user", "list", *USERS)
 
 
-@pytest.mark.parametrize("most", ["101%", "-1", "2", "1e-2000", "1e999999999", "1/0", "nan", "%", ""])
-def test_what_is_no_part_of_a_budget_is_no_ceiling(run: Run, most: str) -> None:
-    assert "expected a part of the budget from 0 to 100%" in run.refused(
-        *ADD, "--share", "1", "--at-most", most, code=2
-    )
-    assert not Path("users.json").exists()
-    run.told(*ADD, "--share", "20%", "--at-most", "12.5%")
-    (user,) = UsersFile(Path("users.json")).listed()
-    assert (user.share, user.at_most) == (Fraction(1, 5), Fraction(1, 8))
-
-
 def test_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
     token = run.told(*ADD, "--share", "1/5").strip()
     change = ("user", "change", "ann", *USERS)

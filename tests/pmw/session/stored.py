@@ -13,16 +13,18 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import pmw
 from benchmarks.damage import reseal
+from pmw.loop.untested import Requested
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
 from pmw.public.codec import read_kind
-from pmw.session.store import AnswerColumns, IntentRow, Outcome, SessionStore, StoredAnswer
 from pmw.session.store.answers import StoredAnswers
-from pmw.session.store.columns import question_keys
-from pmw.session.store.rows import as_written
+from pmw.session.store.columns import AnswerColumns, StoredAnswer, question_keys
+from pmw.session.store.rows import IntentRow, Outcome, as_written
+from pmw.session.store.store import SessionStore
 
 # --- looking -------------------------------------------------------------------------------------------
 
@@ -154,6 +156,26 @@ def cut_off(after: int = 0) -> Iterator[None]:
 
     with mock.patch.object(SessionStore, "finish", ended), pytest.raises(KeyboardInterrupt):
         yield
+
+
+@contextmanager
+def killed_drawing(when: Callable[[Requested], bool] = lambda _: True) -> Iterator[list[NDArray[np.int64]]]:
+    """End the process, as it were, once what was requested is drawn, and before it is durable.
+
+    Yields:
+        Where the numbers are noted that were drawn.
+    """
+    really, seen = Requested.measured, list[NDArray[np.int64]]()
+
+    def killed(requested: Requested, *rest: Any) -> Any:
+        measured = really(requested, *rest)
+        seen.append(measured.units)
+        if when(requested):
+            raise KeyboardInterrupt
+        return measured
+
+    with mock.patch.object(Requested, "measured", killed), pytest.raises(KeyboardInterrupt):
+        yield seen
 
 
 _Row: TypeAlias = tuple[Any, ...]

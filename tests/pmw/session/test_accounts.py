@@ -14,15 +14,14 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.loop import may_test
-from pmw.loop.loop import tiers_of
+from pmw.loop.loop import may_test, tiers_of
 from pmw.privacy.budget import Composition, pure_charge
 from pmw.public.answer import Source
 from pmw.public.options import TestKind
 from pmw.session import engine as engine_module
 from pmw.session.accounts import Account, require_named
 from pmw.session.journal import Recorded, read_reserved, recorded_text
-from pmw.session.store import IntentRow
+from pmw.session.store.rows import IntentRow
 from queries import QueryError
 from queries.parsing import Question, parse_where
 

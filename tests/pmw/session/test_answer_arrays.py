@@ -194,7 +194,8 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                     found = free.of(state).of_boxes(part)
                     together += found is not None
                     if found is not None:
-                        given = answers_within(state, found).each()
+                        counted = free.of(state).with_counts(found, map(some.query, places.tolist()))
+                        given = answers_within(state, counted).each()
                         assert list(given) == [alone[place] for place in places]
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
     assert together == 0 if "accuracy" in options else together > 7

@@ -25,8 +25,8 @@ from scipy.integrate import quad
 
 import pmw
 from pmw.data import CountSource, MemorySource
-from pmw.loop import Requested, Tables, l1_distance
-from pmw.loop.tiers import MarginalTier, QuestionTier
+from pmw.loop.tiers import MarginalTier, QuestionTier, l1_distance
+from pmw.loop.untested import Requested, Tables
 from pmw.model import MarginalMeasurement, OneWayMeasurement, ResidualMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

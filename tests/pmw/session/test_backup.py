@@ -21,8 +21,8 @@ from click.testing import CliRunner
 import pmw
 from pmw.cli.main import main
 from pmw.session.maintenance import is_closed, read_ledger, read_session
-from pmw.session.store import SessionStore
 from pmw.session.store.connection import own_error
+from pmw.session.store.store import SessionStore
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, waiting_of
 from tests.worlds import PEOPLE
 

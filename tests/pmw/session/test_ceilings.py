@@ -13,13 +13,13 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, PriceError
-from pmw.loop import may_test
+from pmw.loop.loop import may_test
 from pmw.privacy.budget import Composition
 from pmw.public.answer import Source
 from pmw.public.options import TestKind
 from pmw.public.tables import AnswerTable
 from pmw.session.engine import Engine
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import Domain, IntegerAttribute
 from queries.workloads import parse_workload
 from tests import worlds

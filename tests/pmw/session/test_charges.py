@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 import pmw
 from pmw.data import CountSource
 from pmw.errors import BudgetError
-from pmw.loop import Proposal, draw_tests
+from pmw.loop.loop import draw_tests
+from pmw.loop.tiers import Proposal
 from pmw.model import HierarchicalMeasurement, Measurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared

@@ -16,13 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.loop import (
-    MarginalRequest,
-    OpeningDraws,
-    Proposal,
-    QueryRequest,
-)
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
+from pmw.loop.untested import OpeningDraws
 from pmw.model import (
     COUNT_UNITS,
     AxisRows,
@@ -49,10 +45,8 @@ from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import CellNumbers, LedgerEntry, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
 from pmw.public.contract import Contract
-from pmw.public.drafts import DraftCharge
 from pmw.public.error_quantiles import ErrorQuantile
-from pmw.public.expected import ExpectedQuestions
-from pmw.public.options import Opening, Options, TestKind, UpdateRule
+from pmw.public.options import DraftCharge, ExpectedQuestions, Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.quotes import Quote
@@ -60,7 +54,7 @@ from pmw.public.state import Certificate
 from pmw.session import exact
 from pmw.session.journal import Recorded, Tie, read_recorded, recorded_text
 from pmw.session.released import KeptModel, Released
-from pmw.session.store import IntentRow
+from pmw.session.store.rows import IntentRow
 from pmw.sparse_vector import (
     NoisyThreshold,
     NumericSparse,

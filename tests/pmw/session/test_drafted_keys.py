@@ -21,7 +21,7 @@ from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.contract import guarantee
 from pmw.session import drafts
 from pmw.session.drafts import DraftTerms, draft_keys, passing_keys
-from pmw.session.store import read_charges
+from pmw.session.store.draft_file import read_charges
 from queries import UNITS, CategoricalAttribute, Domain
 from queries.person import Person
 

@@ -37,7 +37,7 @@ from pmw.public.pictures import headline
 from pmw.public.report.page import best_guess
 from pmw.session import drafts
 from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
-from pmw.session.store import read_charges, record_charge
+from pmw.session.store.draft_file import read_charges, record_charge
 from queries import UNITS, CategoricalAttribute, Domain, NumericAttribute
 from queries.person import Person
 from tests.waiting import joined

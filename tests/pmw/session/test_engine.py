@@ -15,13 +15,13 @@ import pytest
 import pmw
 import pmw.loop.fit
 import pmw.session.engine
-from pmw.loop import propose
+from pmw.loop.loop import propose
 from pmw.loop.secret import SecretState
 from pmw.planning.tiers import plan_query_test
 from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import QueryTestPlan
 from pmw.session.loading import load_secret
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import random_conjunctions
 from queries.parsing import parse_where
 from queries.questions import QuestionList

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pmw
-from pmw.loop import apply, settle_opening
+from pmw.loop.untested import apply, settle_opening
 from pmw.public.charges import charged
 from pmw.session.events import Contents
 from pmw.session.released import duals_of
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import Domain, IntegerAttribute
 from tests.worlds import YEARS, opened
 

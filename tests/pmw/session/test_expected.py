@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.loop import Requested
 from pmw.model import noise_variance
 from pmw.public.clear import full_price, pot_of_parts
 from pmw.public.codec import dumps, form_of
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import LinearQuery, QueryError, Statement, parse_line, parse_sql, parse_where
-from tests.pmw.session.stored import edit, failed
+from tests.pmw.session.stored import edit, failed, killed_drawing
 from tests.pmw.session.test_priors import DOMAIN, FRAME, PAIRS
 from tests.worlds import repeat_noise
 
@@ -213,20 +212,10 @@ def test_a_session_goes_on_with_them_and_holds(study: Path) -> None:
     assert failed(study) == {}
 
 
-def test_an_opening_that_was_interrupted_measures_the_rest_at_the_same_prices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, really = tmp_path / "study.pmw", Requested.measured
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        if requested.what.scope == PAIRS[3]:
-            raise KeyboardInterrupt
-        return really(requested, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Requested, "measured", killed)
-        with pytest.raises(KeyboardInterrupt):
-            opened(path)
+def test_an_opening_that_was_interrupted_measures_the_rest_at_the_same_prices(tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with killed_drawing(lambda requested: requested.what.scope == PAIRS[3]):
+        opened(path)
     assert len(read_session(path)[0].marginals) == 3
     with pmw.resume_session(path, FRAME) as session, opened(seed=3) as whole:
         assert widths(session.state).keys() == widths(whole.state).keys()

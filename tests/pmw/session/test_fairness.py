@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError, SessionCorruptError
-from pmw.loop import may_test
-from pmw.loop.finishing import Payer, plan_spare
+from pmw.loop.finishing import Payer, Spare, plan_spare
+from pmw.loop.loop import may_test
 from pmw.loop.tiers import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, reservation
 from pmw.public.state import PublicState
 from pmw.session import releases
-from pmw.session.releases import StoredAnswers
+from pmw.session.releases import due_marginal
 from pmw.session.requests import Request, Requests
 from queries import LinearQuery
 from tests.pmw.session.stored import cut_off, failed, tamper
@@ -63,7 +63,7 @@ def ask_for_two(session: pmw.Session, questions: Sequence[LinearQuery]) -> tuple
 def due_spare(session: pmw.Session) -> Any:
     """Return what would be measured unasked now."""
     payers = session._engine.bookings.payers(session.state.ledger)
-    return plan_spare(session.state, StoredAnswers(session._engine._store, session.domain), payers)
+    return due_marginal(session._engine._store, session.state, payers)
 
 
 def unasked(session: pmw.Session) -> list[tuple[str, Parts]]:
@@ -201,11 +201,11 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
     with opened() as session:
         ann, bob = ask_for_two(session, stream[:DUE])
         assert session.state.settled == DUE
-        expected = due_spare(session)
+        _, booked = due_spare(session)
         session.ask(stream[600])
-        assert requested(session)[0] == expected.booked
-        assert dict(expected.booked).keys() == {"ann", "bob"}
-        assert 0 < dict(expected.booked)["bob"] < Fraction(1, 2)
+        assert requested(session)[0] == booked
+        assert dict(booked).keys() == {"ann", "bob"}
+        assert 0 < dict(booked)["bob"] < Fraction(1, 2)
         assert may_test(session._engine.limited(ann._account))
         assert may_test(session._engine.limited(bob._account))
         sums = {one.name: one.spent for one in session.bookings()}
@@ -221,24 +221,18 @@ def test_what_is_measured_unasked_stays_within_a_share(
         ann.ask_all(stream[:DUE])
         assert session.state.settled == DUE
         assert ann.budget().spent > share / 2
-        told = StoredAnswers(session._engine._store, session.domain)
-        assert plan_spare(session.state, told, {"ann": None})  # it would be, if the cap alone did bind
+        store = session._engine._store
+        assert due_marginal(store, session.state, {"ann": None})  # it would be, if the cap alone did bind
         ann.ask(stream[600])
         assert not requested(session)
         assert ann.budget().spent <= share
 
 
-class Told:
-    """One question of each of two analysts about every pair; of one of them ten times as many."""
-
-    def __init__(self, state: PublicState) -> None:
-        self.pairs, self.newest = list(itertools.combinations(state.domain.names, 2)), state.version
-
-    def scopes(self) -> dict[str, dict[tuple[str, ...], int]]:
-        return {"ann": dict.fromkeys(self.pairs, 30), "bob": dict.fromkeys(self.pairs, 3)}
-
-    def version(self, place: int) -> int:
-        return self.newest
+def spare_of(state: PublicState, payers: Mapping[str, Payer | None]) -> Spare | None:
+    """Return what is spare after questions of two analysts about every pair, of one ten times as many."""
+    pairs: list[tuple[str, ...]] = [*itertools.combinations(state.domain.names, 2)]
+    scopes = {"ann": dict.fromkeys(pairs, 30), "bob": dict.fromkeys(pairs, 3)}
+    return plan_spare(state, lambda: scopes, lambda _: state.version, payers)
 
 
 @pytest.fixture(scope="module")
@@ -250,10 +244,10 @@ def due(opened: Opened, stream: list[LinearQuery]) -> PublicState:
 
 
 def test_whose_share_is_too_small_counts_for_nothing(due: PublicState) -> None:
-    told, cap = Told(due), due.ledger.cap
+    cap = due.ledger.cap
 
     def booked(**payers: Payer | None) -> Parts | None:
-        spare = plan_spare(due, told, payers)
+        spare = spare_of(due, payers)
         return spare and spare.booked
 
     rich, none = Payer(Fraction(1), cap), Payer(Fraction(1, 5), Fraction(0))
@@ -267,15 +261,14 @@ def test_whose_share_is_too_small_counts_for_nothing(due: PublicState) -> None:
 
 
 def test_whoever_pays_keeps_the_price_of_a_test(due: PublicState) -> None:
-    told, options = Told(due), due.contract.options
-    spare = plan_spare(due, told, {"ann": None})
+    options, spare = due.contract.options, spare_of(due, {"ann": None})
     assert spare is not None
     price = due.ledger.price(CellNumbers(spare.scope).entry(spare.noise, options).charge)
     tier = marginal_plan(due)
     test = due.ledger.price(reservation(tier, options, due.ledger.composition, round_open=False))
     little = Fraction(1, 10**6)  # of the cap: what is kept in proportion to it is less than a test
-    assert plan_spare(due, told, {"ann": Payer(little, price + test)}) == spare
-    assert plan_spare(due, told, {"ann": Payer(little, price + test * Fraction(99, 100))}) is None
+    assert spare_of(due, {"ann": Payer(little, price + test)}) == spare
+    assert spare_of(due, {"ann": Payer(little, price + test * Fraction(99, 100))}) is None
 
 
 FORMS = ("where", "fresh", "together", "arrays", "sql", "named")
@@ -341,7 +334,7 @@ def cut(
         repeat_noise(patch, 20)
         with opened(path) as session:
             ann, _ = ask_for_two(session, stream[:DUE])
-            booked: Parts = due_spare(session).booked
+            _, booked = due_spare(session)
             with cut_off():
                 ann.ask(stream[600])
     assert len(booked) == 2

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import Proposal, draw_tests
+from pmw.loop.loop import draw_tests
+from pmw.loop.tiers import Proposal
 from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.options import TestKind
@@ -34,7 +35,8 @@ from pmw.session.events import read_noise
 from pmw.session.journal import read_recorded
 from pmw.session.loading import load_secret, load_state
 from pmw.session.maintenance import read_session
-from pmw.session.store import IntentRow, SessionStore
+from pmw.session.store.rows import IntentRow
+from pmw.session.store.store import SessionStore
 from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions, save_schema
 from tests.pmw.session.stored import failed, waiting_of
 from tests.worlds import YEARS
@@ -44,7 +46,7 @@ LINES = 600  # their answers are several times what a pipe holds
 # Dies, without any warning, when a batch with a positive is about to be made durable.
 KILLED_AT_POSITIVES = """
 import os, signal
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 
 finish = SessionStore.finish
 

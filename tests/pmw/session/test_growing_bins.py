@@ -16,7 +16,7 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import OpeningDraws, draw_opening
+from pmw.loop.untested import OpeningDraws, draw_opening
 from pmw.model import DEFAULT_BINS, Descent, DescentRule, descend
 from pmw.planning.opening import open_contract, plan_opened
 from pmw.planning.tiers import affordable_bins

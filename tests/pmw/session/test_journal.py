@@ -17,7 +17,8 @@ from pmw.public.state import PublicState
 from pmw.session.journal import secret_facts
 from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_session
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import edit, execute, tamper

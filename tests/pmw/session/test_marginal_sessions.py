@@ -14,7 +14,8 @@ import pytest
 import pmw
 import pmw.session.engine
 from pmw.cli.texts import opening_text
-from pmw.loop import Proposal, propose
+from pmw.loop.loop import propose
+from pmw.loop.tiers import Proposal
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
 from pmw.public.export import measurements_form
 from pmw.public.options import ModelKind, TestKind

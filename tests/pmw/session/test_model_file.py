@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import BatchDraws, OpeningDraws, draw_opening, draw_tests
+from pmw.loop.loop import draw_tests
 from pmw.loop.secret import SecretState
+from pmw.loop.tiers import BatchDraws
+from pmw.loop.untested import OpeningDraws, draw_opening
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.model_file import read_model
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import QueryError
 from queries.factors import UNITS

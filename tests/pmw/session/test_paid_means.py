@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.errors import DataError, PriceError
-from pmw.loop import Requested
+from pmw.errors import PriceError
 from pmw.loop.purchases import offered
+from pmw.loop.untested import Requested
 from pmw.model import SummedRows
 from pmw.planning import mean_quotes
 from pmw.planning.mean_quotes import unclear_values
@@ -28,7 +27,6 @@ from queries.parsing import parse_sql
 from queries.person import Person
 from tests import worlds
 from tests.pmw.session.test_mean_bars import DOMAIN, FRAME, GROUPS, THREE, truths
-from tests.pmw.session.test_reserve import Killed
 
 PRICE = 0.3 * 0.85 / (2 * FULL)  # of the budget: a number at the full price
 BOTH = GROUPS.replace("AVG(pay) AS a", "AVG(pay) AS a, COUNT(*) AS n").replace(
@@ -326,17 +324,6 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
         assert analyst.sql(BOTH, at_most=2 * PRICE).spent.charged == pytest.approx(forecast.most)
 
 
-def test_a_statement_that_threads_share_is_paid_for_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 3)
-    with opened() as session, opened() as shared:
-        shared._turn.is_shared = True
-        for statement in (BOTH, GROUPS):
-            one, other = session.sql(statement), shared.sql(statement)
-            assert other.spent.charged == one.spent.charged > 0
-            assert [*other.estimates()] == [*one.estimates()]
-        assert shared.ledger().lines == session.ledger().lines
-
-
 # --- bars, noise and faults --------------------------------------------------------------------------------
 
 
@@ -385,54 +372,6 @@ def test_the_noise_has_the_scale_that_is_charged() -> None:
     assert 0.77 < float(np.concatenate(found).std()) < 1.3
 
 
-def test_sums_that_were_drawn_and_not_yet_durable_are_drawn_again_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[NDArray[np.int64]] = []
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        seen.append(REALLY(requested, *rest).units)
-        raise Killed
-
-    path = tmp_path / "study.pmw"
-    with opened(path) as session, monkeypatch.context() as patch:
-        patch.setattr(Requested, "measured", killed)
-        with pytest.raises(Killed):
-            session.sql(GROUPS)
-    with pmw.resume_session(path, FRAME) as session:
-        assert np.array_equal(session.state.sums[-1].units.ravel(), seen[0].ravel())
-        assert session.sql(GROUPS).spent.charged == 0  # it was charged with the batch
-        assert len(bought(session)) == 1
-        assert session.verify().holds
-
-
-def test_a_resumed_session_and_its_model_have_the_same_bars(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        first = session.sql(GROUPS)
-    with pmw.resume_session(path, FRAME) as session:
-        again = session.sql(GROUPS)
-        assert again.spent.charged == 0
-        session.export(tmp_path / "study.model")
-        assert session.sql(THREE).spent.charged == pytest.approx(first.spent.charged, rel=1e-3)
-    model = pmw.load_model(tmp_path / "study.model")
-    assert [*model.sql(GROUPS).estimates()] == [*again.estimates()] == [*first.estimates()]
-    assert model.sql(THREE).spent.charged == 0
-
-
-def test_without_the_table_means_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unread(*_: Any) -> None:
-        raise DataError("gone")
-
-    path = tmp_path / "study.pmw"
-    with opened(path):
-        pass
-    with pmw.resume_session(path, FRAME) as session:
-        monkeypatch.setattr("pmw.session.engine.session_table", unread)
-        assert session.sql(GROUPS).spent.charged == 0
-        assert session.verify().holds
-
-
 @pytest.mark.parametrize("clip", [None, 100])
 @pytest.mark.parametrize("relation", list(pmw.NeighboringRelation))
 def test_persons_and_replaced_records_pay_the_same_and_have_more_noise(
@@ -450,12 +389,3 @@ def test_persons_and_replaced_records_pay_the_same_and_have_more_noise(
         assert bought(session)[0].clipped == (clip is not None)
         assert session.sql(GROUPS).spent.charged == 0
         assert session.verify().holds
-
-
-def test_sums_have_noise_of_their_own(require_independent: Callable[[NDArray[np.int64]], None]) -> None:
-    residues = []
-    for seed in range(60):
-        with opened(seed=seed) as session:
-            session.sql(GROUPS)
-            residues.append(session.state.sums[-1].units.ravel()[:4] % 2**20)
-    require_independent(np.array(residues))

@@ -17,8 +17,7 @@ import pytest
 import pmw
 from pmw.cli.texts import finish_plan_text
 from pmw.errors import BudgetExhaustedError, DataError
-from pmw.loop import correct, model_of_terms
-from pmw.loop.fit import _without
+from pmw.loop.fit import _without, correct, model_of_terms
 from pmw.model import (
     MarginalTerm,
     QueryMeasurement,
@@ -35,7 +34,8 @@ from pmw.session.accounts import Account
 from pmw.session.maintenance import read_ledger
 from pmw.session.released import duals_of
 from pmw.session.releases import part_of
-from pmw.session.store import PARTS, SessionStore
+from pmw.session.store.rows import PARTS
+from pmw.session.store.store import SessionStore
 from queries import LinearQuery, QueryError, parse_sql
 from queries.workloads import random_conjunctions
 from tests.pmw.session.stored import cut_off, failed, waiting_of

@@ -35,9 +35,11 @@ from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
 from pmw.session import releases
 from pmw.session.maintenance import finalize_session
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.person import Person
+from tests.pmw.session.stored import cut_off
 from tests.worlds import opened
 
 KEY = bytes(range(32))
@@ -367,33 +369,14 @@ def test_interrupted_numbers_are_drawn_as_they_would_have_been(
             pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path)
     with pmw.resume_session(path) as session:
         assert [one.units.tolist() for one in session.state.persons] == drawn[0].tolist()
-    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
-        patch.setattr(SessionStore, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            session.measure_heads("region")
-        patch.undo()
-    with pmw.resume_session(path) as session:
-        assert len(session.state.persons) == 2
-        assert session.state.persons[-1].units.tolist() == drawn[1].tolist()
         assert session.verify().holds
-        rows = session.sql(BY_REGION).to_dict()["rows"]
-        session.export(tmp_path / "trips.model", format="model")
-    assert pmw.load_model(tmp_path / "trips.model").sql(BY_REGION).to_dict()["rows"] == rows
 
 
-def test_a_batch_that_is_never_finished_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_is_never_finished_is_charged(tmp_path: Path) -> None:
     path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
     FRAME.to_csv(source, index=False)
-    pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path).close()
-
-    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
-        patch.setattr(SessionStore, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            session.measure_heads("region")
-        patch.undo()
+    with pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path) as session, cut_off():
+        session.measure_heads("region")
     source.unlink()
     finalize_session(path, abandon=True)
     report = pmw.verify_session(path)

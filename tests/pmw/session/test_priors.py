@@ -16,8 +16,8 @@ from hypothesis.extra.numpy import arrays
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import Requested, correct, elected, fit, refined
-from pmw.loop.fit import opened_pairs, raked
+from pmw.loop import fit
+from pmw.loop.fit import correct, elected, opened_pairs, raked, refined
 from pmw.model import (
     DescentRule,
     MarginalMeasurement,
@@ -30,6 +30,7 @@ from pmw.model import (
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person, encode_records
+from tests.pmw.session.stored import killed_drawing
 from tests.worlds import opened
 
 DOMAIN = Domain(
@@ -169,28 +170,12 @@ def test_every_later_fit_begins_with_the_prior_again_and_takes_few_steps(
     assert len(starts) == 6
 
 
-class Killed(BaseException):
-    """The end of the process, at some point of the test."""
-
-
 def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    seen: list[Any] = []
-    really = Requested.measured
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        found = really(requested, *rest)
-        seen.append(found.units)
-        if requested.what.scope == PAIRS[3]:
-            raise Killed
-        return found
-
     path = tmp_path / "killed.pmw"
-    with monkeypatch.context() as patch:
-        patch.setattr(Requested, "measured", killed)
-        with pytest.raises(Killed):
-            open_people(path)
+    with killed_drawing(lambda requested: requested.what.scope == PAIRS[3]) as seen:
+        open_people(path)
     assert read_session(path)[0].elects_prior is None
     assert not read_session(path)[0].marginals[3:]
     with pmw.resume_session(path, FRAME) as session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,20 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import pmw
-from pmw.errors import BudgetError, DataError, PriceError
-from pmw.loop import Requested
+from pmw.errors import BudgetError, PriceError
 from pmw.loop.purchases import Offer, are_unclear, next_part, offered
 from pmw.model import RowsMeasurement, half_width
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
 from pmw.public.clear import FULL, GAIN, clear_half_width, number_half_width
+from pmw.public.evidence import OwnNumbers, own_numbers
 from pmw.public.half_widths import KEPT
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.options import Opening
-from pmw.public.own_numbers import OwnNumbers, own_numbers
 from pmw.session.engine import Engine
 from queries import Domain
 from queries.boxes import Boxes
@@ -128,7 +125,7 @@ def test_ranges_are_paid_for_as_single_questions_are() -> None:
         assert found is not None
         for place in range(3):
             low, high, _ = bars.of_query(other.query(place))
-            ends = np.asarray(found.low)[place], np.asarray(found.high)[place]
+            ends = found[0, place], found[1, place]
             assert ends == pytest.approx((low, high), rel=1e-9)
 
 
@@ -188,18 +185,6 @@ def test_what_a_statement_asks_twice_is_told_as_paid_once() -> None:
         told = session.sql(twice).spent.charged
         assert told > 0
         assert told == pytest.approx(session.ledger().lines[-1].share)
-
-
-def test_a_statement_that_threads_share_is_paid_for_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmw.session.dialogue.TURN_WORK", 7)
-    with opened() as session, opened() as shared:
-        shared._turn.is_shared = True
-        for asked in (session, shared):  # a part of the reserve is due after some more
-            asked.ask_all([f"age <= {age}" for age in range(40)])
-        one, other = session.sql(GROUPS), shared.sql(GROUPS)
-        assert len(bought(shared)) == len(bought(session)) == 1
-        assert [*other.estimates()] == [*one.estimates()]
-        assert other.spent.charged == one.spent.charged
 
 
 def test_numbers_that_no_column_shows_are_not_drawn() -> None:
@@ -448,69 +433,13 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
 # --- faults and refusals ------------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """The end of the process."""
-
-
-def test_a_number_that_was_drawn_and_not_yet_durable_is_drawn_again_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[NDArray[np.int64]] = []
-    really = Requested.measured
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        seen.append(really(requested, *rest).units)
-        raise Killed
-
-    path = tmp_path / "study.pmw"
-    with opened(path) as session, monkeypatch.context() as patch:
-        patch.setattr(Requested, "measured", killed)
-        with pytest.raises(Killed):
-            session.ask(WIDE)
-    with pmw.resume_session(path, FRAME) as session:
-        (rows,) = bought(session)
-        assert np.array_equal(rows.units, seen[0])
-        assert session.ask(WIDE).spent.charged == 0  # it was charged with the batch
-        assert len(bought(session)) == 1
-        assert session.verify().holds
-
-
-def test_a_resumed_session_goes_on_with_the_same_prices_and_answers(tmp_path: Path) -> None:
+def test_a_resumed_session_goes_on_with_the_same_prices(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
         first = session.ask(WIDE)
     with pmw.resume_session(path, FRAME) as session:
         assert session.state.contract.options.reserved == Fraction(3, 10)
-        assert session.ask(WIDE).interval == first.interval
         assert session.ask(ALSO).spent.charged == pytest.approx(first.spent.charged)
-        session.export(tmp_path / "study.model")
-        intervals = [session.ask(where).interval for where in (WIDE, ALSO, NARROW)]
-    model = pmw.load_model(tmp_path / "study.model")
-    assert [model.ask(where).interval for where in (WIDE, ALSO, NARROW)] == intervals
-
-
-def test_without_the_table_answers_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unread(*_: Any) -> None:
-        raise DataError("gone")
-
-    path = tmp_path / "study.pmw"
-    with opened(path):
-        pass
-    with pmw.resume_session(path, FRAME) as session:
-        monkeypatch.setattr("pmw.session.engine.session_table", unread)
-        assert session.ask(WIDE).spent.charged == 0
-
-
-def test_all_numbers_have_noise_of_their_own(
-    require_independent: Callable[[NDArray[np.int64]], None],
-) -> None:
-    residues = []
-    for seed in range(60):
-        with opened(seed=seed) as session:
-            session.sql(GROUPS)
-            (rows,) = bought(session)
-            residues.append(rows.units[:4] % 2**20)
-    require_independent(np.array(residues))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
-from pmw.loop import Requested
+from pmw.loop.untested import Requested
 from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
 from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
@@ -26,9 +25,11 @@ from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MeasuredRelease
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from tests.draws import RELATIONS
+from tests.pmw.session.stored import killed_drawing
 from tests.worlds import opened
 
 DOMAIN = Domain(
@@ -45,7 +46,7 @@ DUE: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.TRIPLES: [*PAIRS, *TRIPLE],
 }
 OPENINGS = pytest.mark.parametrize("opening", DUE)
-DRAWS = "pmw.loop.Requested.measured"
+DRAWS = "pmw.loop.untested.Requested.measured"
 measured_really = Requested.measured
 
 
@@ -206,32 +207,17 @@ def test_an_attribute_is_measured_again_on_the_cells_that_opening_measured(openi
         assert session.measure("code", dry_run=True).cells == 42
 
 
-class Killed(BaseException):
-    """The end of the process, at some point of the test."""
-
-
 @pytest.mark.parametrize(
     ("opening", "last"), [(opening, scope) for opening, due in DUE.items() for scope in (due[1], due[-1])]
 )
 def test_an_interrupted_session_goes_on_with_the_marginal_that_was_drawn(
-    opening: pmw.Opening, last: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opening: pmw.Opening, last: tuple[str, ...], tmp_path: Path
 ) -> None:
     with open_people(tmp_path / "whole.pmw", opening=opening) as session:
         wanted = [line.label for line in session.ledger().lines]
-    seen: list[NDArray[np.int64]] = []
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        found = measured_really(requested, *rest)
-        seen.append(found.units)
-        if requested.what.scope == last:
-            raise Killed
-        return found
-
     path = tmp_path / "killed.pmw"
-    with monkeypatch.context() as patch:
-        patch.setattr(DRAWS, killed)
-        with pytest.raises(Killed):
-            open_people(path, opening=opening)
+    with killed_drawing(lambda requested: requested.what.scope == last) as seen:
+        open_people(path, opening=opening)
     with pmw.resume_session(path, FRAME) as session:
         measured = session.state.marginals
         assert [line.label for line in session.ledger().lines] == wanted  # each is charged once
@@ -286,15 +272,10 @@ def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_p
         assert session.verify().holds
 
 
-def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(requested: Requested, *_rest: Any) -> Any:
-        raise Killed
-
+def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
-    with monkeypatch.context() as patch:
-        patch.setattr(DRAWS, killed)
-        with pytest.raises(Killed):
-            open_people(path)
+    with killed_drawing():
+        open_people(path)
     with pmw.resume_session(path, FRAME) as session:
         assert events(session) == OPENED
 

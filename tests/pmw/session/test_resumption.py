@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import pmw
-from pmw.loop import draw_tests
+from pmw.loop.loop import draw_tests
 from pmw.loop.secret import SecretState
 from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import BitSource
@@ -21,7 +21,8 @@ from pmw.public.codec import read
 from pmw.session.accounts import SESSION, Account
 from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_ledger, read_session
-from pmw.session.store import QUANTILES, TESTS, LedgerRow, MeasurementRow, Outcome, SessionStore
+from pmw.session.store.rows import QUANTILES, TESTS, LedgerRow, MeasurementRow, Outcome
+from pmw.session.store.store import SessionStore
 from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import cut_off, failed, pending_of, waiting_of
 from tests.worlds import JOINED, PEOPLE, WHOLE_YEARS, World, repeat_noise

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import PriceError, SessionError
-from pmw.loop import Requested, are_tested
+from pmw.loop.loop import are_tested
 from pmw.model import QueryMeasurement, RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
@@ -24,7 +23,6 @@ from pmw.public.half_widths import Confidences
 from pmw.public.options import TestKind
 from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.session.events import require_measurable
-from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.boxes import Boxes
 from queries.parsing import parse_where
@@ -354,63 +352,6 @@ def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
 # --- faults and refusals ----------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """The end of the process."""
-
-
-def test_what_was_drawn_and_not_yet_durable_is_drawn_again_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[NDArray[np.int64]] = []
-    really = Requested.measured
-
-    def killed(requested: Requested, *rest: Any) -> Any:
-        seen.append(really(requested, *rest).units)
-        raise Killed
-
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        spent = session.state.ledger.spent
-        with monkeypatch.context() as patch:
-            patch.setattr(Requested, "measured", killed)
-            with pytest.raises(Killed):
-                session.measure(LIST, within=100, at_most=1, request_id="k")
-    with pmw.resume_session(path, FRAME) as session:
-        quote = session.measure(LIST, within=100, request_id="k")  # paid by now
-        (measured,) = (one for one in session.state.measured if isinstance(one, RowsMeasurement))
-        assert np.array_equal(measured.units, seen[0])
-        line = session.ledger().lines[-1]
-        assert session.state.ledger.spent == spent + line.price
-        assert quote.share == line.share
-        assert session.verify().holds
-
-
-def test_what_is_recorded_comes_before_the_draw_and_the_charge_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    events: list[str] = []
-    begin, finish, really = SessionStore.begin, SessionStore.finish, Requested.measured
-
-    def begun(self: SessionStore, *rest: Any) -> int:
-        events.append("recorded")
-        return begin(self, *rest)
-
-    def finished(self: SessionStore, intent: int | None, outcome: Any) -> None:
-        finish(self, intent, outcome)
-        events.append(f"charged {len(outcome.ledger)}")
-
-    def drawn(requested: Requested, *rest: Any) -> Any:
-        events.append("drawn")
-        return really(requested, *rest)
-
-    with opened() as session:
-        monkeypatch.setattr(SessionStore, "begin", begun)
-        monkeypatch.setattr(SessionStore, "finish", finished)
-        monkeypatch.setattr(Requested, "measured", drawn)
-        session.measure(LIST, within=100, at_most=1)
-    assert events == ["recorded", "drawn", "charged 1"]
-
-
 def test_a_key_pays_once_and_for_one_list_alone() -> None:
     with opened() as session:
         ann = session.analyst("ann")
@@ -429,20 +370,10 @@ def test_a_key_pays_once_and_for_one_list_alone() -> None:
         assert session.verify().holds
 
 
-def test_a_model_file_and_a_resumed_session_know_the_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
+def test_an_export_of_measurements_names_the_questions(tmp_path: Path) -> None:
+    with opened() as session:
         session.measure(LIST, within=100, at_most=1)
-        answers = [session.ask(where, at_most=0) for where in LIST]
-        session.export(tmp_path / "study.model")
         session.export(tmp_path / "numbers.json", format="measurements")
-    model = pmw.load_model(tmp_path / "study.model")
-    assert [model.ask(where).interval for where in LIST] == [one.interval for one in answers]
-    assert [model.ask(where).count for where in LIST] == [one.count for one in answers]
-    with pmw.resume_session(path, FRAME) as session:
-        assert [
-            ModelAnswers(session.state).answer(parse_where(where, DOMAIN)).interval for where in LIST
-        ] == [one.interval for one in answers]
     assert FOUR.split(maxsplit=1)[0] in (tmp_path / "numbers.json").read_text()
 
 

@@ -18,7 +18,7 @@ from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, unwritable, waiting_of
 from tests.worlds import PEOPLE
 
@@ -190,7 +190,8 @@ def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(tmp_path: Pa
 KILLED = """
 import os, signal, sys
 import pmw
-from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 
 place = sys.argv[2]
 step = getattr(SessionStore, place)

@@ -27,15 +27,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pmw
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.session.store import (
-    IntentRow,
-    LedgerRow,
-    MeasurementRow,
-    Outcome,
-    SessionStore,
-    StoredAnswer,
-    locking,
-)
+from pmw.session.store import locking
+from pmw.session.store.columns import StoredAnswer
+from pmw.session.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome
+from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 

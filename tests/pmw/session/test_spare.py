@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from pmw.public.state import PublicState, requested
 from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
-from pmw.session.releases import MeasuredRelease, Release, StoredAnswers
+from pmw.session.releases import MeasuredRelease, Release, due_marginal
 from queries import UNITS, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.boxes import RangeTexts
 from queries.cells import quoted_name
@@ -51,23 +51,10 @@ def asked(opened: Opened, stream: list[LinearQuery]) -> PublicState:
         return session.state
 
 
-@dataclass(frozen=True)
-class Told:
-    """Questions, and the version that the model had when half as many were answered."""
-
-    told: Sequence[LinearQuery]
-    half: int
-
-    def scopes(self) -> dict[str, Counter[tuple[str, ...]]]:
-        return {"": Counter(query.scope for query in self.told)}
-
-    def version(self, place: int) -> int:
-        return self.half
-
-
 def spare_of(state: PublicState, told: Sequence[LinearQuery], half: int | None = None) -> Spare | None:
     """Return what is spare after some questions; one version, the newest if not told, answered half."""
-    return plan_spare(state, Told(told, state.version if half is None else half), NOBODY)
+    scopes, version = {"": Counter(query.scope for query in told)}, state.version if half is None else half
+    return plan_spare(state, lambda: scopes, lambda _: version, NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +98,7 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
                 assert 0.99 * part <= price / least <= part
             assert affordable_price(after) >= min(kept, affordable_price(before))
             assert affordable_price(after) < kept + least  # one that was measured takes one price
-            stored = StoredAnswers(session._engine._store, after.domain)
-            assert plan_spare(after, stored, NOBODY) is None  # not again before the next
+            assert due_marginal(session._engine._store, after, NOBODY) is None  # not again before the next
         lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
         assert len(lines) == sum(requested(one) is not None for one in session.state.measured) > 0
         assert session.verify().holds

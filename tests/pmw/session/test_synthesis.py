@@ -18,7 +18,7 @@ from pmw.planning.opening import open_contract
 from pmw.planning.plans import fewest_records
 from pmw.privacy.budget import Budget
 from pmw.public.charges import Event
-from pmw.public.pairs import held_pairs
+from pmw.public.status import held_pairs
 from pmw.session.synthesis import synthesis_options
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, NumericAttribute
 from tests.worlds import PEOPLE, WIDE, World

@@ -220,7 +220,7 @@ def test_an_opening_that_waits_is_finished_at_its_tables_new_place(tmp_path: Pat
 KILLED = """
 import os, signal, sys
 import pmw
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 
 path, table, place = sys.argv[1:]
 step = getattr(SessionStore, place)

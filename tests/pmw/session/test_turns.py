@@ -18,8 +18,8 @@ import pytest
 
 import pmw
 from pmw.session.maintenance import read_ledger, read_session, verify_session
-from pmw.session.store import SessionStore
 from pmw.session.store.locking import SessionLock
+from pmw.session.store.store import SessionStore
 from queries import LinearQuery, random_conjunctions
 from tests.pmw.session.stored import answer_to_request, marked_answers
 from tests.waiting import WAIT, joined

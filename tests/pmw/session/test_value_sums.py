@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
@@ -25,7 +24,6 @@ from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
 from pmw.public.sums import Sums
-from pmw.session.store import Outcome, SessionStore
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -217,6 +215,17 @@ def test_a_measured_sum_bounds_means_and_sums_of_its_groups_and_of_fewer() -> No
                 assert width(after) < width(before) / 2
 
 
+def test_the_bar_of_a_sum_is_no_narrower_than_that_of_its_noise() -> None:
+    with open_trips(opening=pmw.Opening.PAIRS) as session:
+        assert not session.measure_sum("delay", "region", share="0.01").counted
+        noise = session.state.sums[-1].noise
+        assert isinstance(noise, DiscreteGaussian)
+        (found,) = session.sql("SELECT SUM(delay) AS a FROM trips WHERE region = 'east'").estimates()
+        assert found.interval is not None
+        reach = (539 + 60) / 2  # of a value from the middle of its ends, which is one unit
+        assert np.ptp(found.interval) / 2 > 1.9 * float(noise.sigma) / UNITS * reach
+
+
 def holds_records(row: dict[str, Any]) -> bool:
     return row.get("region", "north") in ("north", "south", "east")
 
@@ -372,41 +381,6 @@ def test_what_an_open_round_has_reserved_is_not_left_for_a_sum() -> None:
         with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
             session.measure_sum("delay", "region", share=share)
         assert session.state.ledger == state.ledger
-
-
-def test_an_interrupted_sum_is_drawn_as_it_would_have_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is killed between the draw and its commit: the batch is recorded, and the same sum comes out."""
-    path = tmp_path / "trips.pmw"
-    source = tmp_path / "trips.csv"
-    FRAME.to_csv(source, index=False)
-    with pmw.open_session(source, DOMAIN, epsilon=2, delta=1e-9, path=path) as session:
-        sums = len(session.state.sums)
-    drawn: list[NDArray[np.int64]] = []
-    finish = SessionStore.finish
-
-    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
-        if any(row.kind == "sums of values" for row in outcome.measurements):
-            drawn.append(np.frombuffer(outcome.measurements[0].units, dtype="<i8"))
-            raise KeyboardInterrupt
-        return finish(store, intent, outcome)
-
-    with monkeypatch.context() as patch, pmw.resume_session(path) as session:
-        patch.setattr(SessionStore, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            session.measure_sum("delay", "region")
-        patch.undo()
-    with pmw.resume_session(path) as session:
-        assert len(session.state.sums) == sums + 1
-        assert (session.state.sums[-1].units.ravel() == drawn[0]).all()
-        assert len(drawn) == 1
-        assert session.verify().holds
-        rows = session.mean("delay", by="region").to_dict()
-        session.export(tmp_path / "trips.model", format="model")
-    model = pmw.load_model(tmp_path / "trips.model")
-    assert [one.summed for one in model.state.sums] == [one.summed for one in session.state.sums]
-    assert model.mean("delay", by="region").to_dict()["rows"] == rows["rows"]
 
 
 def test_a_changed_value_inside_its_cell_is_another_table(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import dp_accounting
 import pytest
@@ -127,13 +129,6 @@ def test_an_exact_price_is_the_largest_but_for_a_billionth(rounds: int) -> None:
     assert composed_delta(price, rounds, total * (1 - TINY)) > BUDGET.delta
 
 
-def test_the_textbook_corollary_is_used_only_where_the_theorem_confirms_it() -> None:
-    with pytest.raises(BudgetError, match="outside Dwork and Roth's corollary"):
-        round_epsilon(Budget.of(200, "1e-9"), 3, CompositionTheorem.DWORK_ROTH)
-    with pytest.raises(BudgetError, match="outside Dwork and Roth's corollary"):
-        composed_epsilon(Fraction(5), 40, Fraction(1, 10**9), CompositionTheorem.DWORK_ROTH)
-
-
 @pytest.mark.parametrize("rounds", [1, 7, 50, 999])
 def test_what_rounds_are_charged_in_rho_fits_the_budget(rounds: int) -> None:
     price = round_epsilon(BUDGET, rounds, CompositionTheorem.ZCDP)
@@ -151,22 +146,26 @@ def test_rho_is_converted_upward() -> None:
     assert root_down(Fraction(2)) ** 2 < 2 < (root_down(Fraction(2)) + Fraction(1, 2**60)) ** 2
 
 
-@pytest.mark.parametrize("rounds", [0, -1])
-def test_no_rounds_are_refused(rounds: int) -> None:
-    with pytest.raises(BudgetError, match="expected at least 1 round"):
-        round_epsilon(BUDGET, rounds)
-    with pytest.raises(BudgetError, match="expected at least 1 round"):
-        composed_epsilon(Fraction(1), rounds, TINY)
-    with pytest.raises(BudgetError, match="expected at least 1 round"):
-        composed_delta(Fraction(1), rounds, Fraction(1))
+NO_ROUND, OUTSIDE = "expected at least 1 round", "outside Dwork and Roth's corollary"
+RANGE, ONE = "expected a positive price and 0 <= delta < 1", Fraction(1)
+DWORK_ROTH = CompositionTheorem.DWORK_ROTH
 
 
 @pytest.mark.parametrize(
-    ("price", "delta"), [(Fraction(0), TINY), (Fraction(1), Fraction(1)), (Fraction(1), -TINY)]
+    ("refused", "told"),
+    [
+        *((partial(round_epsilon, BUDGET, rounds), NO_ROUND) for rounds in (0, -1)),
+        *((partial(composed_epsilon, ONE, rounds, TINY), NO_ROUND) for rounds in (0, -1)),
+        *((partial(composed_delta, ONE, rounds, ONE), NO_ROUND) for rounds in (0, -1)),
+        (partial(composed_epsilon, Fraction(0), 3, TINY), RANGE),
+        *((partial(composed_epsilon, ONE, 3, delta), RANGE) for delta in (ONE, -TINY)),
+        (partial(round_epsilon, Budget.of(200, "1e-9"), 3, DWORK_ROTH), OUTSIDE),
+        (partial(composed_epsilon, Fraction(5), 40, TINY, DWORK_ROTH), OUTSIDE),
+    ],
 )
-def test_a_price_or_delta_out_of_range_is_refused(price: Fraction, delta: Fraction) -> None:
-    with pytest.raises(BudgetError, match="expected a positive price and 0 <= delta < 1"):
-        composed_epsilon(price, 3, delta)
+def test_what_has_no_composition_is_refused(refused: Callable[[], object], told: str) -> None:
+    with pytest.raises(BudgetError, match=told):
+        refused()
 
 
 @pytest.mark.parametrize("algorithm", [Sparse, NumericSparse])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,17 +187,21 @@ def test_a_negative_lies_below_the_margin_as_often_as_stated(
 
 
 @pytest.mark.parametrize("noise", [NoiseKind.LAPLACE, ThresholdNoise.GAUSSIAN])
-def test_what_cannot_be_is_refused_before_anything_is_drawn(noise: NoiseKind | ThresholdNoise) -> None:
-    with pytest.raises(BudgetError, match="an absolute value is not monotone"):
-        make(noise, Sides.TWO_SIDED, monotone=True)
-    with pytest.raises(BudgetError, match="two thresholds need monotone values"):
-        make(noise, Sides.TWO_THRESHOLDS, monotone=False)
-    with pytest.raises(BudgetError, match="sensitivity of at least 1"):
-        make(noise, sensitivity=0)
-    with pytest.raises(NoiseError, match="expected a positive fraction"):
-        make(noise, threshold_scale=Fraction(0))
-    with pytest.raises(NoiseError, match="expected a positive fraction"):
-        make(noise, query_scale=Fraction(-1))
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ({"sides": Sides.TWO_SIDED, "monotone": True}, "an absolute value is not monotone"),
+        ({"sides": Sides.TWO_THRESHOLDS, "monotone": False}, "two thresholds need monotone values"),
+        ({"sensitivity": 0}, "sensitivity of at least 1"),
+        ({"threshold_scale": Fraction(0)}, "expected a positive fraction"),
+        ({"query_scale": Fraction(-1)}, "expected a positive fraction"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_drawn(
+    noise: NoiseKind | ThresholdNoise, choices: dict[str, Any], told: str
+) -> None:
+    with pytest.raises((BudgetError, NoiseError), match=told):
+        make(noise, **choices)
 
 
 def test_noise_of_another_kind_is_refused() -> None:

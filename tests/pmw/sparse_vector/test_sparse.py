@@ -43,24 +43,17 @@ def test_the_textbook_scale_with_delta() -> None:
     assert test.query_scale == 2 * test.threshold_scale
 
 
-def test_a_redrawn_round_is_charged_whole_when_it_opens() -> None:
-    price = Fraction(1, 10) + Fraction(1, 20)
-    for composition in Composition:
-        assert sparse(redraw=True).charges(composition) == (pure_charge(price), NOTHING)
-
-
-def test_a_kept_threshold_is_one_event_under_zcdp() -> None:
-    whole = Fraction(1, 10) + 3 * Fraction(1, 20)
-    assert sparse(redraw=False).charges(Composition.ZCDP) == (pure_charge(whole), NOTHING)
-    # Separate squares would undercharge it.
-    assert pure_charge(whole).rho > pure_charge(Fraction(1, 10)).rho + 3 * pure_charge(Fraction(1, 20)).rho
-
-
-def test_a_kept_threshold_pays_as_it_goes_when_epsilons_add() -> None:
-    opening, positive = sparse(redraw=False).charges(Composition.PURE)
-    assert (opening.epsilon, positive.epsilon) == (Fraction(1, 10), Fraction(1, 20))
-    assert sparse(redraw=False).epsilon == Fraction(1, 10) + 3 * Fraction(1, 20)
-    assert sparse(redraw=False).epsilon_at("1e-9") == sparse(redraw=False).epsilon
+@pytest.mark.parametrize("composition", Composition)
+def test_a_redrawn_round_is_charged_whole_and_a_kept_threshold_as_it_goes_where_epsilons_add(
+    composition: Composition,
+) -> None:
+    threshold, positive = pure_charge(Fraction(1, 10)), pure_charge(Fraction(1, 20))
+    assert sparse(redraw=True).charges(composition) == (pure_charge(Fraction(3, 20)), NOTHING)
+    whole, kept = pure_charge(Fraction(1, 10) + 3 * Fraction(1, 20)), sparse(redraw=False)
+    wanted = (threshold, positive) if composition is Composition.PURE else (whole, NOTHING)
+    assert kept.charges(composition) == wanted
+    assert kept.epsilon == kept.epsilon_at("1e-9") == whole.epsilon
+    assert whole.rho > threshold.rho + 3 * positive.rho  # separate squares would undercharge it
 
 
 @pytest.mark.parametrize("redraw", [False, True])
@@ -90,22 +83,13 @@ def test_the_threshold_is_redrawn_after_a_positive_and_only_then() -> None:
     assert following.noisy != state.noisy
 
 
-def test_the_threshold_is_kept_where_it_is_not_redrawn() -> None:
-    algorithm = sparse(redraw=False)
-    bits = BitSource.from_integer(9)
+def test_a_scan_stops_at_a_positive_and_the_threshold_is_kept_where_it_is_not_redrawn() -> None:
+    algorithm, bits = sparse(redraw=False), BitSource.from_integer(9)
     state = algorithm.open(bits)
-    after, _ = algorithm.step(state, 10_000, 100, bits)
+    after, outcomes = algorithm.scan(state, np.array([-100, 10_000, 10_000]), np.full(3, 1000), bits)
+    assert outcomes.tolist() == [0, 1]
     assert after == SparseState(state.noisy, 1)
     assert repr(after) == "SparseState(positives=1, noise secret)"
-
-
-def test_a_scan_stops_at_a_positive_so_that_the_caller_may_react() -> None:
-    algorithm = sparse(redraw=False)
-    bits = BitSource.from_integer(9)
-    values = np.array([-100, 10_000, 10_000])
-    state, outcomes = algorithm.scan(algorithm.open(bits), values, np.full(3, 1000), bits)
-    assert outcomes.tolist() == [0, 1]
-    assert state.positives == 1
 
 
 def test_a_kept_threshold_that_is_lost_is_never_drawn_a_second_time() -> None:

@@ -81,12 +81,12 @@ def test_scores_are_errors_against_the_truth() -> None:
         assert scores.coverage == 0.5
         baseline = noise_per_query(session.state, 2000, 3000)
     sigma = np.sqrt(2000 / (2 * float(session.state.ledger.cap)))
-    assert baseline.width * 3000 == pytest.approx(1.959964 * sigma, rel=1e-5)
+    assert baseline.widths[0] * 3000 == pytest.approx(1.959964 * sigma, rel=1e-5)
     assert baseline.errors.mean() * 3000 == pytest.approx(sigma * np.sqrt(2 / np.pi), rel=0.05)
 
 
 def test_noise_per_question_under_plain_sums_is_laplace() -> None:
     baseline = noise_per_query(worlds.PEOPLE.state(delta=0), 1000, 3000)
-    assert baseline.distribution == "Laplace noise"
-    assert baseline.width * 3000 == pytest.approx(500 * np.log(20), rel=1e-6)
+    assert baseline.noise == "Laplace noise"
+    assert baseline.widths[0] * 3000 == pytest.approx(500 * np.log(20), rel=1e-6)
     assert baseline.errors.mean() * 3000 == pytest.approx(500, rel=0.15)

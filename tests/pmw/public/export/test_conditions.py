@@ -23,8 +23,8 @@ from pmw.model import (
     MarginalTerm,
     SyntheticDistribution,
 )
-from pmw.public.export import RowPlan, conditions, draw_rows, export
-from pmw.public.export.conditions import ConditionedModel
+from pmw.public.export import RowPlan, draw_rows, export
+from pmw.public.export.rows import ConditionedModel
 from pmw.public.state import PublicState
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from queries.errors import QueryError
@@ -135,8 +135,8 @@ def test_a_tree_without_room_has_rows_chosen_instead() -> None:
 
 def test_a_condition_that_too_few_rows_are_chosen_by_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     state = _state(_model(GraphicalDistribution, 3, binned=False), binned=False, max_cells=30)
-    monkeypatch.setattr(conditions, "_MOST_DRAWN", 100)
-    monkeypatch.setattr(conditions, "_TIMES", 1)
+    monkeypatch.setattr("pmw.public.export.rows._MOST_DRAWN", 100)
+    monkeypatch.setattr("pmw.public.export.rows._TIMES", 1)
     with pytest.raises(
         ReleaseError, match="500 rows are chosen by a condition on a, c together, which one in"
     ):

@@ -14,11 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.loop import correct
+from pmw.loop.fit import correct
 from pmw.model import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.export import RowPlan, draw_rows, reproduction_sentence
-from pmw.public.export.reproduction import reproduction
+from pmw.public.export.manifest import reproduction
 from pmw.public.state import PublicState
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 from tests.worlds import World, opened

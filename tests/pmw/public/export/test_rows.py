@@ -12,7 +12,7 @@ import pytest
 
 import pmw
 from pmw.errors import ReleaseError
-from pmw.public.export import RowPlan, csv_parts, export
+from pmw.public.export import RowPlan, draw_rows, export
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -57,7 +57,7 @@ def test_a_csv_file_is_the_same_in_parts_of_any_size(
     plan = RowPlan(150, seed=3)
     whole = session.synthetic_records(150, seed=3).to_csv(index=False, lineterminator="\n").encode()
     monkeypatch.setattr("pmw.public.export.rows._BATCH", batch)
-    parts = list(csv_parts(session.state, plan))
+    parts = list(draw_rows(session.state, plan).csv_parts())
     assert len(parts) == -(-150 // batch)
     assert max(part.count(b"\n") for part in parts) <= batch + 1  # a heading
     assert b"".join(parts) == whole
@@ -86,7 +86,7 @@ def test_fields_are_written_as_pandas_writes_them(others: dict[Attribute, object
     domain = Domain((_HOSTILE, *others))
     with pmw.open_session(table, domain, epsilon=20, delta=1e-9, options=options) as session:
         whole = session.synthetic_records(400, seed=3).to_csv(index=False, lineterminator="\n").encode()
-        assert b"".join(csv_parts(session.state, RowPlan(400, seed=3))) == whole
+        assert b"".join(draw_rows(session.state, RowPlan(400, seed=3)).csv_parts()) == whole
     assert b'"x""y"' in whole
     assert b'"two\nlines"' in whole
     assert others or b'\n""\n' in whole  # an empty line is no row
@@ -111,7 +111,7 @@ def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: py
         whole = session.synthetic_records(80, seed=3).to_csv(index=False, lineterminator="\n").encode()
         assert whole.count(b"2023-01-02 00:00:00,") > 2
         monkeypatch.setattr("pmw.public.export.rows._BATCH", 1)  # then midnight stands alone
-        assert b"".join(csv_parts(session.state, RowPlan(80, seed=3))) == whole
+        assert b"".join(draw_rows(session.state, RowPlan(80, seed=3)).csv_parts()) == whole
 
 
 def test_the_memory_of_parts_does_not_grow_with_the_rows(
@@ -122,7 +122,7 @@ def test_the_memory_of_parts_does_not_grow_with_the_rows(
     for rows in (2_000, 2_000, 40_000):
         tracemalloc.start()
         try:
-            parts = csv_parts(session.state, RowPlan(rows, seed=3))
+            parts = draw_rows(session.state, RowPlan(rows, seed=3)).csv_parts()
             drawn, _ = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
             deque(parts, maxlen=0)

@@ -17,7 +17,7 @@ import pmw
 import pmw.research.offline
 from pmw.data import MemorySource
 from pmw.errors import DataError
-from pmw.loop import draw_opening, settle_opening
+from pmw.loop.untested import draw_opening, settle_opening
 from pmw.model import DenseDistribution, QueryMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
@@ -40,6 +40,7 @@ from pmw.research.offline.fitting import (
 )
 from pmw.research.offline.options import RoundPrices
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from tests.worlds import known
 
 DOMAIN = Domain(tuple(CategoricalAttribute(name, ("s", "t")) for name in "abc"), name="people")
 SCOPES = (("a",), ("b",), ("a", "b"))
@@ -73,8 +74,7 @@ def marginal_round(state: PublicState) -> MarginalRound:
     """Return a round over all scopes, against a model of 46 records."""
     # Of so few records noise would leave no scope worth its price.
     many = replace(state, total=replace(state.total, value=1e6))
-    proposal = propose_marginal(many, SCOPES, PRICES)
-    assert proposal is not None
+    proposal = known(propose_marginal(many, SCOPES, PRICES))
     assert proposal.scopes == SCOPES
     return replace(proposal, model=DenseDistribution.uniform(DOMAIN, 46.0))
 
@@ -162,8 +162,7 @@ def test_a_measurement_has_the_noise_that_its_price_allows_for_all_the_records_o
 ) -> None:
     state = state_of(relation, composition)
     moves = 2 if relation is NeighboringRelation.REPLACE_ONE else 1
-    questions = propose_query(state, QUERIES, PRICES)
-    assert questions is not None
+    questions = known(propose_query(state, QUERIES, PRICES))
     for proposal, cells in ((marginal_round(state), moves), (questions, 1)):
         _, charge = round_charges(proposal, state.contract.options)
         if composition is Composition.PURE:

@@ -23,7 +23,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from pmw.errors import BudgetError, DataError, PMWError, SessionError
-from pmw.loop import OpeningDraws, draw_opening
+from pmw.loop.untested import OpeningDraws, draw_opening
 from pmw.model import DenseDistribution, step
 from pmw.online import (
     BitSource,

@@ -17,7 +17,7 @@ from pmw.privacy.budget import Budget, Composition, zcdp_rho
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
 from pmw.research.audit import OutputDistribution, tables_of, tree_distribution
-from pmw.research.audit.sound import chooser_distribution, retraversal_distribution
+from pmw.research.audit.catalogue import chooser_distribution, retraversal_distribution
 from pmw.research.sparse_vectors import Retraversal, TopC, algorithm_1, algorithm_7
 from pmw.sparse_vector import (
     Comparison,

@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
 from pmw.public.codec import kind_text, read_kind
-from pmw.session.store import (
-    AGAIN,
-    FIRST,
-    UNSETTLED,
-    Outcome,
-    SessionStore,
-    StoredAnswer,
-)
-from pmw.session.store.columns import packed, question_keys, unpacked
+from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, StoredAnswer, packed, question_keys, unpacked
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries.boxes import RangeTexts
 from tests.pmw.session.stored import (
     columns_of,

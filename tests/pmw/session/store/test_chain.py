@@ -14,17 +14,10 @@ from pathlib import Path
 import pytest
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store import (
-    AnswerColumns,
-    CertificateRow,
-    LedgerRow,
-    MeasurementRow,
-    Outcome,
-    SessionStore,
-    StoredAnswer,
-)
 from pmw.session.store.chain import Chain, Link
-from pmw.session.store.rows import COLUMNS, SEALED
+from pmw.session.store.columns import AnswerColumns, StoredAnswer
+from pmw.session.store.rows import COLUMNS, SEALED, CertificateRow, LedgerRow, MeasurementRow, Outcome
+from pmw.session.store.store import SessionStore
 from tests.pmw.session.stored import answer_to_request, columns_of, execute, newest_answer, tamper
 
 CONTRACT = '"the contract"'

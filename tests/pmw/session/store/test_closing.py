@@ -23,7 +23,7 @@ from pmw.session.maintenance import (
     read_session,
     verify_session,
 )
-from pmw.session.store import SessionStore
+from pmw.session.store.store import SessionStore
 from queries import Domain
 from tests.pmw.session.stored import execute
 from tests.worlds import PEOPLE

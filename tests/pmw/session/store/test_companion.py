@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 import pmw
 import pmw.session.engine
 from pmw.session.maintenance import is_closed, read_session
-from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
+from pmw.session.store import companion
 from pmw.session.store.companion import Companion
 from pmw.session.store.connection import transaction
+from pmw.session.store.rows import IntentRow, LedgerRow, Outcome
+from pmw.session.store.store import SessionStore
 from tests.pmw.session.stored import cut_off, tamper, waiting_of
 from tests.worlds import PEOPLE, WHOLE_YEARS
 

@@ -18,7 +18,8 @@ import pytest
 import pmw
 from pmw.privacy.budget import NeighboringRelation
 from pmw.session.maintenance import read_session
-from pmw.session.store import FORMAT_VERSION, TESTS, SessionStore
+from pmw.session.store.rows import FORMAT_VERSION, TESTS
+from pmw.session.store.store import SessionStore
 from scripts.keep_sessions import CONDITIONS, answers_of, finished, held_in, keep
 from tests.pmw.session.stored import pending_of, secrets_of
 

@@ -16,8 +16,9 @@ import pytest
 
 import pmw
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
-from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
+from pmw.session.store.rows import LedgerRow, Outcome
+from pmw.session.store.store import SessionStore, writing
 from queries import format_schema
 from tests.worlds import PEOPLE
 

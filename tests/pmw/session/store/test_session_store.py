@@ -15,14 +15,10 @@ import numpy as np
 import pytest
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
-from pmw.session.store import (
-    LedgerRow,
-    MeasurementRow,
-    Outcome,
-    SessionStore,
-    StoredAnswer,
-)
+from pmw.session.store.columns import StoredAnswer
 from pmw.session.store.locking import SessionLock
+from pmw.session.store.rows import LedgerRow, MeasurementRow, Outcome
+from pmw.session.store.store import SessionStore
 from tests.pmw.session.stored import answer_to_request, columns_of, execute, newest_answer
 
 ANSWER = StoredAnswer("{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)

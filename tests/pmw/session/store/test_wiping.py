@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import pmw
-from pmw.session.store import IntentRow, Outcome, SessionStore, companion
+from pmw.session.store import companion
+from pmw.session.store.rows import IntentRow, Outcome
+from pmw.session.store.store import SessionStore
 from queries import random_conjunctions
 from tests.worlds import PEOPLE
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import pmw
-from pmw.session.store import SessionFiles, SessionStore
-from pmw.session.verification import Anchor
+from pmw.session.store.connection import SessionFiles
+from pmw.session.store.store import SessionStore
+from pmw.session.verification.anchor import Anchor
 from tests.pmw.session.stored import tamper
 from tests.worlds import PEOPLE
 

@@ -15,7 +15,8 @@ import pytest
 
 import pmw
 from pmw.session.events import Contents
-from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
+from pmw.session.store.columns import AnswerColumns, StoredAnswer
+from pmw.session.store.store import SessionStore
 from pmw.session.verification.checks import answer_checks
 from queries import Domain, IntegerAttribute
 from tests.pmw.session.stored import columns_of

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import pmw
-from pmw.session.store import IntentRow, SessionStore
-from pmw.session.verification import NOT_PROVED
+from pmw.session.store.rows import IntentRow
+from pmw.session.store.store import SessionStore
+from pmw.session.verification.report import NOT_PROVED
 from tests.pmw.session.stored import cut_off, edit, execute, failed, secrets_of, tamper
 from tests.pmw.session.verification.conftest import Copied
 from tests.worlds import INCOMES, PEOPLE, repeat_noise

@@ -1,4 +1,4 @@
-"""``pmw open --expect`` and ``pmw plan --expect``: questions that are declared beforehand."""
+"""What is public, and told at opening: a prior, and in plans too the questions that are expected."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.pmw.cli.commands import TABLE, Run
 from tests.pmw.session.test_priors import DOMAIN, people
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-9", "--opening", "pairs")
+PUBLIC = ("--prior", "public.csv", "--prior-is-public")
 PLAN = ("plan", "--schema", "people.toml", "--records", "3000", *BUDGET)
 TEXT = """-- the board's dashboard
 age >= 40 AND sex = 'm'
@@ -22,10 +23,11 @@ SELECT COUNT(*) FROM records WHERE rooms > 3 GROUP BY job
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working folder, with a table, its schema and a file of questions."""
+    """Return the working folder, with a table, its schema, a public table and a file of questions."""
     monkeypatch.chdir(tmp_path)
     save_schema(DOMAIN, tmp_path / "people.toml")
     people(1).to_csv("people.csv", index=False)
+    people(2, 6000).to_csv("public.csv", index=False)
     Path("asked.txt").write_text(TEXT)
     return tmp_path
 
@@ -63,14 +65,11 @@ def test_all_faults_of_a_file_are_told_and_nothing_is_opened(
     command: tuple[str, ...], folder: Path, run: Run
 ) -> None:
     Path("wrong.txt").write_text("ages > 3\nsex = 'f'\njob = 'a' AND\n")
-    Path("empty.txt").write_text("-- none yet\n\n")
     before = sorted(folder.iterdir())
     told = run.refused(*command, "--expect", "wrong.txt", code=4)
     assert "line 1: unknown attribute 'ages'" in told
     assert "line 3: expected a condition" in told
     assert "line 2" not in told
-    assert "expected a question, got none" in run.refused(*command, "--expect", "empty.txt", code=4)
-    assert "does not exist" in run.refused(*command, "--expect", "none.txt", code=2)
     assert sorted(folder.iterdir()) == before
 
 
@@ -84,26 +83,54 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, ru
     assert not Path("study.pmw").exists()
 
 
+# --- ``pmw open --prior``: a model, or a table that is declared public --------------------------------------
+
+
+def test_a_public_table_is_told_of_at_opening_in_the_status_and_in_manifests(folder: Path, run: Run) -> None:
+    told = run.told("open", "study.pmw", *TABLE, *BUDGET, *PUBLIC)
+    (line,) = [one for one in told.splitlines() if one.startswith("Prior: ")]
+    status = run.form("status", "study.pmw")
+    digest = status["prior"]
+    assert status["prior_used"] is True
+    assert line == f"Prior: used: the measured pairs are near it (SHA-256 {digest[:16]}…)."
+    assert "public prior" in run.told("status", "study.pmw")
+    run.told("verify", "study.pmw")
+    run.told("export", "study.pmw", "--output", "rows.csv")
+    manifest = json.loads((folder / "rows.csv.manifest.json").read_text())
+    assert manifest["prior"] == {"sha256": digest, "used": True}
+
+
+def test_a_model_that_was_exported_is_one_and_needs_no_declaration(folder: Path, run: Run) -> None:
+    run.told("open", "last.pmw", *TABLE, *BUDGET)
+    assert "prior" not in run.form("status", "last.pmw")
+    run.told("export", "last.pmw", "--output", "last.model", "--format", "model")
+    run.told("open", "study.pmw", *TABLE, *BUDGET, "--prior", "last.model")
+    assert len(run.form("status", "study.pmw")["prior"]) == 64
+
+
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "code", "told"),
     [
-        (("--opening", "one-way"), "has opening = one-way"),
-        (("--opening", "none"), "has opening = none"),
-        (("--delta", "0"), "delta has to be above 0"),
-        (("--preset", "textbook"), "tests single questions"),
+        (("--prior", "public.csv"), 2, "add --prior-is-public if nobody in it needs protection"),
+        (("--prior-is-public",), 2, "name that, too"),
+        (("--prior", "none.csv"), 2, "does not exist"),
+        (("--prior", "."), 2, "is a directory"),
+        (("--prior", "last.model", "--prior-is-public"), 2, "leave --prior-is-public out"),
+        (("--prior", "cut.model"), 5, "damaged"),
+        (("--prior", "last.pmw"), 5, "this is a session, not a model"),
+        (("--prior", "empty.csv", "--prior-is-public"), 1, "records that the schema keeps, got none"),
+        (("--prior", "other.csv", "--prior-is-public"), 1, "expected one column 'age'"),
+        ((*PUBLIC, "--opening", "one-way"), 1, "this session measures none"),
     ],
 )
-def test_sessions_without_pairs_at_opening_say_why_they_refuse_them(
-    given: tuple[str, ...], told: str, run: Run
+def test_what_is_no_prior_is_refused_before_anything_is_made(
+    folder: Path, run: Run, given: tuple[str, ...], code: int, told: str
 ) -> None:
-    budget = BUDGET[:4] if "--preset" in given else BUDGET
-    assert told in run.refused("open", "study.pmw", *TABLE, *budget, *given, "--expect", "asked.txt")
-    assert not Path("study.pmw").exists()
-
-
-def test_the_help_says_what_a_file_may_tell_of_the_table(run: Run) -> None:
-    for command in ("open", "plan"):
-        words = " ".join(run.told(command, "--help").split())
-        assert (
-            "A file that was written after a look at the table tells of it, such as its rare values." in words
-        )
+    run.told("open", "last.pmw", *TABLE, *BUDGET)
+    run.told("export", "last.pmw", "--output", "last.model", "--format", "model")
+    (folder / "cut.model").write_bytes((folder / "last.model").read_bytes()[:-40])
+    (folder / "empty.csv").write_text((folder / "people.csv").read_text().splitlines()[0] + "\n")
+    (folder / "other.csv").write_text("height\n3\n")
+    error = run.refused("open", "study.pmw", *TABLE, *BUDGET, *given, code=code)
+    assert told in error.splitlines()[-1]
+    assert not list(folder.glob("study.pmw*"))
