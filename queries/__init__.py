@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from queries.categories import CategoricalAttribute
-    from queries.dates import DateAttribute, DatetimeAttribute
+    from queries.dates import DateAttribute, DatetimeAttribute, TimeAttribute
     from queries.domain import Attribute, Domain
     from queries.errors import DomainError, QueriesError, QueryError, RecordsError, SchemaError, ScopeError
     from queries.factors import UNITS, Factor
@@ -39,13 +39,13 @@ __all__ = [
     "marginal_cells", "NumericAttribute", "parities", "parse_line", "parse_question", "parse_schema",
     "parse_sql", "parse_where", "parse_workload", "Person", "popular_conjunctions", "prefixes",
     "QueriesError", "QueryError", "Question", "random_conjunctions", "RecordsError", "save_schema",
-    "SchemaError", "ScopeError", "Statement", "UNITS", "Workload",
+    "SchemaError", "ScopeError", "Statement", "TimeAttribute", "UNITS", "Workload",
 ]  # fmt: skip
 
 # Where each name lives. They are imported on first use, so that a module loads what it needs alone.
 _HOMES = {
     "categories": "CategoricalAttribute",
-    "dates": "DateAttribute DatetimeAttribute",
+    "dates": "DateAttribute DatetimeAttribute TimeAttribute",
     "domain": "Attribute Domain",
     "errors": "DomainError QueriesError QueryError RecordsError SchemaError ScopeError",
     "factors": "Factor UNITS",

@@ -56,6 +56,7 @@ TIMESTAMP = ColumnType(1114, "timestamp", "timestamp without time zone", 8, "D")
 TYPES = {
     "BOOLEAN": BOOL, "BIGINT": INT8, "INTEGER": INT8, "SMALLINT": INT8, "DOUBLE": FLOAT8, "FLOAT": FLOAT8,
     "DECIMAL": FLOAT8, "HUGEINT": FLOAT8, "VARCHAR": TEXT, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
+    "TIME": TEXT,
 }  # fmt: skip  # of each type of DuckDB; any other is told as text
 
 

@@ -35,6 +35,7 @@ _FRESH = "\ue000"  # begins a text that nobody declares
 _SHORT = 24  # characters of SQL that are written twice
 _LONG = 1000  # characters of SQL that become a column
 _NAME = re.compile(r"[a-z]+[0-9]+")
+PERIODS = ("dated", "clock")  # shapes of what has seconds for numbers: dates and times, and times of day
 _SPOT = re.compile("\x01([0-9]+)\x02")
 
 
@@ -44,7 +45,7 @@ class Term:
 
     Args:
         sql: over the columns of a row. A number that a cell knows by its ends stands as a mark.
-        shape: ``number``, ``text``, ``dated`` or ``null``.
+        shape: ``number``, ``text``, ``dated``, ``clock`` or ``null``.
         label: what a group of it is called, of texts and dates.
         undeclared: SQL of whether a text is one that its attribute does not declare; empty where none is.
         open: SQL of whether the value may be any of its shape; one of them is enough.
@@ -418,7 +419,7 @@ class Writer:
             low, high = self.ends(term)
             asked |= {"low": low, "high": high, "middle": term.everywhere("v")}
         if term.shape != "number":
-            asked |= {"label": term.label, "text": term.label if term.shape == "dated" else term.sql}
+            asked |= {"label": term.label, "text": term.label if term.shape in PERIODS else term.sql}
         return _Cells(self, asked).values(term)
 
     # --- rows
@@ -630,7 +631,7 @@ class _Cells:
         if term.shape != "number":
             labels, open_, declared = self._labels(term, null, undecided)
             undecided |= open_
-            if term.shape == "dated" and not term.plain:
+            if term.shape in PERIODS and not term.plain:
                 undecided |= ends[0] != ends[2]
         elif np.any(present & empty & ~undecided):
             raise QueryError(
@@ -642,7 +643,7 @@ class _Cells:
         return CellValues(
             self.rows.scope, low, middle, high, (present & ~empty).reshape(self.shape),
             None if labels is None else labels.reshape(self.shape), term.kind, undecided.reshape(self.shape),
-            declared, term.shape == "dated", term.line,
+            declared, term.shape if term.shape in PERIODS else "", term.line,
         )  # fmt: skip
 
     def _ends(self, held: NDArray[np.bool_]) -> list[NDArray[np.float64]]:

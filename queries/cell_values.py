@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import OTHER_LABEL, GroupValue
+from queries.dates import TimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor, Span
@@ -227,7 +228,8 @@ class CellValues:
         undecided: bool: the cell does not tell the value, as that of undeclared texts does not. What is
             compared with it is open there.
         declared: texts that no undecided cell holds.
-        dated: the labels are those of periods, and the numbers their first and last seconds.
+        dated: ``dated`` or ``clock`` where the labels are periods of the calendar or of the day, and the
+            numbers their first and last seconds; else empty.
         line: the numbers are those of one attribute times a factor, and a constant.
     """
 
@@ -240,7 +242,7 @@ class CellValues:
     kind: Kind = Kind.DOUBLE
     undecided: NDArray[np.bool_] = field(default_factory=lambda: _NOWHERE)
     declared: frozenset[str] = frozenset()
-    dated: bool = False
+    dated: str = ""
     line: Line | None = None
 
     def __post_init__(self) -> None:
@@ -385,7 +387,7 @@ def attribute_values(attribute: Attribute) -> CellValues:
     declared = frozenset(attribute.label(code) for code in range(attribute.base_size))
     return CellValues(
         scope, low, (low + high) / 2, high, present, labels, Kind.WHOLE if span else Kind.DOUBLE, undecided,
-        declared, span is not None,
+        declared, "" if span is None else "clock" if isinstance(attribute, TimeAttribute) else "dated",
     )  # fmt: skip
 
 

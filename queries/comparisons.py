@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text, nearest, number_text, quoted_name
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DateAttribute, DatetimeAttribute, Periods, TimeAttribute
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -395,7 +395,7 @@ class _Ordered(Meaning[_Scale]):
         return number
 
 
-class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
+class _Periods(_Ordered[Periods]):
     _whole_called: ClassVar[str] = "values"
 
     def _number(self, value: Scalar, position: Position) -> float:
@@ -415,4 +415,5 @@ _KINDS: dict[type, Callable[[Any], Meaning[Any]]] = {
     CategoricalAttribute: _Categories,
     DateAttribute: _periods,
     DatetimeAttribute: _periods,
+    TimeAttribute: _periods,
 }

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from queries.cells import quoted_name
 from queries.comparisons import Position, quoted_text
-from queries.dates import DAY, Periods
+from queries.dates import CLOCK_WIDTHS, DAY, Periods
 from queries.domain import Attribute
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -39,6 +39,8 @@ _MOST_PERIODS = 1_000_000
 
 def begins_in(shorter: str, longer: str) -> bool:
     """Tell whether every period of one kind lies inside one of another kind, as days do in weeks."""
+    if shorter in CLOCK_WIDTHS:
+        return CLOCK_WIDTHS.get(longer, DAY) % CLOCK_WIDTHS[shorter] == 0
     weeks = shorter == "week" and longer != "week"  # may begin in one month and end in the next
     return PERIODS.index(shorter) <= PERIODS.index(longer) and not weeks
 
@@ -159,6 +161,11 @@ class DatePart:
         """Return the attribute, whose values have the part."""
         if not isinstance(attribute, Periods):
             message = f"holds no dates, and has no {self.shown(quoted_name(attribute.name))}"
+        elif "day" not in attribute.widths and (self.kind, self.what, self.steps) != ("number", "hour", ()):
+            message = (
+                f"holds times of day, whose one part is HOUR({quoted_name(attribute.name)}); they are "
+                f"compared with texts such as {attribute.literal(attribute.boundaries[0])}"
+            )
         elif "hour" not in attribute.widths and ("hour" in self.periods or self.offset % DAY):
             message = "holds dates, which have no hours; kind = 'datetime' with width = 'hour' has them"
         else:

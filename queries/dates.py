@@ -1,11 +1,12 @@
-"""Dates and times as whole numbers, how texts write them, and attributes of them: periods as cells.
+"""Dates, times and times of day as whole numbers, how texts write them, and attributes: periods as cells.
 
 A date is its number of days (1 January of the year 1 is day 1), a time the number of seconds that the clock
 of one declared zone shows, counted like the days. So an hour that a clock shows twice in autumn is one hour
 that holds twice as much, and one that it leaves out in spring is an hour like any other, which may be empty.
 
 Texts are ISO 8601 (``2023-03-31``, ``2023-03-31 14:05``, ``2023-03-31T14:05:09.5Z``, ``…+02:00``), or as a
-declared format says. Fractions of a second are cut off.
+declared format says. Fractions of a second are cut off. A time of day is the number of seconds since
+midnight; texts of it are ``14:05``, ``14:05:09.5`` or ``2:05 pm``, and 24:00 is none.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ _ISO = re.compile(
     r"(?:[T ](?P<H>[0-9]{2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:\.[0-9]{1,12})?)?"
     r"(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2}(?::[0-9]{2})?)?)?)?[ \t]*"
 )
+_CLOCK = re.compile(
+    r"[ \t]*(?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:\.[0-9]{1,12})?)?"
+    r"(?: ?(?P<half>[AaPp])[Mm])?[ \t]*"
+)
+CLOCK_WIDTHS = {
+    "minute": 60, **{f"{number} minutes": 60 * number for number in (5, 10, 15, 20, 30)},
+    "hour": 3600, **{f"{number} hours": 3600 * number for number in (2, 3, 4, 6, 8, 12)},
+}  # fmt: skip  # seconds of the periods that are counted from midnight
 _LONGEST = 80  # characters of a text that is read
 _DIRECTIVES = {"Y": "[0-9]{4}", **dict.fromkeys("mdHMS", "[0-9]{1,2}")}
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -64,6 +73,12 @@ def read_seconds(value: object, zone: str, format: str | None = None) -> int | N
     return None if offset is None else _on_clock(shown - offset, zone_named(zone))
 
 
+def read_clock(value: object) -> int | None:
+    """Return the second of the day that a text shows, or None where it is no time of day."""
+    match = _CLOCK.fullmatch(value) if isinstance(value, str) and len(value) <= _LONGEST else None
+    return None if match is None else _of_day(match.groupdict())
+
+
 def _matched(value: object, format: str | None) -> dict[str, str | None] | None:
     if type(value) in (int, float) and format is not None:
         # A column of whole numbers becomes one of floats where one value of it is empty.
@@ -84,10 +99,17 @@ def _shown(found: dict[str, str | None]) -> int | None:
         day = datetime.date(int(found["Y"] or 0), month, int(found["d"] or 0)).toordinal()
     except ValueError:  # 29 February, for one
         return None
+    second = _of_day(found)
+    return None if second is None else day * DAY + second
+
+
+def _of_day(found: dict[str, str | None]) -> int | None:
+    """Return the second of the day that a text shows, or None where no clock shows it."""
     hour, minute, second = (int(found.get(name) or 0) for name in "HMS")
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    return day * DAY + hour * 3600 + minute * 60 + second
+    half = found.get("half")
+    if half:
+        hour = hour % 12 + 12 * (half in "Pp") if 1 <= hour <= 12 else 24
+    return None if hour > 23 or minute > 59 or second > 59 else hour * 3600 + minute * 60 + second
 
 
 def _offset(text: str) -> int | None:
@@ -179,8 +201,17 @@ def time_text(second: int) -> str:
     day, rest = divmod(second, DAY)
     if rest == 0:
         return date_text(day)
-    minutes = f"{rest // 3600:02}:{rest // 60 % 60:02}"
-    return f"{date_text(day)} {minutes}" + (f":{rest % 60:02}" if rest % 60 else "")
+    return f"{date_text(day)} {clock_text(rest)}"
+
+
+def clock_text(second: int) -> str:
+    """Return a second of the day as ISO writes it, without seconds where a minute begins."""
+    return f"{second // 3600:02}:{second // 60 % 60:02}" + (f":{second % 60:02}" if second % 60 else "")
+
+
+def clock_time(second: int) -> datetime.time:
+    """Return a second of the day as a time of day."""
+    return datetime.time(second // 3600, second // 60 % 60, second % 60)
 
 
 def period_text(first: int, last: int, period: str) -> str:
@@ -224,17 +255,17 @@ def seconds_of(moment: datetime.datetime) -> int:
 
 
 class Periods(OrderedCells):
-    """What attributes of dates and of times share: cells that are periods of the calendar.
+    """What attributes of dates, times and times of day share: cells that are periods.
 
     The first and the last cell hold what lies of their periods within the ends. Weeks begin on Monday.
     """
 
     __slots__ = ()
 
-    minimum: datetime.date
-    maximum: datetime.date
+    minimum: datetime.date | datetime.time
+    maximum: datetime.date | datetime.time
     width: str
-    format: str | None
+    format: str | None = None
     boundaries: tuple[int, ...]
 
     values_called: ClassVar[str]
@@ -282,8 +313,9 @@ class Periods(OrderedCells):
 
     def starts(self, first: int, last: int, period: str) -> Iterator[int]:
         """Yield where the periods begin, from that of one number of the scale to that of another."""
-        if period == "hour":
-            yield from range(first - first % 3600, last + 1, 3600)
+        step = CLOCK_WIDTHS.get(period)
+        if step is not None:
+            yield from range(first - first % step, last + 1, step)
         else:
             yield from (day * self.day for day in day_starts(first // self.day, last // self.day, period))
 
@@ -295,6 +327,10 @@ class Periods(OrderedCells):
     def seconds(self) -> tuple[list[float], list[float]]:
         starts, ends, scale = self.boundaries[:-1], self.boundaries[1:], self.scale
         return [float(one * scale) for one in starts], [float((one - 1) * scale) for one in ends]
+
+    @abstractmethod
+    def read(self, value: object) -> int | None:
+        """Return the number of the scale that a value of a table is, or None where it is none."""
 
     @abstractmethod
     def read_second(self, value: object) -> int | None:
@@ -393,3 +429,53 @@ class DatetimeAttribute(Periods):
 
     def literal(self, number: float) -> str:
         return f"'{time_text(int(number))}'"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAttribute(Periods):
+    """Times of day from ``minimum`` to ``maximum`` in cells of one width; others are clipped to the ends.
+
+    Its numbers are seconds since midnight, from which widths are counted.
+
+    Args:
+        minimum: the first second, such as ``datetime.time(6)``.
+        maximum: the last second, not before the first: no range goes over midnight.
+        width: minute, 5 minutes, 10, 15, 20 or 30; hour, 2 hours, 3, 4, 6, 8 or 12.
+    """
+
+    values_called: ClassVar[str] = "times of day"
+    end_called: ClassVar[str] = "a time of day from 00:00:00 to 23:59:59 without a zone"
+    end_type: ClassVar[type] = datetime.time
+    widths: ClassVar[tuple[str, ...]] = tuple(CLOCK_WIDTHS)
+    day: ClassVar[int] = DAY
+    unit: ClassVar[str] = "s"
+
+    minimum: datetime.time
+    maximum: datetime.time
+    width: str = "hour"
+    boundaries: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def _scale_ends(self) -> tuple[int, int]:
+        first, last = (one.hour * 3600 + one.minute * 60 + one.second for one in (self.minimum, self.maximum))
+        if first > last:
+            raise self.wrong(
+                f"a range does not go over midnight, got min={self.minimum}, max={self.maximum}; declare the "
+                "whole day, 00:00:00 to 23:59:59"
+            )
+        return first, last
+
+    def _own_label(self, code: int) -> str:
+        start, stop = self.boundaries[code : code + 2]
+        is_whole = start % 60 == stop % 60 == 0  # then the last minute is named, not its last second
+        first, last = clock_text(start), clock_text(stop - (60 if is_whole else 1))
+        return first if first == last else f"{first}..{last}"
+
+    def read(self, value: object) -> int | None:
+        """Return the second of the day that a value is, or None where it is no time of day."""
+        return read_clock(value)
+
+    def read_second(self, value: object) -> int | None:
+        return read_clock(value)
+
+    def literal(self, number: float) -> str:
+        return f"'{clock_text(int(number))}'"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import nearest
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DateAttribute, DatetimeAttribute, TimeAttribute
 from queries.errors import DomainError, ScopeError
 from queries.frozen import dataclass
 from queries.numbers import MOST_STEPS, IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
@@ -23,7 +23,9 @@ from queries.plain_values import shown_text, type_name
 if TYPE_CHECKING:
     from queries.lookups import Lookup
 
-OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute | DateAttribute | DatetimeAttribute
+OrderedAttribute: TypeAlias = (
+    IntegerAttribute | NumericAttribute | DateAttribute | DatetimeAttribute | TimeAttribute
+)
 Attribute: TypeAlias = OrderedAttribute | CategoricalAttribute
 
 

@@ -72,13 +72,17 @@ def apart(node: exp.Expr) -> str:
     return f" (write {first} AND {second})"
 
 
-def wrong_kind(what: str, node: exp.Expr, *, dated: bool) -> QueryError:
-    """Return the error of an expression that holds no numbers where some are needed."""
+_DATED = {"dated": ("YEAR", "dates"), "clock": ("HOUR", "times of day")}  # a part that is a number
+
+
+def wrong_kind(what: str, node: exp.Expr, *, dated: str) -> QueryError:
+    """Return the error of an expression that holds no numbers where some are needed, but perhaps dates."""
     name = node.find(exp.Column)
     shown = "" if name is None else f", {name.name!r} holds none"
-    if dated and name is not None:
-        way = f"YEAR({quoted_name(name.name)}) is a number, and dates are compared with dates"
-        return error_at(node, "wrong_kind", f"{what} needs numbers, {name.name!r} holds dates; {way}")
+    if dated in _DATED and name is not None:
+        part, held = _DATED[dated]
+        way = f"{part}({quoted_name(name.name)}) is a number, and {held} are compared with {held}"
+        return error_at(node, "wrong_kind", f"{what} needs numbers, {name.name!r} holds {held}; {way}")
     return error_at(
         node,
         "wrong_kind",

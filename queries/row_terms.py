@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sqlglot import exp
 
 from queries.categories import CategoricalAttribute
-from queries.cell_engine import NEVER, Term, Truth, Writer, either, every, some, some_decided
+from queries.cell_engine import NEVER, PERIODS, Term, Truth, Writer, either, every, some, some_decided
 from queries.cell_values import (
     CellCondition,
     CellValues,
@@ -30,7 +31,7 @@ from queries.cell_values import (
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.comparisons import Comparison, Not, Order, example_texts, meaning_of, shown_value
 from queries.date_parts import CALENDAR, moment_text_sql
-from queries.dates import Periods, read_seconds
+from queries.dates import DateAttribute, DatetimeAttribute, read_clock, read_seconds
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
@@ -55,11 +56,12 @@ from queries.row_nodes import (
     wrong_kind,
 )
 from queries.segments import count_where
-from queries.sql_dates import constant_second, part_of
+from queries.sql_dates import constant_second, dated_text, part_of
 from queries.sql_tree import COMPARISONS, LONGEST_TEXT, PART_NODES, error_at, operand_of, position_of, refuse
 from queries.work import TEXT, count_cells
 
 MOST_VALUES = 2**12  # whole numbers of an attribute that are enumerated
+_PERIODS_CALLED = {"dated": "dates", "clock": "times of day"}
 _ROUNDING = "1e-12"  # of numbers that are computed, as a part of them
 _TEXT_TYPES = (exp.DType.VARCHAR, exp.DType.TEXT)
 _REAL_TYPES = {
@@ -139,7 +141,7 @@ def _input(rows: Writer, key: object, name: str, values: CellValues) -> Term:
     if values.labels is None or values.dated:
         wide = bool(spread.any()) and not listed
         return Term(
-            f"\x01{number}\x02" if wide else f"v{number}", "dated" if values.dated else "number", values.kind,
+            f"\x01{number}\x02" if wide else f"v{number}", values.dated or "number", values.kind,
             label=f"n{number}" if values.dated else "", open=undecided, lost=undecided, line=values.line,
             source=values, column=True,
         )  # fmt: skip
@@ -190,8 +192,8 @@ def _computed(sql: str, shape: str, kind: Kind, *terms: Term) -> Term:
 
 def _numbers(node: exp.Expr, rows: Writer, what: str) -> Term:
     term = value_term(node, rows)
-    if term.shape in ("text", "dated"):
-        raise wrong_kind(what, node, dated=term.shape == "dated")
+    if term.shape in ("text", *PERIODS):
+        raise wrong_kind(what, node, dated=term.shape)
     return replace(term, sql="CAST(NULL AS DOUBLE)") if term.shape == "null" else term
 
 
@@ -289,9 +291,11 @@ def _cast(node: exp.Expr, rows: Writer) -> Term:
     kind = node.args["to"].this
     if kind in _TEXT_TYPES:
         return _as_text(node.this, rows)
-    second = constant_second(node)
+    clock = read_clock(dated_text(node)) if kind is exp.DType.TIME else None
+    second = constant_second(node) if clock is None else clock
     if second is not None:
-        return Term(_constant(second, Kind.WHOLE).sql, "dated", Kind.WHOLE, rows.text(str(node.this.this)))
+        shape = "dated" if clock is None else "clock"
+        return Term(_constant(second, Kind.WHOLE).sql, shape, Kind.WHOLE, rows.text(str(node.this.this)))
     inner = _numbers(node.this, rows, "CAST")
     if kind in WHOLE_TYPES:
         if inner.whole:
@@ -305,7 +309,7 @@ def _cast(node: exp.Expr, rows: Writer) -> Term:
 
 def _as_text(node: exp.Expr, rows: Writer) -> Term:
     term = value_term(node, rows)
-    if term.shape == "dated":
+    if term.shape in PERIODS:
         if term.plain:
             refuse(node, "a text of a date")
         return replace(term, shape="text", sql=term.label)
@@ -392,7 +396,9 @@ def _chosen(terms: Sequence[Term], written: Callable[[Sequence[str]], str]) -> T
         return Term("NULL", "null", column=any(one.column for one in terms))
     if len(shapes) > 1:  # a date and a text: of both the text is known alone
         held = [one if one.shape == "text" else replace(one, shape="text", sql=one.label) for one in held]
-        terms = [one if one.shape != "dated" else replace(one, shape="text", sql=one.label) for one in terms]
+        terms = [
+            one if one.shape not in PERIODS else replace(one, shape="text", sql=one.label) for one in terms
+        ]
     sql, label = (written([_part_of(one, part) for one in terms]) for part in ("sql", "label"))
     kind = max(one.kind for one in held)
     made = _made(sql, held[0].shape, kind, *terms, label="" if held[0].shape == "number" else label)
@@ -492,8 +498,9 @@ def compared_terms(one: Term, sign: Order, two: Term, rows: Writer) -> Truth:
     """Return whether two values compare as a sign says; what is compared with NULL is unknown."""
     if "null" in (one.shape, two.shape):
         return NEVER
-    if "dated" in (one.shape, two.shape):
-        one, two = _dated(one, two, rows), _dated(two, one, rows)
+    periods = {one.shape, two.shape}.intersection(PERIODS)
+    if periods:
+        one, two = (_dated(*sides, periods, rows) for sides in ((one, two), (two, one)))
     elif one.shape == two.shape == "text":
         return _compared_texts(one, sign, two)
     elif "text" in (one.shape, two.shape):
@@ -525,29 +532,36 @@ def _no_order(one: Term, two: Term) -> QueryError:
     return QueryError(f"texts are categorical and have no order; use =, <> or IN{way}", code="wrong_kind")
 
 
-def _dated(term: Term, other: Term, rows: Writer) -> Term:
-    """Return the seconds of dates and times, also of a text that is one."""
-    if term.shape == "dated":
+def _dated(term: Term, other: Term, shapes: set[str], rows: Writer) -> Term:
+    """Return the seconds of dates and times, or of times of day, also of a text that is one."""
+    if shapes == {term.shape}:
         return term
     text = rows.written(term)
     attributes = (rows.domain[name] for name in _names_in(other, rows))
-    read = [one.read_second for one in attributes if isinstance(one, Periods)]
-    seconds = [] if text is None else [one(text) for one in read] or [read_seconds(text, "UTC")]
+    read: list[Callable[[str], int | None]] = [read_clock]
+    if other.shape == "dated":
+        kinds = (DateAttribute, DatetimeAttribute)
+        read = [one.read_second for one in attributes if isinstance(one, kinds)] or [
+            partial(read_seconds, zone="UTC")
+        ]
+    seconds = [] if text is None else [one(text) for one in read]
     second = next((one for one in seconds if one is not None), None)
     if second is None:
         raise _mixed(other, term, rows)
-    return Term(_constant(second, Kind.WHOLE).sql, "dated", Kind.WHOLE)
+    return Term(_constant(second, Kind.WHOLE).sql, other.shape, Kind.WHOLE)
 
 
 def _mixed(one: Term, two: Term, rows: Writer) -> QueryError:
     """Return the error of two values of different kinds, which tells what each of them is."""
-    dated = "dated" in (one.shape, two.shape)
+    periods = {one.shape, two.shape}.intersection(PERIODS)
     text = next((side for side in (one, two) if side.shape == "text"), None)
     way = ""
-    if not dated and text is not None:
+    if not periods and text is not None:
         way = "; a number stands without quotes, and CAST(… AS VARCHAR) makes texts of whole numbers"
-    elif text is None and dated:
+    elif text is None and periods == {"dated"}:
         way = "; a date is a text such as '2023-12-31'"
+    elif text is None and periods == {"clock"}:
+        way = "; a time of day is a text such as '08:30'"
     return QueryError(
         f"expected two values of one kind, got {_kind(one, rows)} and {_kind(two, rows)}{way}",
         code="wrong_kind",
@@ -558,7 +572,7 @@ def _kind(term: Term, rows: Writer) -> str:
     if not term.column:
         text = rows.written(term)
         return "a number" if text is None else f"the text {shown_value(text)}"
-    return f"{term.shape.replace('dated', 'date')}s of {' and '.join(_names_in(term, rows))}"
+    return f"{_PERIODS_CALLED.get(term.shape, f'{term.shape}s')} of {' and '.join(_names_in(term, rows))}"
 
 
 def _names_in(term: Term, rows: Writer) -> tuple[str, ...]:

@@ -19,7 +19,14 @@ from typing import Any
 
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import canonical_text, nearest
-from queries.dates import DateAttribute, DatetimeAttribute, time_on_clock
+from queries.dates import (
+    DateAttribute,
+    DatetimeAttribute,
+    TimeAttribute,
+    clock_time,
+    read_clock,
+    time_on_clock,
+)
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup
@@ -245,6 +252,16 @@ def _of_times(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **{key: _time(given[key], zone, of_day) for key, of_day in ends}}
 
 
+def _of_clocks(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ends that are texts as times of day; the last one is a whole minute where it has no seconds."""
+    given = dict(entry)
+    for key, rest in (("min", 0), ("max", 59)):
+        second = read_clock(entry[key])
+        if second is not None:
+            given[key] = clock_time(second + (rest if entry[key].count(":") == 1 else 0))
+    return given
+
+
 def _unquoted(value: Any) -> Any:
     """Return the date or time that a text in quotes says by ISO 8601; else the value itself."""
     for kind in (datetime.date, datetime.datetime) if isinstance(value, str) else ():
@@ -279,11 +296,12 @@ _KINDS: dict[str, tuple[Callable[..., Attribute], tuple[str, ...], tuple[str, ..
     "categorical": (CategoricalAttribute, (), ("values", "values_file", "levels", "parents", "parents_file")),
     "date": (DateAttribute, ("min", "max"), ("width", "format")),
     "datetime": (DatetimeAttribute, ("min", "max"), ("width", "zone", "format")),
+    "time": (TimeAttribute, ("min", "max"), ("width",)),
 }
 _FIELDS = {"min": "minimum", "max": "maximum"}  # where they are not called like a key
 _PREPARED: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "integer": _of_numbers, "numeric": _of_numbers, "categorical": _of_values, "date": _of_dates,
-    "datetime": _of_times,
+    "datetime": _of_times, "time": _of_clocks,
 }  # fmt: skip
 
 
@@ -487,7 +505,7 @@ def _toml(value: object) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{_toml(name)} = {_toml(one)}' for name, one in value.items())} }}"
-    if isinstance(value, datetime.date):
+    if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, str):
         # A JSON string is a TOML basic string, except for DEL, which TOML wants escaped.

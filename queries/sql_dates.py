@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from queries.cells import nearest
 from queries.date_parts import CALENDAR, NUMBERS, PERIODS, DatePart, Step, begins_in, format_pieces
-from queries.dates import DAY, read_days, read_seconds, time_text
+from queries.dates import DAY, read_clock, read_days, read_seconds, time_text
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.locked_engine import evaluated
@@ -179,11 +179,18 @@ def _interval(node: exp.Interval, *, back: bool) -> Step:
 
 
 def dated_text(node: exp.Expr) -> str | None:
-    """Return the text of a constant date or time such as ``DATE '2023-03-31'``; None for another node."""
+    """Return the text of a constant such as ``DATE '2023-03-31'`` or ``TIME '08:30'``; None of others."""
     if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
         return None
     kind = node.args["to"]
-    return None if kind.expressions or kind.this not in _DATED else str(node.this.this)
+    if kind.expressions or kind.this not in (*_DATED, exp.DType.TIME):
+        return None
+    text, of_day = str(node.this.this), kind.this is exp.DType.TIME
+    if (read_days(text) if of_day else read_clock(text)) is not None:
+        raise error_at(
+            node, "wrong_kind", f"expected DATE '2023-03-31' or TIME '08:30', got {node.sql()[:40]}"
+        )
+    return text
 
 
 def constant_second(node: exp.Expr) -> int | None:
@@ -282,7 +289,7 @@ def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
         raise error_at(
             node,
             "wrong_kind",
-            f"{name.upper()} of a time is not supported, for no cells are shorter than an hour; ask for HOUR",
+            f"{name.upper()} of a time is not supported; ask for HOUR, or compare with a time",
         )
     if name not in names:
         listed = ", ".join(name.upper() for name in names)

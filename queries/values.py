@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from queries.categories import CategoricalAttribute
 from queries.cells import OTHER_LABEL, Cells, OrderedCells, canonical_text
-from queries.dates import DAY, EPOCH, DateAttribute, DatetimeAttribute, clock_gap
+from queries.dates import (
+    DAY,
+    EPOCH,
+    DateAttribute,
+    DatetimeAttribute,
+    Periods,
+    TimeAttribute,
+    clock_gap,
+    clock_time,
+)
 from queries.domain import Attribute
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.places import as_index
@@ -299,7 +308,7 @@ class _Places(_Numbers[ValueGrid]):
         return int(grid.place(min(max(number, grid.minimum), grid.maximum)))
 
 
-class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
+class _Periods(_Ordered[Periods]):
     _unread = Reading.NO_DATE
 
     def _number(self, plain: _Plain) -> float | None:
@@ -320,11 +329,23 @@ class _Periods(_Ordered[DateAttribute | DatetimeAttribute]):
         return (seconds - EPOCH).astype("datetime64[s]").astype(f"datetime64[{attribute.unit}]")
 
 
+class _TimesOfDay(_Periods):
+    def draw(self, codes: _Codes, generator: np.random.Generator, lean: Lean | None = None) -> _Drawn:
+        attribute, seconds = self.attribute, _Ordered.draw(self, codes, generator, lean)
+        points, places = np.unique(seconds, return_inverse=True)
+        drawn = np.array([clock_time(one) for one in points.tolist()], dtype=object)[places]
+        for code, value in ((attribute.missing_code, None), (attribute.other_code, OTHER_LABEL)):
+            if code is not None:
+                drawn[codes == code] = value
+        return drawn
+
+
 _KINDS: dict[type, Callable[[Any], Values[Any]]] = {
     IntegerAttribute: _Integers,
     NumericAttribute: _Reals,
     CategoricalAttribute: _Categories,
     DateAttribute: _Periods,
     DatetimeAttribute: _Periods,
+    TimeAttribute: _TimesOfDay,
     ValueGrid: _Places,
 }

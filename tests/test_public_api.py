@@ -36,7 +36,7 @@ decode_records Domain DomainError encode_records Factor format_schema Histogram
 IntegerAttribute LinearQuery load_schema Lookup Marginal marginal_cells
 NumericAttribute parities parse_line parse_question parse_schema parse_sql parse_where
 parse_workload Person popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
-RecordsError save_schema SchemaError ScopeError Statement UNITS Workload
+RecordsError save_schema SchemaError ScopeError Statement TimeAttribute UNITS Workload
 """
 ONLINE = """
 BitSource Correction MultiplicativeWeights OnlineAnswer Options PrivateMultiplicativeWeights Source source_of

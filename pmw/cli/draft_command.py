@@ -34,6 +34,7 @@ _ASKED = {  # of each kind, what is typed
     "categorical": ("values",),
     "date": ("min", "max", "width"),
     "datetime": ("min", "max", "width", "zone"),
+    "time": ("min", "max", "width"),
 }
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?")
 

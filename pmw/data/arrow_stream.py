@@ -4,7 +4,7 @@ What is done with a column depends on its type as Arrow writes it, never on a va
 value of some types and fails at a bad one. A declared column of such a type is refused, whatever it holds:
 
 * times with a zone in another unit than microseconds, into which some do not fit;
-* times of day, durations in seconds or milliseconds, decimals of 256 bits, half-precision numbers;
+* durations in seconds or milliseconds, decimals of 256 bits, half-precision numbers;
 * nested values, and types that are no part of the format.
 
 Texts of pyarrow, which nothing checks, are read as bytes; what is no UTF-8 is undeclared. Polars and DuckDB
@@ -36,13 +36,12 @@ from queries.records import Columns
 # The formats that are read, as the C data interface writes them: bool, whole and floating-point numbers,
 # texts, bytes, days, times, durations, decimals.
 _READ = re.compile(
-    r"[nbcCsSiIlLfguUzZ]|v[uz]|w:[0-9]+|td[Dm]|tsu:.*|ts[smn]:|tD[un]|d:[0-9]+,-?[0-9]+(,32|,64|,128)?"
+    r"[nbcCsSiIlLfguUzZ]|v[uz]|w:[0-9]+|td[Dm]|tt[smun]|tsu:.*|ts[smn]:|tD[un]|d:[0-9]+,-?[0-9]+(,32|,64|,128)?"
 )
 _TEXTS = ("u", "U", "vu")
 _CHECKED = ("pyarrow", "polars", "duckdb")  # libraries whose texts are UTF-8, or are read as bytes
 _NAMES = {
     "ts": "times with a zone in another unit than microseconds",
-    "tt": "times of day",
     "tD": "durations in seconds or milliseconds",
     "ti": "intervals",
     "d:": "decimals of 256 bits",

@@ -31,7 +31,16 @@ from pmw.data.tables import Place
 from pmw.data.text_kinds import NUMBER, WHOLE, ColumnKind, TextKind, require_columns
 from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
-from queries.dates import DAY, DateAttribute, DatetimeAttribute, day_starts, read_seconds
+from queries.dates import (
+    DAY,
+    DateAttribute,
+    DatetimeAttribute,
+    TimeAttribute,
+    clock_time,
+    day_starts,
+    read_clock,
+    read_seconds,
+)
 from queries.domain import Attribute, Domain
 from queries.errors import DomainError
 from queries.frozen import dataclass
@@ -44,7 +53,7 @@ _NUMBER_TYPES = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
 _POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]\n])")
 _NOTES = {
     "atoms": "each in more than 5 % of the rows of the public table",
-    "width": "or another of hour (of times), day, week, month, quarter, year",
+    "width": "or another of hour (of times), day, week, month, quarter, year; of times of day, 30 minutes",
 }
 
 _NO_VALUE = """\
@@ -89,6 +98,7 @@ _HEAD = """\
 #                           in about 1,000 steps, and with false not at all
 #   kind = "categorical"    values = ["north", "south"]
 #   kind = "date"           min = 2020-01-01, max = 2025-12-31, width = "month"; "datetime" has a zone besides
+#   kind = "time"           times of day: min = "06:00", max = "21:59", width = "30 minutes"
 #   missing = true          one more cell, for empty values; without it their record is dropped
 #   other = true            one more cell, for undeclared values; without it their record is dropped
 #
@@ -127,6 +137,12 @@ max = "TODO"    # such as 2025-12-31T23:59:59
 width = "day"   # or hour, week, month, quarter, year
 zone = "UTC"    # whose clock the cells are of, such as "Europe/Berlin"
 """
+_TIME = """\
+kind = "time"
+min = "TODO"    # such as "06:00"
+max = "TODO"    # such as "21:59"
+width = "hour"  # or minute, 5 minutes, 10, 15, 20 or 30; 2 hours, 3, 4, 6, 8 or 12
+"""
 _UNKNOWN = """\
 kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
@@ -138,7 +154,7 @@ _QUESTIONS = {  # about a column by what its texts are, and the section to fill 
     TextKind.TIMES: ("Which first and last time are possible, on which zone's clock?", _DATETIME),
     TextKind.ZONED: ("On which zone's clock are they asked for?", _DATETIME),
     TextKind.UNREAD: ("Can the table have them written like 2023-03-31?", _UNKNOWN),
-    TextKind.CLOCK: ("No kind holds them: is a column of their hours, as whole numbers, enough?", _UNKNOWN),
+    TextKind.CLOCK: ("Which first and last time of day are possible?", _TIME),
     TextKind.CODES: ("Which ones does the code book list (values, or values_file)?", _CATEGORICAL),
     TextKind.FEW: ("Which ones does the questionnaire list? Are there others (other = true)?", _CATEGORICAL),
     TextKind.MANY: ("Which ones are public (values_file), or worth --keys? Else delete it.", _CATEGORICAL),
@@ -240,14 +256,19 @@ def _attribute_of(name: str, counts: Counter[Plain], decimal: str) -> Attribute 
     for value, count in given.items():
         number = _number(value, decimal)
         if number is None:
-            return _categorical(name, {str(value) for value in given}, missing)
+            return _of_texts(name, {str(value) for value in given}, missing)
         numbers[number] += count
     if all(WHOLE.fullmatch(str(value)) for value in given) and max(numbers) - min(numbers) < _MOST_CELLS:
         return IntegerAttribute(name, int(min(numbers)), int(max(numbers)), missing=missing)
     return _numeric(name, numbers, counts.total(), missing)
 
 
-def _categorical(name: str, texts: set[str], missing: bool) -> Attribute | None:
+def _of_texts(name: str, texts: set[str], missing: bool) -> Attribute | None:
+    """Return whole hours of times of day, or a category; None where its texts are too many."""
+    clocks = [second for text in texts if (second := read_clock(text)) is not None]
+    if len(clocks) == len(texts):
+        low, high = min(clocks) // 3600, max(clocks) // 3600
+        return TimeAttribute(name, clock_time(3600 * low), clock_time(3600 * high + 3599), missing=missing)
     if len(texts) > _MOST_VALUES:
         return None
     return CategoricalAttribute(name, tuple(sorted(texts)), missing=missing)
@@ -449,4 +470,4 @@ def _body(kind: str | None) -> str:
         return _NUMERIC
     if kind.startswith("TIMESTAMP"):
         return _DATETIME
-    return {"BOOLEAN": _BOOLEAN, "DATE": _DATE, "VARCHAR": _CATEGORICAL}.get(kind, _UNKNOWN)
+    return {"BOOLEAN": _BOOLEAN, "DATE": _DATE, "TIME": _TIME, "VARCHAR": _CATEGORICAL}.get(kind, _UNKNOWN)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import duckdb
 
 DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
+CLOCKS = ("TIME", "TIME_NS")
 TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 _MOST_LISTED = 4096  # distinct values of a column
@@ -80,7 +81,7 @@ def column_kinds(connection: duckdb.DuckDBPyConnection, source: str) -> dict[str
 
 def is_readable(kind: str) -> bool:
     """Return whether no value of a type can make reading fail."""
-    plain = (*_WHOLE, *_FLOATING, *TIMESTAMPS, *_COARSE, *_TEXTUAL)
+    plain = (*_WHOLE, *_FLOATING, *TIMESTAMPS, *CLOCKS, *_COARSE, *_TEXTUAL)
     return kind in plain or DECIMAL.fullmatch(kind) is not None or kind.startswith("ENUM(")
 
 
@@ -200,6 +201,8 @@ def _text(column: str, kind: str) -> str:
         readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"
     elif kind in _COARSE:
         readable = f"{name} BETWEEN {kind} '{_DATES[0]}' AND {kind} '{_DATES[1]}'"
+    elif kind in CLOCKS:  # the engine does not survive writing out one that no clock shows
+        readable = f"{name} BETWEEN {kind} '00:00:00' AND {kind} '23:59:59.999999999'"
     elif decimal:
         # The bytes may hold more digits than are declared; such a number has no text.
         digits, scale = int(decimal[1]), int(decimal[2])

@@ -31,7 +31,7 @@ _WHOLE = ("smallint", "integer", "bigint")
 _FLOATING = ("real", "double precision")
 _TEXTUAL = (
     "text", "character varying", "character", "name", "uuid", "date", "timestamp without time zone",
-    "timestamp with time zone",
+    "timestamp with time zone", "time without time zone",
 )  # fmt: skip
 _ENCODINGS = ("UTF8", "LATIN1")  # whose texts all have UTF-8; of others the server fails at some
 # What a text says depends on these.

@@ -26,7 +26,7 @@ from pmw.data.csv_file import MARKERS, csv_parts, swapped_decimal
 from pmw.data.files import TableFile
 from pmw.data.tables import Place
 from pmw.errors import DataError
-from queries.dates import read_seconds
+from queries.dates import read_clock, read_seconds
 from queries.frozen import dataclass
 
 WARNING = "the kinds are read off the table, exact and not private: declare only what is public"
@@ -42,7 +42,6 @@ NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[
 _WHOLE_AS_FLOAT = re.compile(WHOLE.pattern + r"(\.0*)?")
 _SEPARATED = re.compile("[+-]?[0-9]+([,.' \u00a0\u202f][0-9]{3})*([,.][0-9]+)?")
 _DIGITS = re.compile(r"[0-9]+")
-_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?( ?[AaPp][Mm])?")
 _LIKE_A_DATE = re.compile(r"[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}([T ].*)?")
 _EIGHT_DIGITS = re.compile(r"(18|19|20|21)[0-9]{6}")
 _DAYS = (
@@ -225,7 +224,7 @@ def _forms(text: str, decimal: str) -> Iterator[str]:
         yield "number"
     elif _DIGITS.fullmatch(text):
         yield "digits"
-    elif _CLOCK.fullmatch(text):
+    elif read_clock(text) is not None:
         yield "clock"
     else:
         yield "separated" if _SEPARATED.fullmatch(text) else "text"

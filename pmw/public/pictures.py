@@ -19,7 +19,7 @@ from pmw.public.state import PublicState
 from pmw.public.status import History
 from queries.categories import CategoricalAttribute
 from queries.cells import number_text
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import Periods
 from queries.domain import Attribute, OrderedAttribute
 from queries.frozen import dataclass
 from queries.products import CellSets
@@ -116,7 +116,7 @@ def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[
 
 def _start(attribute: OrderedAttribute, place: int) -> str:
     begin = attribute.boundaries[place]
-    if isinstance(attribute, DateAttribute | DatetimeAttribute):
+    if isinstance(attribute, Periods):
         return attribute.literal(begin).strip("'")
     return number_text(float(f"{begin:.6g}"))
 

@@ -30,7 +30,7 @@ from pmw.public.tables import AnswerTable
 from pmw.session.accounts import Activity, Booked
 from pmw.session.explaining import ExplainedScope, Explanation
 from queries.date_parts import NUMBERS, begins_in
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import Periods
 from queries.frozen import dataclass
 from queries.schema import stored_schema
 
@@ -71,8 +71,12 @@ class Described:
         form = tomllib.loads(stored_schema(domain))
         for attribute, entry in zip(domain, form["attributes"], strict=True):
             entry["cells"] = attribute.size
-            if isinstance(attribute, DateAttribute | DatetimeAttribute):
-                entry["parts"] = [one for one in NUMBERS if begins_in(attribute.width, NUMBERS[one])]
+            if isinstance(attribute, Periods):
+                entry["parts"] = [
+                    one
+                    for one, period in NUMBERS.items()
+                    if period in attribute.widths and begins_in(attribute.width, period)
+                ]
         return {
             **form,
             "records": self.total,

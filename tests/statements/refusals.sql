@@ -73,7 +73,7 @@ SELECT COUNT(*) FROM people WHERE { MONTH(age) = 3 | DAYNAME(sex) = 'x' | region
 SELECT COUNT(*) FROM people WHERE { MONTH(day) = 'May' | strftime(day, '%Y') = 2020 } -> ; got
 SELECT COUNT(*) FROM people WHERE { HOUR(day) = 3 | day + INTERVAL 3 HOUR > '2020-01-01' } -> which have no hours
 SELECT COUNT(*) FROM people WHERE day > { CURRENT_DATE | NOW() } -> today's date is not supported
-SELECT COUNT(*) FROM people WHERE EXTRACT(minute FROM day) = 3 -> no cells are shorter than an hour
+SELECT COUNT(*) FROM people WHERE EXTRACT(minute FROM day) = 3 -> is not supported; ask for HOUR, or compare with a time
 SELECT COUNT(*) FROM people WHERE DATE_FORMAT(day, '%s') = 'x' -> the format has
 SELECT COUNT(*) FROM people WHERE TO_CHAR(day, 'Month') = 'x' -> write FMMonth for Month
 SELECT COUNT(*) FROM people WHERE MONTH('2020') = 3 -> MONTH(d) takes an attribute of dates as d, got '2020'

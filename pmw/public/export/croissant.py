@@ -50,6 +50,7 @@ _TYPES = {
     "DATE": "sc:Date",
     "DOUBLE": "sc:Float",
     "TIMESTAMP": "sc:DateTime",
+    "TIME": "sc:Time",
     "VARCHAR": "sc:Text",
 }
 

@@ -35,7 +35,7 @@ from pmw.public.state import PublicState, coarse_model
 from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute
 from queries.cells import canonical_text, in_quotes
-from queries.dates import DateAttribute, DatetimeAttribute
+from queries.dates import DateAttribute, DatetimeAttribute, TimeAttribute
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
@@ -147,6 +147,7 @@ _TYPES = {
     NumericAttribute: "DOUBLE",
     DateAttribute: "DATE",
     DatetimeAttribute: "TIMESTAMP",
+    TimeAttribute: "TIME",
 }
 
 
@@ -292,8 +293,8 @@ class _Fields(dict[str, str]):
 def column_type(attribute: Attribute) -> str:
     """Return the type of an attribute's column, by its declaration alone.
 
-    BIGINT for whole numbers, DOUBLE for others, DATE and TIMESTAMP for these; BIGINT, BOOLEAN or VARCHAR for
-    categories, by their values.
+    BIGINT for whole numbers, DOUBLE for others, DATE, TIMESTAMP and TIME for these; BIGINT, BOOLEAN or
+    VARCHAR for categories, by their values.
     A column with an ``other`` cell holds the text ``(other)``, so all of it is VARCHAR.
     """
     if attribute.other:
@@ -360,4 +361,5 @@ _TYPED: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
     "TIMESTAMP": lambda column: column,
     "BOOLEAN": lambda column: column.astype("boolean"),
     "VARCHAR": _texts,
+    "TIME": _texts,
 }
