@@ -228,8 +228,9 @@ class DatePart:
             lengths = {"hour": 3600, "day": DAY}
             fitting = [width for width in fitting if width in lengths and self.offset % lengths[width] == 0]
         way = f"declare {attribute.name!r} with width = {fitting[-1]!r}, or " if fitting else ""
+        length = attribute.width if " " in attribute.width else f"one {attribute.width}"
         message = (
-            f"{self.shown(name)} cuts cells: those of {attribute.name!r} are of one {attribute.width} each; "
+            f"{self.shown(name)} cuts cells: those of {attribute.name!r} are of {length} each; "
             f"{way}GROUP BY {name}, which counts each {attribute.width}"
         )
         return QueryError(message, code="unaligned", position=position)
