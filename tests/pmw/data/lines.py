@@ -6,7 +6,7 @@ import csv
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time
 from pathlib import Path
 
 import duckdb
@@ -22,6 +22,7 @@ from queries import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
+    TimeAttribute,
 )
 
 DOMAIN = Domain(
@@ -49,6 +50,7 @@ TRYING: list[Attribute] = [
         "x", datetime(2020, 1, 1), datetime(2020, 12, 31, 23, 59, 59), "week", "Europe/Berlin",
         missing=True, other=True,
     ),
+    TimeAttribute("x", time(6), time(21, 59, 59), "30 minutes", missing=True, other=True),
 ]  # fmt: skip
 HEADER = b"age,sex,income\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +23,7 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     Person,
+    TimeAttribute,
 )
 
 WHY = "reads its tables; pip install it to run this test"
@@ -35,6 +36,7 @@ ATTRIBUTES: list[Attribute] = [
     DatetimeAttribute(
         "x", datetime(1970, 1, 1), datetime(2020, 12, 31), "year", "Europe/Berlin", missing=True, other=True
     ),
+    TimeAttribute("x", time(6), time(21, 59, 59), missing=True, other=True),
 ]
 BESIDE = Domain(tuple(replace(one, name=f"x{place}") for place, one in enumerate(ATTRIBUTES)))
 MIXED = Domain(
@@ -66,6 +68,7 @@ def arrow_column(kind: Any, values: list[Any], width: int = 64, names: Sequence[
     return pa.table(dict.fromkeys(names, pa.Array.from_buffers(kind, len(values), bits.buffers())))
 
 
+CLOCKS = ["time64 us", "time64 ns"]
 TIMES = ["timestamp us", "timestamp us UTC", "timestamp s", "timestamp ms", "timestamp ns", "date64"]
 OTHERS = ["duration us", "duration ns", "int64", "uint64", "float64"]
 
@@ -76,7 +79,7 @@ def arrow_type(words: str) -> Any:
     return getattr(pa, name)(*arguments)
 
 
-@pytest.mark.parametrize("kind", [*TIMES, *OTHERS])
+@pytest.mark.parametrize("kind", [*TIMES, *CLOCKS, *OTHERS])
 def test_a_type_that_is_read_is_read_whatever_it_holds(kind: str) -> None:
     def counted(values: list[Any]) -> list[list[int]]:
         source = as_source(arrow_column(arrow_type(kind), values, names=BESIDE.names), BESIDE, None)
@@ -92,14 +95,27 @@ def test_a_type_that_is_read_is_read_whatever_it_holds(kind: str) -> None:
             assert together[attribute.missing_code or 0] == 1  # however early or late a time is
 
 
+@pytest.mark.parametrize(("kind", "width", "units"), [
+    ("time32 s", 32, 1), ("time32 ms", 32, 10**3), ("time64 us", 64, 10**6), ("time64 ns", 64, 10**9),
+])  # fmt: skip
+def test_times_of_day_are_read_and_one_that_no_clock_shows_is_undeclared(
+    kind: str, width: int, units: int
+) -> None:
+    wrong = [-1, 86_400 * units, 2 ** (width - 1) - 1, -(2 ** (width - 1))]
+    for value, cell in ((0, 0), (8 * 3600 * units + units // 2, 2), (86_400 * units - 1, 15), (None, 16)):
+        found = counts(arrow_column(arrow_type(kind), [value, *wrong], width), ATTRIBUTES[4])
+        expected = np.bincount([cell, 17, 17, 17, 17], minlength=18)
+        assert found == expected.tolist(), value
+    for value in wrong:  # alone, as a table whose other values are dropped may have it
+        assert counts(arrow_column(arrow_type(kind), [value], width), ATTRIBUTES[4])[17] == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "width", "told"),
     [
         ("timestamp s UTC", 64, "times with a zone in another unit than microseconds"),
         ("timestamp ms Europe/Berlin", 64, "times with a zone in another unit than microseconds"),
         ("timestamp ns UTC", 64, "times with a zone in another unit than microseconds"),
-        ("time64 us", 64, "times of day"),
-        ("time32 s", 32, "times of day"),
         ("duration s", 64, "durations in seconds or milliseconds"),
         ("float16", 16, "half-precision numbers"),
     ],

@@ -49,11 +49,12 @@ HOSTILE = {
     "TIMESTAMP_S": ["'infinity'", "'-infinity'", "'2020-02-29'", "'290309-12-22 (BC) 00:00:00'"],
     "TIMESTAMP_MS": ["'infinity'", "'-infinity'", "'2020-02-29'", "'294247-01-10 04:00:54.775'"],
     "TIMESTAMP_NS": ["'infinity'", "'-infinity'", "'1677-09-22'", "'2262-04-11'"],
+    "TIME": ["'00:00'", "'08:30:15.25'", "'23:59:59.999999'", "'24:00:00'"],
     "UUID": ["'00000000-0000-0000-0000-000000000000'"],
     "INTERVAL": ["'178956970 years'", "'-178956970 years'", "'1 day'"],
     "ENUM('f', 'm')": ["'f'", "'m'"],
 }  # fmt: skip
-REFUSED = ["TIME", "TIMETZ", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "MAP(VARCHAR, INTEGER)", "JSON"]
+REFUSED = ["TIMETZ", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "MAP(VARCHAR, INTEGER)", "JSON"]
 
 
 # Every attribute over every type that is read, in one table; the last row is empty.

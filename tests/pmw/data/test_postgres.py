@@ -108,6 +108,8 @@ HOSTILE = {
     "date": ("DATE", ["'infinity'", "'-infinity'", "'2020-02-29'", "'5874897-12-31'", "'4713-01-01 BC'"]),
     "timestamp": ("TIMESTAMP", ["'infinity'", "'-infinity'", "'2020-02-29 23:59:59.9'", "'4713-01-01 BC'"]),
     "timestamp(3) with time zone": ("TIMESTAMPTZ", ["'infinity'", "'-infinity'", "'2020-01-31 23:59:59-05'"]),
+    "time": ("TIME", ["'00:00'", "'08:30:15.25'", "'23:59:59.999999'", "'24:00:00'"]),
+    "time(0)": ("TIME", ["'08:30:15'"]),
     "uuid": ("UUID", ["'00000000-0000-0000-0000-00000000000A'"]),
 }  # fmt: skip
 
@@ -143,7 +145,7 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
             assert cells.sum() == len(values)
 
 
-@pytest.mark.parametrize("kind", ["time", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"])
+@pytest.mark.parametrize("kind", ["timetz", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"])
 def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str, kind: str) -> None:
     fill(server, kind)
     with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import math
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmw
-from pmw.data import as_source
+from pmw.data import DatabaseTable, as_source
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -26,20 +27,23 @@ from queries import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
+    TimeAttribute,
 )
 from queries.numbers import ValueGrid
-from tests.pmw.data.lines import TRYING, beside
+from tests.pmw.data.lines import TRYING, beside, database
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WORDS = [
     "20200229", "20210229", "2020-02-29T23:59:60", "2020-03-29T00:30:00Z", "2020-10-25 02:30:00+01:00",
     "", "f", "3", " 3", "03", "3.0", "0.5", "true", "TRUE", "2020-01-02", "1e999", "-1e999", "9" * 5000,
     "0x10", "1_000", "\u0663", "nan", "inf", "NULL", "a\x00b", "\x00", "-0", "1e-999", "é", '"', ",", "3\t",
+    "08:30", " 8:30 pm", "24:00", "12:00:00.999", "23:59:60",
 ]  # fmt: skip
 WHOLE: dict[type, str] = {
     CategoricalAttribute: "x = 3",
     **dict.fromkeys((IntegerAttribute, NumericAttribute), "x >= 0"),
     **dict.fromkeys((DateAttribute, DatetimeAttribute), "x >= '2020-03-01'"),
+    TimeAttribute: "x >= '12:00'",
 }
 LETTERS = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=5)
 # The column's type in Parquet, and values of it.
@@ -125,6 +129,41 @@ def test_the_same_values_have_the_same_cells(
         assert sum(found[0]) == sum(places)
         found = [source.place_sums((name,), name, squared=True).counts.tolist() for source in sources]
         assert found[0] == found[1] == found[2] == found[3], name
+
+
+def test_times_of_day_have_one_cell_in_whatever_holds_them(tmp_path: Path) -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    times = [
+        time(0),
+        time(6),
+        time(8, 29, 59, 999_999),
+        time(8, 30),
+        time(21, 59, 59),
+        time(23, 59, 59),
+        None,
+    ]
+    frame = pd.DataFrame({"x": pd.Series(times, dtype=object)})
+    texts = [text_of(one) for one in times]
+    halves = [one.strftime("%I:%M:%S.%f %p") if one else "" for one in times]
+    for name, lines in (("t.csv", texts), ("halves.csv", halves)):
+        (tmp_path / name).write_text("\n".join(["x", *(f'"{line}"' for line in lines)]) + "\n")
+    duckdb.execute(f"COPY (SELECT x::VARCHAR AS x FROM frame) TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
+    tables = [
+        frame, frame["x"].astype("category").to_frame(), frame.astype(pd.ArrowDtype(pa.time64("us"))),
+        frame.astype(pd.ArrowDtype(pa.time64("ns"))), pd.DataFrame({"x": texts}), tmp_path / "t.csv",
+        tmp_path / "halves.csv", tmp_path / "t.parquet", pa.table({"x": pa.array(times, pa.time64("us"))}),
+        pl.DataFrame({"x": times}, schema={"x": pl.Time}), duckdb.sql("SELECT x::TIME AS x FROM frame"),
+        DatabaseTable(f"duckdb:{database(tmp_path, 'CREATE TABLE t (x TIME)', *inserted(times))}", "t"),
+    ]  # fmt: skip
+    domain = Domain((TRYING[-1],))
+    expected = np.bincount([0, 0, 4, 5, 31, 31, 32], minlength=34).tolist()
+    sources = [as_source(table, domain, None) for table in tables]
+    assert [source.counts(("x",)).counts.tolist() for source in sources] == [expected] * len(tables)
+    assert len({source.fingerprint(b"k") for source in sources}) == 1
+
+
+def inserted(times: list[time | None]) -> list[str]:
+    return [f"INSERT INTO t VALUES ({'NULL' if one is None else repr(str(one))})" for one in times]
 
 
 @pytest.mark.parametrize("records", [0, 1])
