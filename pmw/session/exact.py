@@ -6,6 +6,7 @@ is strict; all others get the JSON that is documented. A table of answers goes a
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Sequence
@@ -68,7 +69,8 @@ class Described:
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the schema as an object, and what goes with it."""
         domain = self.contract.domain
-        form = tomllib.loads(stored_schema(domain))
+        declared = json.dumps(tomllib.loads(stored_schema(domain)), default=lambda moment: moment.isoformat())
+        form = json.loads(declared)
         for attribute, entry in zip(domain, form["attributes"], strict=True):
             entry["cells"] = attribute.size
             if isinstance(attribute, Periods):

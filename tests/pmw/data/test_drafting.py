@@ -25,6 +25,7 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     SchemaError,
+    TimeAttribute,
     parse_schema,
 )
 
@@ -97,6 +98,15 @@ def test_dates_and_times_of_a_parquet_file_are_drafted_as_such_and_recognised(tm
     found = dict(public_attributes(file, ["born", "seen"]))
     assert [type(one) for one in found.values()] == [DateAttribute, DatetimeAttribute]
     assert all(one.missing for one in found.values())
+
+
+def test_times_of_day_of_a_file_are_drafted_as_such(tmp_path: Path) -> None:
+    draft = draft_schema(parquet(tmp_path, "a.parquet", {"start": [datetime.time(8, 30), None]}))
+    assert "# stored as TIME\n" in draft
+    for todo, value in (("min", "06:00"), ("max", "21:59")):
+        draft = draft.replace(f'{todo} = "TODO"', f'{todo} = "{value}"')
+    expected = TimeAttribute("start", datetime.time(6), datetime.time(21, 59, 59))
+    assert parse_schema(draft).attributes == (expected,)
 
 
 def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:
@@ -269,6 +279,10 @@ BECOME: list[tuple[str, Attribute | None]] = [
     ("2024-01-01T00:30+01:00 2024-06-06",
      DatetimeAttribute("x", Time(2023, 12, 1), Time(2024, 6, 30, 23, 59, 59), "month")),
     ("9999-12-31T23:30-02:00 9999-01-01", None),
+    # Times of day become whole hours.
+    ("08:30 21:05:07.5 9:59", TimeAttribute("x", datetime.time(8), datetime.time(21, 59, 59))),
+    ("12:10am 11:59PM", TimeAttribute("x", datetime.time(0), datetime.time(23, 59, 59))),
+    ("08:30 24:00", CategoricalAttribute("x", ("08:30", "24:00"))),
 ]  # fmt: skip
 
 

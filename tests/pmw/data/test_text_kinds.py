@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as csv_library
 import datetime
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     SchemaError,
+    TimeAttribute,
     parse_schema,
 )
 from queries.values import Reading, values_of
@@ -77,6 +79,7 @@ def texts_of(many: int, write: Callable[[int], str]) -> list[str]:
         (texts_of(300, lambda i: f"{DAYS[i]:{'%d.%m.%Y' if i % 2 else '%m/%d/%Y'}}"), TextKind.UNREAD),
         (texts_of(300, lambda i: f"{i % 24:02}:{i % 60:02}:38"), TextKind.CLOCK),
         (texts_of(300, lambda i: f"{i % 12 + 1}:30 pm"), TextKind.CLOCK),
+        (texts_of(300, lambda i: f"{i % 6 + 19}:30 pm"), TextKind.FEW),  # no clock shows them
         (texts_of(300, lambda i: f"{i % 60:03}"), TextKind.CODES),
         (texts_of(3000, lambda i: f"{i % 1000 * 90:05}"), TextKind.CODES),
         (texts_of(300, lambda i: ("yes", "no")[i % 2]), TextKind.FEW),
@@ -212,6 +215,7 @@ def test_ids_are_told_apart_over_the_whole_file(tmp_path: Path) -> None:
 
 def filled(draft: str) -> str:
     """Return a draft whose domains are filled in."""
+    draft = re.sub(r'(min|max) = "TODO"    # such as ("[0-9:]+")', r"\1 = \2", draft)
     for todo, value in (("min", "0"), ("max", "99"), ("edges", "[0, 10]"), ("values", '["red"]')):
         draft = draft.replace(f'{todo} = "TODO"    # such as {value[0]}', f"{todo} = {value}    # {value[0]}")
     draft = draft.replace('max = "TODO"    # such as 9', "max = 99    # 9")
@@ -228,6 +232,8 @@ def filled(draft: str) -> str:
         (texts_of(300, lambda i: f"{DAYS[i]:%d.%m.%Y}"), DateAttribute),
         (texts_of(300, lambda i: f"{DAYS[i]:%m/%d/%Y} 10:00"), DatetimeAttribute),
         (texts_of(300, lambda i: f"{DAYS[i]}T10:00:00+02:00"), DatetimeAttribute),
+        (texts_of(300, lambda i: f"{i % 24}:{i % 60:02}"), TimeAttribute),
+        (texts_of(300, lambda i: f"{i % 12 + 1}:{i % 60:02}:38 pm"), TimeAttribute),
     ],
 )
 def test_an_attribute_of_a_drafted_kind_reads_the_texts(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+import json
+from datetime import date, datetime, time
 from pathlib import Path
 
 import duckdb
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.session.exact import Described
 from queries import (
     CategoricalAttribute,
     DateAttribute,
@@ -18,8 +20,10 @@ from queries import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
+    TimeAttribute,
     encode_records,
 )
+from queries.dates import clock_time
 
 DOMAIN = Domain(
     (
@@ -84,6 +88,20 @@ def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None
     assert pmw.verify_session(path).holds
 
 
+def test_what_a_session_tells_of_its_attributes_is_ready_for_json() -> None:
+    domain = Domain((*DOMAIN, TimeAttribute("start", time(6), time(21, 59, 59))))
+    row = {"hired": ["2021-01-01"], "seen": ["2023-03-01"], "gain": [0], "age": [20], "start": ["08:30"]}
+    with pmw.open_session(pd.DataFrame(row), domain, epsilon=1) as session:
+        told = json.loads(json.dumps(Described.of(session.state).to_dict()))["attributes"]
+    ends = {one["name"]: (one["min"], one["max"], one["parts"]) for one in told if "parts" in one}
+    assert list(ends) == ["hired", "seen", "start"]
+    assert ends["hired"][:2] == ("2020-01-01", "2023-12-31")
+    assert ends["seen"][:2] == ("2023-03-01T00:00:00", "2023-03-31T23:59:59")
+    assert ends["start"] == ("06:00:00", "21:59:59", ["hour"])
+    assert ends["seen"][2][:5] == ["year", "quarter", "month", "day", "hour"]
+    assert "hour" not in ends["hired"][2]
+
+
 def test_values_inside_a_group_follow_the_released_counts_of_its_cells() -> None:
     domain = Domain((IntegerAttribute("x", 0, 199), IntegerAttribute("y", 0, 199)))
     values = np.repeat(np.arange(200), np.where(np.arange(200) % 2, 190, 10))  # odd numbers are frequent
@@ -123,3 +141,58 @@ def test_a_level_of_codes_is_measured_and_its_questions_are_narrow(tmp_path: Pat
             assert session.domain == Domain(attributes)
             assert session.ask("zip LIKE '05%'").count == answers[1].count
         assert pmw.verify_session(path).holds
+
+
+def test_a_session_keeps_times_of_day(tmp_path: Path) -> None:
+    start = TimeAttribute("start", time(6), time(21, 59, 59), "30 minutes", missing=True)
+    stop = TimeAttribute("stop", time(6), time(23, 59, 59), other=True)
+    domain = Domain((start, stop, CategoricalAttribute("sex", ("F", "M"))), name="visits")
+    generator = np.random.default_rng(5)
+    seconds = generator.integers(5 * 3600, 23 * 3600, RECORDS)
+    moments = pd.Series([clock_time(second) for second in seconds.tolist()], dtype=object)
+    table = pd.DataFrame(
+        {
+            "start": moments.mask(generator.random(RECORDS) < 0.1),
+            "stop": moments.astype(str).mask(generator.random(RECORDS) < 0.05, "late"),
+            "sex": generator.choice(["F", "M"], RECORDS),
+        }
+    )
+    held = table["start"].notna()
+    inside = pd.Series(seconds).clip(6 * 3600, 22 * 3600 - 1)
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(table, domain, epsilon=2, delta=1e-9, path=path) as session:
+        for where, true in (
+            ("start < '08:30'", (held & (inside < 8.5 * 3600)).sum()),
+            ("start >= TIME '21:30'", (held & (inside >= 21.5 * 3600)).sum()),
+            ("HOUR(start) BETWEEN 9 AND 11", (held & inside.between(9 * 3600, 12 * 3600 - 1)).sum()),
+            ("start IS NULL", (~held).sum()),
+            ("stop = '(other)'", (table["stop"] == "late").sum()),
+        ):
+            answer = session.ask(where)
+            assert answer.aligned, where
+            assert abs(answer.count - true) < 700, where
+        hours = session.sql("SELECT HOUR(start) AS h, COUNT(*) AS n FROM visits GROUP BY h ORDER BY h")
+        assert [key for (key,), _ in hours.rows] == [*range(6, 22), None]
+        rows = session.sql("SELECT stop, COUNT(*) AS n FROM visits GROUP BY stop").rows
+        assert [rows[0][0][0], rows[-1][0][0]] == ["06:00..06:59", "(other)"]
+        assert any("06:00" in str(axes.get_xticklabels()) for axes in session.plot().axes)
+        assert Described.of(session.state).to_dict()["attributes"][0] == {
+            "name": "start", "kind": "time", "min": "06:00:00", "max": "21:59:59", "width": "30 minutes",
+            "missing": True, "cells": 33, "parts": ["hour"],
+        }  # fmt: skip
+    with pmw.resume_session(path, table) as session:
+        assert session.domain == domain
+        frame = session.synthetic_records(RECORDS)
+        assert encode_records(frame, domain).columns[0].tolist().count(32) == frame["start"].isna().sum()
+        for format in ("parquet", "csv"):
+            session.export(tmp_path / f"t.{format}", pmw.RowPlan(500))
+    described = duckdb.execute(f"DESCRIBE SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
+    assert [kind[1] for kind in described] == ["TIME", "VARCHAR", "VARCHAR"]
+    again = pd.read_csv(tmp_path / "t.csv", dtype=str)
+    assert again["start"].dropna().str.fullmatch(r"\d\d:\d\d:\d\d").all()
+    assert len(encode_records(again, domain)) == 500
+    ((low, high),) = duckdb.execute(
+        f"SELECT min(start), max(start) FROM '{tmp_path / 't.parquet'}'"
+    ).fetchall()
+    assert start.minimum <= low <= high <= start.maximum
+    assert pmw.verify_session(path).holds
