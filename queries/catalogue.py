@@ -24,6 +24,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 
 from queries.cells import in_quotes
+from queries.dates import Periods
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -117,8 +118,8 @@ _CASTS = dict.fromkeys((
 ), exp.DType.TEXT) | dict.fromkeys(("oid", "xid", "cardinal_number"), exp.DType.BIGINT)  # fmt: skip
 _PLAIN_TYPES = frozenset({
     exp.DType.BIGINT, exp.DType.INT, exp.DType.SMALLINT, exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL,
-    exp.DType.BOOLEAN, exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TEXT, exp.DType.VARCHAR,
-    exp.DType.ARRAY,
+    exp.DType.BOOLEAN, exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIME, exp.DType.TEXT,
+    exp.DType.VARCHAR, exp.DType.ARRAY,
 })  # fmt: skip
 _OPERATORS: dict[str, tuple[type[exp.Expr], bool]] = {
     "~": (exp.RegexpLike, False), "!~": (exp.RegexpLike, True), "~*": (exp.RegexpILike, False),
@@ -269,9 +270,12 @@ class Catalogue:
                 rows = isinstance(around, exp.Limit | exp.Offset)
                 found[number] = (INT8, "1") if rows else (TEXT, "NULL")
                 continue
-            kind, value = TYPES[self._types[name]], self._domain[name].value(0)
-            if kind is TEXT and isinstance(self._domain[name], NumberCells):  # with undeclared texts beside
+            kind, attribute = TYPES[self._types[name]], self._domain[name]
+            if kind is TEXT and isinstance(attribute, NumberCells):  # with undeclared texts beside
                 kind = FLOAT8
+            value = attribute.value(0)
+            if isinstance(attribute, Periods):  # a period is no value of it
+                value = attribute.literal(attribute.boundaries[0]).strip("'")
             sample = exp.Literal.string(str(value)).sql() if kind is not BOOL else str(value).upper()
             found[number] = kind, "1" if kind in (INT8, FLOAT8) else sample
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import time
 from pathlib import Path
@@ -15,8 +16,17 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
-from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
-from queries.catalogue import FLOAT8, FUNCTIONS, INT8, TEXT, Catalogue, Place
+from queries import (
+    CategoricalAttribute,
+    DateAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    QueryError,
+    TimeAttribute,
+    parse_where,
+)
+from queries.catalogue import DATE, FLOAT8, FUNCTIONS, INT8, TEXT, Catalogue, Place
 from queries.locked_engine import LockedTables
 
 DOMAIN = Domain(
@@ -151,6 +161,31 @@ def test_parameters_have_the_types_of_what_they_are_compared_with(catalogue: Cat
     found = catalogue.read(text, "ann").parameters
     assert {place: kind for place, (kind, _) in found.items()} == {1: INT8, 2: TEXT, 3: FLOAT8, 4: INT8}
     assert found[2][1] == "'Female'"
+
+
+PERIODS = Domain(
+    (
+        DateAttribute("day", datetime.date(2023, 1, 2), datetime.date(2023, 12, 31), "month"),
+        TimeAttribute("start", datetime.time(6), datetime.time(21, 59, 59), "30 minutes"),
+    ),
+    name="visits",
+)
+
+
+def test_a_parameter_of_periods_is_a_value_that_may_be_compared() -> None:
+    text = "SELECT COUNT(*) FROM visits WHERE day >= $1 AND start < $2"
+    found = Catalogue("study", PERIODS, ["DATE", "TIME"]).read(text, "ann").parameters
+    assert found == {1: (DATE, "'2023-01-02'"), 2: (TEXT, "'06:00'")}
+    for name, (_, sample) in zip(PERIODS.names, found.values(), strict=True):
+        parse_where(f"{name} >= {sample}", PERIODS)
+
+
+def test_synthetic_times_of_day_are_asked_as_such() -> None:
+    catalogue = Catalogue("study", PERIODS, ["DATE", "TIME"])
+    tables = catalogue.synthetic({"day": ["2023-01-02"] * 3, "start": ["06:00:00", "08:30:00", None]})
+    text = "SELECT start, COUNT(*) AS n FROM synthetic.visits WHERE start >= '08:00'::time GROUP BY 1"
+    columns, rows = catalogue.rows(catalogue.read(text, "ann"), tables)
+    assert ([one.type for one in columns], [*map(str, rows[0])]) == ([TEXT, INT8], ["08:30:00", "1"])
 
 
 def test_names_that_differ_in_case_alone_leave_the_catalogue_as_it_is() -> None:

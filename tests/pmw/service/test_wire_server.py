@@ -41,7 +41,8 @@ from pmw.service.server import Address, _sockets
 from pmw.service.users import Role, UsersFile
 from pmw.service.wire_dialogue import columns_of
 from pmw.service.wire_server import WireServer
-from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute
+from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, TimeAttribute
+from queries.dates import clock_time
 from queries.parsing import parse_sql
 from tests.pmw.service.conftest import AddUser
 from tests.waiting import WAIT, joined
@@ -189,6 +190,7 @@ def test_types_are_those_of_the_statement(connect: Connect) -> None:
         ("SELECT day, COUNT(*) FROM t GROUP BY day", ["date", "int8"]),
         ("SELECT DATE_TRUNC('month', day) AS m, COUNT(*) FROM t GROUP BY 1", ["date", "int8"]),
         ("SELECT YEAR(day) AS y, COUNT(*) FROM t GROUP BY 1", ["int8", "int8"]),
+        ("SELECT start, HOUR(start) AS h, COUNT(*) FROM t GROUP BY 1, 2", ["text", "int8", "int8"]),
         ("SELECT code, AVG(age) FROM t GROUP BY code", ["text", "float8"]),
         ("SELECT age, flag, COUNT(*) FROM t GROUP BY age, flag", ["int8", "bool", "int8"]),
         ("SELECT UPPER(code) AS u, 'x' AS k, COUNT(*) FROM t GROUP BY 1", ["text", "text", "int8"]),
@@ -199,6 +201,7 @@ def test_types_follow_from_the_declaration(text: str, kinds: list[str]) -> None:
     domain = Domain(
         (
             DateAttribute("day", date(2023, 1, 1), date(2023, 12, 31)),
+            TimeAttribute("start", clock_time(6 * 3600), clock_time(22 * 3600 - 1)),
             CategoricalAttribute("code", ("2023-01-01", "2023-01-02")),
             IntegerAttribute("age", 0, 9),
             CategoricalAttribute("flag", (True, False)),
