@@ -58,7 +58,7 @@ MADE: dict[str, tuple[str, Callable[[int], str]]] = {  # the kind that a column 
     "timestamps with zones": ("datetime", _dated("%Y-%m-%dT%H:%M:%S+02:00")),
     "US timestamps": ("datetime", _dated("%m/%d/%Y %H:%M")),
     "twelve hours": ("TODO", _dated("%m/%d/%Y %I:%M %p")),
-    "times of day": ("TODO", _dated("%H:%M:%S")),
+    "times of day": ("time", _dated("%H:%M:%S")),
     "amounts": ("numeric", lambda _: f"{_DRAWN.random() * 1e4:.2f}"),
     "decimal commas": ("TODO", lambda _: f"{_DRAWN.random() * 1e4:.2f}".replace(".", ",")),
     "thousands apart": ("TODO", _number(10**6, "{:,}")),

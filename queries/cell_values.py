@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import OTHER_LABEL, GroupValue
-from queries.dates import TimeAttribute
+from queries.dates import Periods
 from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor, Span
@@ -387,7 +387,7 @@ def attribute_values(attribute: Attribute) -> CellValues:
     declared = frozenset(attribute.label(code) for code in range(attribute.base_size))
     return CellValues(
         scope, low, (low + high) / 2, high, present, labels, Kind.WHOLE if span else Kind.DOUBLE, undecided,
-        declared, "" if span is None else "clock" if isinstance(attribute, TimeAttribute) else "dated",
+        declared, attribute.shape if isinstance(attribute, Periods) else "",
     )  # fmt: skip
 
 

@@ -274,6 +274,7 @@ class Periods(OrderedCells):
     widths: ClassVar[tuple[str, ...]] = ("day", "week", "month", "quarter", "year")
     day: ClassVar[int]  # in numbers of the scale
     unit: ClassVar[str]  # of the scale, as numpy calls it
+    shape: ClassVar[str] = "dated"  # of its values in expressions, of which those of one shape are compared
 
     def __post_init__(self) -> None:
         self.check()
@@ -449,6 +450,7 @@ class TimeAttribute(Periods):
     widths: ClassVar[tuple[str, ...]] = tuple(CLOCK_WIDTHS)
     day: ClassVar[int] = DAY
     unit: ClassVar[str] = "s"
+    shape: ClassVar[str] = "clock"
 
     minimum: datetime.time
     maximum: datetime.time

@@ -31,7 +31,7 @@ from queries.cell_values import (
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
 from queries.comparisons import Comparison, Not, Order, example_texts, meaning_of, shown_value
 from queries.date_parts import CALENDAR, moment_text_sql
-from queries.dates import DateAttribute, DatetimeAttribute, read_clock, read_seconds
+from queries.dates import Periods, read_clock, read_seconds
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.joins import LookupCells
@@ -538,13 +538,11 @@ def _dated(term: Term, other: Term, shapes: set[str], rows: Writer) -> Term:
         return term
     text = rows.written(term)
     attributes = (rows.domain[name] for name in _names_in(other, rows))
-    read: list[Callable[[str], int | None]] = [read_clock]
+    usual: Callable[[object], int | None] = read_clock
     if other.shape == "dated":
-        kinds = (DateAttribute, DatetimeAttribute)
-        read = [one.read_second for one in attributes if isinstance(one, kinds)] or [
-            partial(read_seconds, zone="UTC")
-        ]
-    seconds = [] if text is None else [one(text) for one in read]
+        usual = partial(read_seconds, zone="UTC")
+    read = [one.read_second for one in attributes if isinstance(one, Periods) and one.shape == other.shape]
+    seconds = [] if text is None else [one(text) for one in read or [usual]]
     second = next((one for one in seconds if one is not None), None)
     if second is None:
         raise _mixed(other, term, rows)

@@ -36,6 +36,11 @@ max = 2020-12-31
 width = "month"
 missing = true
 [[attributes]]
+name = "start"
+kind = "time"
+min = "06:00"
+max = "21:59"
+[[attributes]]
 name = "smoker"
 kind = "categorical"
 values = [true, false]
@@ -55,6 +60,7 @@ def visits() -> Iterator[pmw.Session]:
             "age": [30.0, None] * 20,
             "height, in m": [1.25, 2.0] * 20,
             "seen": [None, "2020-05-04"] * 20,
+            "start": ["06:30", "8:15 pm"] * 20,
             "smoker": [True, False] * 20,
             "region": ["a", "elsewhere"] * 20,
         }
@@ -79,6 +85,7 @@ def test_columns_and_the_file_are_described_from_the_manifest_alone(
         ("age", "sc:Integer", "integer: 0 to 99; may be empty"),
         ("height, in m", "sc:Float", "numeric: 0 to 2.5"),
         ("seen", "sc:Date", "date: 2020-01-01 to 2020-12-31; may be empty"),
+        ("start", "sc:Time", "time: 06:00:00 to 21:59:59"),
         ("smoker", "sc:Boolean", "categorical: true, false"),
         ("region", "sc:Text", "categorical: a, b, c, d, e, f, g, h, …; (other) is any other value"),
     ]
