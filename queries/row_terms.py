@@ -538,11 +538,11 @@ def _dated(term: Term, other: Term, shapes: set[str], rows: Writer) -> Term:
         return term
     text = rows.written(term)
     attributes = (rows.domain[name] for name in _names_in(other, rows))
-    usual: Callable[[object], int | None] = read_clock
-    if other.shape == "dated":
-        usual = partial(read_seconds, zone="UTC")
-    read = [one.read_second for one in attributes if isinstance(one, Periods) and one.shape == other.shape]
-    seconds = [] if text is None else [one(text) for one in read or [usual]]
+    usual: Callable[[object], int | None] = (
+        read_clock if other.shape == "clock" else partial(read_seconds, zone="UTC")
+    )
+    own = [one for one in attributes if isinstance(one, Periods) and one.shape == other.shape]
+    seconds = [] if text is None else [one.read_second(text) for one in own] or [usual(text)]
     second = next((one for one in seconds if one is not None), None)
     if second is None:
         raise _mixed(other, term, rows)

@@ -31,4 +31,4 @@ def test_each_csv_file_of_a_folder_has_a_line(
     (tmp_path / "b.txt").write_text("age\n31\n")
     monkeypatch.setattr("sys.argv", ["kinds_of_files", "--folder", str(tmp_path)])
     (line,) = told(capsys)
-    assert (line["file"], line["kinds"]) == ("a.csv", {"integer": 1, "TODO": 1})
+    assert (line["file"], line["kinds"]) == ("a.csv", {"integer": 1, "time": 1})
