@@ -53,7 +53,7 @@ _NUMBER_TYPES = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
 _POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]\n])")
 _NOTES = {
     "atoms": "each in more than 5 % of the rows of the public table",
-    "width": "or another of hour (of times), day, week, month, quarter, year; of times of day, 30 minutes",
+    "width": "or another of hour (of times), day, week, month, quarter, year",
 }
 
 _NO_VALUE = """\
@@ -430,7 +430,9 @@ def _head(table: Place, public: PublicTable | None, *, is_looked_at: bool) -> st
 def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
     if filled is not None:
         text = stored_schema(Domain((filled,)))
-        return "".join(map(_shown, text[text.index("[[attributes]]") :].splitlines(keepends=True)))
+        notes = {"width": "or another, such as 30 minutes"} if isinstance(filled, TimeAttribute) else {}
+        lines = text[text.index("[[attributes]]") :].splitlines(keepends=True)
+        return "".join(_shown(line, _NOTES | notes) for line in lines)
     return _begun(name) + ("" if kind is None else f"# stored as {kind}\n") + _body(kind)
 
 
@@ -450,12 +452,12 @@ def _begun(name: str) -> str:
     return head[head.index("[[attributes]]") :]
 
 
-def _shown(line: str) -> str:
+def _shown(line: str, notes: Mapping[str, str]) -> str:
     """Return a line of a filled section with whole numbers as such, and what there is to know of it."""
     key, _, value = line.partition(" = ")
     if key in ("edges", "atoms"):
         value = _POINT_ZERO.sub("", value)
-    note = _NOTES.get(key)
+    note = notes.get(key)
     if not value:
         return line
     return f"{key} = {value}" if note is None else f"{key} = {value.rstrip()}    # {note}\n"

@@ -109,6 +109,13 @@ def test_times_of_day_of_a_file_are_drafted_as_such(tmp_path: Path) -> None:
     assert parse_schema(draft).attributes == (expected,)
 
 
+def test_a_filled_width_of_times_of_day_names_another_of_them(tmp_path: Path) -> None:
+    file = csv(tmp_path, "p.csv", "start,day\n08:30,2023-01-01\n9:15 pm,2023-01-02\n")
+    draft = draft_schema(file, declared(file))
+    assert 'min = 08:00:00\nmax = 21:59:59\nwidth = "hour"    # or another, such as 30 minutes\n' in draft
+    assert 'width = "day"    # or another of hour (of times), day' in draft
+
+
 def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:
     public = csv(
         tmp_path, "census.csv", "age,income,code,work,spare\n17,0.5,007,b,1\n90,99.5,012,a,2\n,50,001,c,3\n"
