@@ -17,15 +17,18 @@ from queries import (
     DatetimeAttribute,
     Domain,
     DomainError,
+    LinearQuery,
     QueryError,
     SchemaError,
     TimeAttribute,
     decode_records,
     encode_records,
     format_schema,
+    parse_question,
     parse_schema,
     parse_sql,
     parse_where,
+    prefixes,
 )
 from queries.dates import CLOCK_WIDTHS, DAY, clock_text, clock_time, read_clock
 from queries.schema import parse_stored, stored_schema
@@ -278,6 +281,22 @@ def test_groups_of_times_are_cells_and_hold_every_second_once() -> None:
         assert (len(labels), labels[0], labels[-2:]) == (count, (first,), [(None,), ("(other)",)])
         weights = sum(query.weights() for _, _, query in groups.questions())
         np.testing.assert_array_equal(weights, np.full(domain.size, 2**20))
+
+
+def test_questions_of_other_forms_are_the_same_ones() -> None:
+    domain = Domain((starts(missing=True),))
+    for text, form in (
+        ("start BETWEEN '08:30' AND '11:59:59'", {"start": {"between": ["8:30 am", "11:59:59"]}}),
+        ("start < TIME '08:30'", {"start": {"lt": "08:30"}}),
+        ("start IS NULL", {"start": {"is_missing": True}}),
+        ("NOT start >= '08:30'", "start < '8:30'"),
+    ):
+        query = parse_question({"where": form}, domain).query
+        assert isinstance(query, LinearQuery)
+        assert query.key() == parse_where(text, domain).key()
+    ranges = list(prefixes(domain, "start"))
+    assert len(ranges) == starts().size
+    assert parse_where("start < '08:30'", domain).key() in {one.key() for one in ranges}
 
 
 BESIDE = Domain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 import io
 import math
@@ -22,7 +23,15 @@ from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.users import Role, UsersFile
-from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, parse_sql
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    Lookup,
+    TimeAttribute,
+    parse_sql,
+    parse_where,
+)
 from tests.worlds import PEOPLE, WHOLE_YEARS, World
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
@@ -31,7 +40,7 @@ from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting
-from pmw.service.question_form import asked_by, described
+from pmw.service.question_form import asked_by, browsed, described, examples_of
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -230,6 +239,19 @@ def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(
 )  # fmt: skip
 def test_the_form_writes_a_question(fields: dict[str, list[str]], question: str) -> None:
     assert asked_by(fields, WHOLE_YEARS.domain) == question
+
+
+def test_the_form_and_the_dictionary_have_times_of_day() -> None:
+    start = TimeAttribute("start", datetime.time(6), datetime.time(21, 59, 59), "30 minutes", missing=True)
+    domain = Domain((start,), name="visits")
+    question = asked_by({"low start": ["8:30"], "high start": ["9:00 pm"], "also start": ["missing"]}, domain)
+    assert question == "(\"start\" BETWEEN '8:30' AND '9:00 pm' OR \"start\" IS NULL)"
+    parse_where(question, domain)
+    assert described(domain) == [("start", "33", "06:00 to 21:59:59", "missing")]
+    (shown,) = browsed(domain)
+    assert shown["values"][0] == ("06:00..06:29", "")
+    assert shown["values"][32] == ("(missing)", '"start" IS NULL')
+    parse_where(examples_of(domain)["example"], domain)
 
 
 def test_the_form_shows_what_it_wrote_and_keeps_what_was_chosen(client: TestClient, add: AddUser) -> None:
