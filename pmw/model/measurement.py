@@ -5,6 +5,7 @@ Measurements of the same cells are taken together: each by the inverse of its va
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -217,6 +218,7 @@ def _residual(parts: Sequence[ResidualMeasurement], scope: tuple[str, ...]) -> B
     return Block(axes, strategy.estimate(np.asarray(weighted)), 1 / fineness, factors, grid)
 
 
+@functools.lru_cache(maxsize=2**8)  # each version of a model asks for all of them; they are known by identity
 def _of_residuals(parts: tuple[ResidualMeasurement, ...]) -> Estimate:
     """Return the counts from residuals over one scope, by one strategy and on one foundation.
 
