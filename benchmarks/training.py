@@ -1,9 +1,9 @@
 """Training benchmark: models trained on exported rows, as near to those trained on the table as AUC tells.
 
-    python -m benchmarks.training --data-dir DIR [--seeds 3] [--delta 0 --delta 1e-9] [--synthesize]
+    python -m benchmarks.training --data-dir DIR [--seeds 3] [--epsilon 1] [--delta 0 --delta 1e-9] […]
 
 prints JSON lines per delta and seed. Adult is split at random, 80 to 20. A session opens over the larger
-part, with epsilon 1 and nothing else chosen, and exports as many rows. With ``--synthesize``
+part, with epsilon and nothing else chosen, and exports as many rows. With ``--synthesize``
 ``pmw.synthesize`` makes them instead, once as it is and once with the income as its target. A logistic and a
 boosted model are trained on these rows and on the larger part itself, and predict the income of the smaller
 part. ``auc`` is that of the rows, ``auc_real`` that of the table, ``part`` the first over the second.
@@ -33,6 +33,7 @@ def main() -> None:
     """Run the benchmark that the arguments describe."""
     made = parser(__doc__, "data", seeds=3)
     made.add_argument("--delta", action="append")
+    made.add_argument("--epsilon", type=float, default=1.0)
     made.add_argument("--synthesize", action="store_true")
     arguments = made.parse_args()
     if importlib.util.find_spec("sklearn") is None:
@@ -51,7 +52,7 @@ def main() -> None:
         real = _scores(domain, trained, tested)
         for delta in arguments.delta or ("0", "1e-9"):
             for way in ("synthesize", "target") if arguments.synthesize else ("session",):
-                tell(_compared(domain, trained, tested, real, (seed, delta, way)))
+                tell(_compared(domain, trained, tested, real, (seed, arguments.epsilon, delta, way)))
 
 
 def _compared(
@@ -59,24 +60,26 @@ def _compared(
     trained: pd.DataFrame,
     tested: pd.DataFrame,
     real: dict[str, float],
-    chosen: tuple[int, str, str],
+    chosen: tuple[int, float, str, str],
 ) -> dict[str, object]:
-    """Return how models of exported rows compare with those of the table, for a seed, a delta and a way."""
-    seed, delta, way = chosen
-    plan = pmw.plan_session(domain, records=len(trained), epsilon=1, delta=delta)
+    """Return how models of exported rows compare with those of the table, for a seed, a budget and a way."""
+    seed, epsilon, delta, way = chosen
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+    plan = pmw.plan_session(domain, records=len(trained), **budget)
     started = time.process_time()
     options, target = pmw.Options(seed=seed), _TARGET if way == "target" else None
     if way == "session":
-        with pmw.open_session(trained, domain, epsilon=1, delta=delta, options=options) as session:
+        with pmw.open_session(trained, domain, **budget, options=options) as session:
             rows = session.synthetic_records(len(trained), seed=seed)
     else:
-        made = pmw.synthesize(trained, domain, epsilon=1, delta=delta, target=target, options=options)
+        made = pmw.synthesize(trained, domain, **budget, target=target, options=options)
         rows = made.sample(len(trained), seed=seed)
     seconds = time.process_time() - started
     auc = _scores(domain, rows.astype(np.int64), tested)
     return {
         "table": domain.name,
         "seed": seed,
+        "epsilon": epsilon,
         "delta": float(delta),
         "way": way,
         "pairs_held": f"{len(plan.held.held)} of {plan.held.number}",

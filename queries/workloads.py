@@ -178,8 +178,8 @@ def prefixes(domain: Domain, attribute: str) -> Workload:
     """Return the cumulative counts of an ordered attribute, ``prefixes:NAME``.
 
     Query i counts the records whose value is in base cell i or before it, or a number with a cell of its own
-    before its end. Records with an empty or
-    undeclared value are in no prefix, so the last one counts the records with a declared value.
+    before its end. Records with an empty or undeclared value are in no prefix, so the last one counts the
+    records with a declared value.
 
     Raises:
         DomainError: ``domain`` is none.

@@ -5,6 +5,7 @@ Measurements of the same cells are taken together: each by the inverse of its va
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -217,6 +218,7 @@ def _residual(parts: Sequence[ResidualMeasurement], scope: tuple[str, ...]) -> B
     return Block(axes, strategy.estimate(np.asarray(weighted)), 1 / fineness, factors, grid)
 
 
+@functools.lru_cache(maxsize=2**8)  # each version of a model asks for all of them; they are known by identity
 def _of_residuals(parts: tuple[ResidualMeasurement, ...]) -> Estimate:
     """Return the counts from residuals over one scope, by one strategy and on one foundation.
 
@@ -371,8 +373,7 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
     The total is known better than the sum of the cells. Of a marginal, the cells share the difference evenly.
     Of a hierarchical histogram, the cells are the non-negative ones with that sum that are nearest to all
     nodes: on columns most of whose cells are empty that halves the error of ranges, and without the sum it
-        would raise
-    them (figures in docs/algorithm.md).
+    would raise them (figures in docs/algorithm.md).
     """
     if isinstance(measurement, ResidualMeasurement):
         variance = np.full(measurement.units.shape, 1 / measurement.fineness)

@@ -35,7 +35,7 @@ from queries.products import Products
 from queries.questions import Places, QuestionList, Questions
 
 _SOME = 2  # questions about the same attributes, from which on arrays are faster than one by one
-_AHEAD = 4  # questions that a state answered, before those that come soon are bounded with the next one
+_AHEAD = 64  # questions that a state answered, before those that come soon are bounded with the next one
 
 
 class QuestionsByScope:

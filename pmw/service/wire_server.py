@@ -60,7 +60,8 @@ class WireServer:
         self._lock, self._ending = threading.Lock(), False
         self._open: dict[int, Connection] = {}
         self._desks: dict[str, Desk] = {}
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
     def _accept(self) -> None:
         while not self._ending:
@@ -75,7 +76,9 @@ class WireServer:
                     strangers[0].end()
                 number = secrets.randbelow(2**31 - 1) + 1
                 made = self._open[number] = Connection(self, connected, number)
-            threading.Thread(target=made.serve, daemon=True).start()
+            serving = threading.Thread(target=made.serve, daemon=True)
+            serving.start()
+            self._threads = [*filter(threading.Thread.is_alive, self._threads), serving]
 
     def desk(self, hosted: Hosted) -> Desk:
         """Return what the connections to a session share."""
@@ -115,6 +118,8 @@ class WireServer:
             for one in list(self._open.values()):
                 one.end()
             time.sleep(0.02)
+        for thread in self._threads:  # one that is inside the engine must not outlive the interpreter
+            thread.join(max(0.0, last - time.monotonic()))
 
 
 class Gone(threading.Event):

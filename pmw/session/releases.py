@@ -1,7 +1,6 @@
 """Releases that no test decides: that they are made, and at which price, is a function of public state.
 
-What is requested, and error quantiles, are recorded, drawn and settled alike: one
-batch, one outcome.
+What is requested, and error quantiles, are recorded, drawn and settled alike: one batch, one outcome.
 """
 
 from __future__ import annotations
