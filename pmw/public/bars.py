@@ -249,7 +249,7 @@ class Bars:
         How wide the ends of a question that cuts bins are apart depends on noise. So its own number bounds it
         in any case, and what is known on the bins is looked at beside it: the second value tells that.
         """
-        (way,) = self._main(*self._pieces(one, one))
+        (way,) = self._main(*self._pieces(one, one), query.scope)
         number = None if self.confidences.pays else own_numbers(self.state).of(query)
         if number is None or self.confidences.together:
             return way, False
@@ -318,7 +318,7 @@ class Bars:
         return None if found is None else found[0]
 
     def _width(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Number:
-        ways = self._main(*self._pieces(low, high, asked))
+        ways = self._main(*self._pieces(low, high, asked), asked)
         return functools.reduce(np.minimum, [least.half_width + most.half_width for _, least, most in ways])
 
     def of_sum(self, scope: tuple[str, ...], low: Array, high: Array) -> tuple[float, float]:
@@ -390,7 +390,7 @@ class Bars:
 
     def _bar(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Bar:
         """Return the intervals between a low end of one sum and a high end of another, or of the same."""
-        ways = self._main(*self._pieces(low, high, asked))
+        ways = self._main(*self._pieces(low, high, asked), asked)
         if len(ways) == 1 or not isinstance(low, Ranges):
             return self._of_way(low, high, ways[0])
         widths = [np.asarray(least.half_width + most.half_width) for _, least, most in ways]
@@ -415,14 +415,14 @@ class Bars:
         basis = least.basis if least is most else _BINS
         return Bar(*ends, low.either(np.isinf(width), _PARTS, basis))
 
-    def _main(self, below: _Pieces, above: _Pieces) -> list[_Way]:
+    def _main(self, below: _Pieces, above: _Pieces, asked: tuple[str, ...]) -> list[_Way]:
         """Return what bounds sums by all of their attributes: what ends rest on, a low one and a high one.
 
         Of one sum it is the way with the smallest sum of half-widths, which depends on scales and thresholds
         alone; of several sums all ways, of which each takes its own.
         """
         held = {_rests_of(one) for pieces in (below, above) for _, known in pieces for one in known}
-        ways = [one for one in Rests if one in held] or [self._without(below[0][0].scope)]
+        ways = [one for one in Rests if one in held] or [self._without(asked)]
         if len(ways) > 1 and below is not above:
             ways.append(Rests.MIXED)
         found = list[_Way]()
