@@ -159,10 +159,35 @@ class Aggregates:
             return self._statement.counted(group)
         parts = self._parts(node, group)
         if isinstance(node, Persons) or (isinstance(node, Linear) and node.counting):
-            (weights,) = parts
-            condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
-            return counted_where([condition], self._domain)
+            return self._counted(parts[0])
         return following_question(self._domain, parts)
+
+    def records(self, node: AggregateNode, group: Group) -> tuple[LinearQuery, ...]:
+        """Return the questions of how many records an aggregate of a group is made of.
+
+        A mean of truth values is made of those of which they hold, too.
+        """
+        if isinstance(node, Linear) and node.is_count:
+            return (self._statement.counted(group),)
+        if isinstance(node, Linear):
+            return tuple(self._counted(self._sums.weights(one, group)) for one in _records_of(node))
+        if isinstance(node, Ratio):
+            forms = [*_records_of(node.denominator), *([node.numerator] if node.numerator.counting else [])]
+            return tuple(self._counted(self._sums.weights(one, group)) for one in forms)
+        forms = [EVERYBODY] if isinstance(node, Persons) else [counted(one) for one in _values(node)]
+        sums = self._sums.over(node.condition)
+        return tuple(self._counted(sums.weights(one, group)) for one in forms)
+
+    def line(self, node: AggregateNode, group: Group) -> GroupWeights | None:
+        """Return the weights of the sum that an aggregate of a group tells; None for a count, or no sum."""
+        form = node.numerator if isinstance(node, Ratio) else node
+        if not isinstance(form, Linear) or form.counting:
+            return None
+        return self._sums.weights(form, group)
+
+    def _counted(self, weights: GroupWeights) -> LinearQuery:
+        condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
+        return counted_where([condition], self._domain)
 
     def scope(self, node: AggregateNode, group: Group) -> tuple[str, ...]:
         """Return the attributes that an aggregate of a group is about, in declared order."""
@@ -237,6 +262,14 @@ class Aggregates:
             return Estimate(value)
         sure = self._sums.is_sure(below, bounds, events)  # else the measured quotient may lie anywhere
         return within(value if sure else model, ends, hard, conditional=not sure)
+
+
+def _records_of(form: Linear) -> list[Linear]:
+    """Return the numbers of records that a sum is of: those that hold its values, or that weigh anything."""
+    if form.counting or form.values:
+        return [form] if form.counting else [*form.values]
+    ones = ((form.low != 0) | (form.high != 0)).astype(np.float64)
+    return [Linear(form.scope, ones, ones, ones, counting=True, condition=form.condition)]
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:

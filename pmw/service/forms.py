@@ -31,9 +31,9 @@ _Kept = _form("RecordsKept", person=str, at_most=int)
 _Spent = _form("Spent", share=float, epsilon_cap=float, delta=float, charged_=float)
 _MARKS = {"records_kept_": _Kept, "seeded_": bool, "id_": Any, "error_": dict[str, str]}
 _Count = _form("Answer", count=_Number, fraction=_Number, interval=_Ends, typical=_Ends, confidence=float,
-    source=str, aligned=bool, version=int, spent=_Spent, **_MARKS)
+    source=str, aligned=bool, version=int, spent=_Spent, below_=int, **_MARKS)
 _Estimate = _form("Estimate", value=_Number, low=_Number, high=_Number, source=str, typical=_Ends,
-    aligned=bool, conditional_=bool)
+    aligned=bool, conditional_=bool, below_=int)
 _Table = _form("AnswerTable", rows=_list(dict.__class_getitem__((str, _Estimate | _Plain))), notes=_Texts,
     confidence=float, version=int, spent=_Spent, **_MARKS)
 _Refused = _form("Refused", error=Problem.model_fields["error"].annotation, id_=Any)
