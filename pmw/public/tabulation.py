@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -364,12 +365,12 @@ class _Rows:
             for query in made:
                 if (key := query.key()) not in counts:
                     counts[key] = model.answer(query).count
-            size, few = min(counts[one.key()] for one in made), False
-            if isinstance(leaf, Persons):
-                value = self._aggregates.estimate(leaf, group).value
-                few = value is not None and value < persons
-            line = self._aggregates.line(leaf, group)
-            yield Shown((arm, *asked), (arm, group.held), made, line, size, few or size < least)
+            sizes = tuple(counts[one.key()] for one in made)
+            value = self._aggregates.estimate(leaf, group).value if isinstance(leaf, Persons) else None
+            few = value is not None and value < persons
+            line = partial(self._aggregates.line, leaf, group)
+            small = tuple(few or size < least for size in sizes)
+            yield Shown((arm, *asked), (arm, group.held), made, sizes, small, line)
 
     def _hidden(self, node: Node, group: Group) -> Estimate | None:
         """Return what stands in place of an expression that rests on a withheld number; else None."""

@@ -10,7 +10,8 @@ table: numbers of two tables may tell a withheld one, and privacy does not rest 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,32 +38,47 @@ class Shown:
         part: the arm of the statement, and the keys that its group has values of. Groups of one part share
             no records.
         counts: the questions of how many records it is made of.
-        line: the weights of a sum of other numbers; None for a number of records, or no sum.
-        size: the smallest of these counts, in records.
-        is_small: the number is withheld whatever is shown beside it.
+        sizes: these numbers of records.
+        are_small: which of them are of few persons.
+        line: returns the weights of a sum of other numbers; None for a number of records, or no sum.
     """
 
     key: Key
     part: tuple[int, tuple[int, ...]]
     counts: tuple[LinearQuery, ...]
-    line: GroupWeights | None
-    size: float
-    is_small: bool
+    sizes: tuple[float, ...]
+    are_small: tuple[bool, ...]
+    line: Callable[[], GroupWeights | None]
+
+    @property
+    def is_small(self) -> bool:
+        """The number is withheld whatever is shown beside it."""
+        return any(self.are_small)
 
     @property
     def scopes(self) -> list[tuple[str, ...]]:
         """The attributes of each of its weights."""
-        return [*(one.scope for one in self.counts), *([] if self.line is None else [self.line.scope])]
+        line = self.line()
+        return [*(one.scope for one in self.counts), *([] if line is None else [line.scope])]
 
-    def weights(self, domain: Domain, scope: tuple[str, ...]) -> Iterable[NDArray[np.float64]]:
-        """Yield what records weigh in each of its numbers, the greatest as 1: float64, one axis."""
+    def weights(self, domain: Domain, scope: tuple[str, ...]) -> Iterator[_Weights]:
+        """Yield the weights of each of its numbers, the greatest as 1."""
+        line = self.line()
         arrays = [(one.scope, one.weights() / UNITS) for one in self.counts]
-        arrays += [] if self.line is None else [(self.line.scope, self.line.middle)]
-        for own, array in arrays:
+        arrays += [] if line is None else [(line.scope, line.middle)]
+        sizes, are_small = (*self.sizes, min(self.sizes)), (*self.are_small, self.is_small)
+        for (own, array), size, is_small in zip(arrays, sizes, are_small, strict=False):
             most = float(np.abs(array).max(initial=0.0))
             if most > 0:  # what weighs nothing is 0 by the declaration
                 wide = np.broadcast_to(on_scope(domain, own, array / most, scope), domain.scope_shape(scope))
-                yield wide.reshape(-1)
+                yield _Weights(self.key, wide.reshape(-1), size, is_small)
+
+
+class _Weights(NamedTuple):
+    key: Key
+    array: NDArray[np.float64]  # one axis, all cells
+    size: float  # in records
+    is_small: bool
 
 
 def withheld(numbers: Sequence[Shown], domain: Domain) -> set[Key]:
@@ -99,20 +115,21 @@ def _union(scopes: Iterable[tuple[str, ...]], domain: Domain) -> tuple[str, ...]
 def _protected(numbers: Sequence[Shown], hidden: set[Key], domain: Domain) -> set[Key]:
     """Return what is withheld so that shown numbers tell none of what is."""
     scope = _union((scope for one in numbers for scope in one.scopes), domain)
-    rows = [(place, own) for place, one in enumerate(numbers) for own in one.weights(domain, scope)]
+    rows = [own for one in numbers for own in one.weights(domain, scope)]
     if not rows:
         return hidden
-    weights = np.unique(np.array([own for _, own in rows]), axis=1)  # alike cells are one
-    owner, sizes = np.array([place for place, _ in rows]), np.array([one.size for one in numbers])
-    is_hidden = np.array([one.key in hidden for one in numbers])
+    hidden, secret = {*hidden}, np.array([own.is_small for own in rows])
+    weights = np.unique(np.array([own.array for own in rows]), axis=1)  # alike cells are one
     while True:
-        at, told = np.flatnonzero(~is_hidden[owner]), weights[is_hidden[owner]].T
-        shown, tellable = weights[at].T, np.zeros(0, dtype=np.bool_)
-        if shown.size and told.size:
-            parts = np.linalg.lstsq(shown, told, rcond=None)[0]
-            tellable = np.abs(shown @ parts - told).max(axis=0) <= _NEAR
+        at = np.flatnonzero([own.key not in hidden for own in rows])
+        shown, told = weights[at].T, weights[secret].T
+        if not shown.size or not told.size:
+            return hidden
+        parts = np.linalg.lstsq(shown, told, rcond=None)[0]
+        tellable = np.abs(shown @ parts - told).max(axis=0) <= _NEAR
         if not tellable.any():
-            return {one.key for one, is_one in zip(numbers, is_hidden, strict=True) if is_one}
+            return hidden
         for used in (np.abs(parts[:, tellable]) > _NEAR).T:
-            places = owner[at[used]]
-            is_hidden[places[np.argmin(sizes[places])]] = True
+            place = min(at[used], key=lambda own: rows[own].size)
+            secret[place] = True
+            hidden.add(rows[place].key)

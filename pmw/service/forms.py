@@ -64,7 +64,7 @@ _Sum = _form("Booked", name=str, spent=float, exact=str, questions=int, share=fl
 Ledger = _form("Ledger", epsilon_cap=float, delta=float, composition=str, unit=str, cap=float, spent=float,
     share=float, entries=_list(_Line), analysts=_list(_Sum), drafts_=list[dict[str, Any]])
 _Activity = _form("Activity", session=str, number=int, name=str, query=dict[str, Any], words=str,
-    source=str, count=float, interval=_Ends, share=float)
+    source=str, count=_Number, interval=_Ends, share=float)
 History, Activities = _form("History", history=_list(_Activity)), _form("Activities",
     activity=_list(_Activity))
 # fmt: on

@@ -6,6 +6,7 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -250,8 +251,8 @@ class Activity:
     Args:
         number: of the answer, from 1.
         name: who asked first, empty where nobody was named; an analyst sees no other name than the own.
-        count: the answer, in records.
-        interval: its interval, in records; None where it is refused.
+        count: the answer, in records; None where it is withheld.
+        interval: its interval, in records; None where it is refused or withheld.
         share: of the cap that the session had spent.
     """
 
@@ -260,9 +261,15 @@ class Activity:
     query: str
     words: str
     source: str
-    count: float
+    count: float | None
     interval: tuple[float, float] | None
     share: float
+
+    def shown(self, least: int | None) -> Activity:
+        """Return what is shown of it, where counts of fewer records are withheld."""
+        if self.count is None or self.count >= (least or -math.inf) or self.source == Source.REFUSED.value:
+            return self
+        return replace(self, count=None, interval=None, source=Source.WITHHELD.value)
 
 
 class Bookings:

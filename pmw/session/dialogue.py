@@ -173,7 +173,8 @@ class Dialogue(LocalAsking):
 
     def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
         with self._turn:
-            return load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
+            found = load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
+        return tuple(one.shown(self.contract.options.least_records) for one in found)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         return tuple(read_question(text, self.domain) for text in self.asked_texts())
