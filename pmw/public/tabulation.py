@@ -343,6 +343,7 @@ class _Rows:
         self._pause: Pause = lambda _: None
         self._windows = Windows(self, (), self._aggregates, statement)
         self.withheld: Mapping[Asked, bool] = {}  # and whether the number is itself of few persons
+        self._rests_on: dict[tuple[int, tuple[int, ...], int], bool] = {}  # expressions on such numbers
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
 
@@ -376,8 +377,12 @@ class _Rows:
         """Return what stands in place of an expression that rests on a withheld number; else None."""
         if not self.withheld or not (leaves := node.leaves()):
             return None
-        meant = self._groups if any(isinstance(one, Window | Share) for one in node.events()) else [group]
-        if not any((id(leaf), one.places) in self.withheld for leaf in leaves for one in meant):
+        of_all = any(isinstance(one, Window | Share) for one in node.events())
+        known = id(node), () if of_all else group.places, len(self._groups)
+        if known not in self._rests_on:
+            asked = itertools.product(leaves, self._groups if of_all else [group])
+            self._rests_on[known] = any((id(leaf), one.places) in self.withheld for leaf, one in asked)
+        if not self._rests_on[known]:
             return None
         options, below = self._state.contract.options, None
         if leaves[0] is node and self.withheld[id(node), group.places]:

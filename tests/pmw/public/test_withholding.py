@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ DOMAIN = Domain(
 )
 CELLS = list(itertools.product(A, B, C))
 # Of each column its text, and what a record of a cell weighs in it.
-COLUMNS = {
+COLUMNS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "COUNT(*)": lambda cell: 1,
     "COUNT(*) FILTER (WHERE b = 'x')": lambda cell: int(cell[1] == "x"),
     "COUNT(*) FILTER (WHERE b <> 'x')": lambda cell: int(cell[1] != "x"),
@@ -191,7 +192,7 @@ def test_a_condition_that_rests_on_a_withheld_number_is_refused() -> None:
 def test_persons_with_several_records_are_counted_as_persons() -> None:
     ids, a = np.repeat(np.arange(300), 3), np.repeat(np.where(np.arange(300) < 25, "p", "q"), 3)
     frame = pd.DataFrame({"id": ids, "a": a, "b": "x", "c": 0})
-    choices = {"person_column": "id", "records_per_person": 3, "seed": 1}
+    choices: dict[str, Any] = {"person_column": "id", "records_per_person": 3, "seed": 1}
     text = "SELECT a, COUNT(*) AS n, COUNT(DISTINCT id) AS k FROM t GROUP BY a"
     for least, below in ((20, [None, None]), (40, [120, 40])):
         with worlds.opened(frame, DOMAIN, epsilon=1000, minimum_count=least, **choices) as session:

@@ -149,7 +149,7 @@ def test_streams_withhold_in_every_format(folder: Path) -> None:
     assert [row["region"] for row in table["rows"] if row["n"]["value"] is None] == HIDDEN
     (folder / "answers.parquet").write_bytes(streamed("parquet"))
     columns = 'id, "group", count, value, low, high, below, source'
-    typed = duckdb.sql(f"SELECT {columns} FROM '{folder / 'answers.parquet'}'").fetchall()
+    typed = duckdb.connect().execute(f"SELECT {columns} FROM '{folder / 'answers.parquet'}'").fetchall()
     plain = list(csv.DictReader(io.StringIO(streamed("csv").decode())))
     assert [row[6] for row in typed] == [LEAST, None, None, None, None, LEAST, None]
     assert [row["below"] for row in plain] == ["40", "", "", "", "", "40", ""]
