@@ -21,7 +21,7 @@ from pmw.planning.session_plan import SessionPlan
 from pmw.planning.tested_bounds import BinForecast, MarginalForecast
 from pmw.planning.theorems import TextbookPlan
 from pmw.public.clear import FULL
-from pmw.public.contract import contract_words, display_words, guarantee_terms, largest_belief, replacement
+from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
 from queries.cells import cell_count
 from queries.dates import Periods
 from queries.domain import Domain
@@ -108,8 +108,6 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     promise = contract_words(plan.contract.options)
     if promise is not None:
         yield f"Contract: {promise}."
-    if (display := display_words(plan.contract.options)) is not None:
-        yield f"Display: {display}."
     attributes = "" if plan.table_measured else plan.attributes
     parts = (
         (plan.total_deviation, "the number of records"),

@@ -19,7 +19,7 @@ from pmw.display.texts import counted, listed, number, terminal_text
 from pmw.errors import SessionError
 from pmw.model import noise_variance
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
-from pmw.public.contract import Contract, contract_words, display_words, guarantee
+from pmw.public.contract import Contract, contract_words, guarantee
 from pmw.public.options import Opening
 from pmw.public.plans import marginal_tier, question_tier
 from pmw.public.state import PublicState
@@ -129,8 +129,6 @@ def _details(state: PublicState) -> Iterator[str]:
     promise = contract_words(options)
     if promise is not None:
         yield f"Contract: {promise}."
-    if (display := display_words(options)) is not None:
-        yield f"Display: {display}."
     yield _tests_text(state.plan)
 
 

@@ -169,21 +169,11 @@ class Aggregates:
         """
         if isinstance(node, Linear) and node.is_count:
             return (self._statement.counted(group),)
-        if isinstance(node, Linear):
-            return tuple(self._counted(self._sums.weights(one, group)) for one in _records_of(node))
-        if isinstance(node, Ratio):
-            forms = [*_records_of(node.denominator), *([node.numerator] if node.numerator.counting else [])]
-            return tuple(self._counted(self._sums.weights(one, group)) for one in forms)
-        forms = [EVERYBODY] if isinstance(node, Persons) else [counted(one) for one in _values(node)]
-        sums = self._sums.over(node.condition)
-        return tuple(self._counted(sums.weights(one, group)) for one in forms)
+        return tuple(self._counted(self._sums.weights(one, group)) for one in _records_of(node))
 
-    def line(self, node: AggregateNode, group: Group) -> GroupWeights | None:
-        """Return the weights of the sum that an aggregate of a group tells; None for a count, or no sum."""
-        form = node.numerator if isinstance(node, Ratio) else node
-        if not isinstance(form, Linear) or form.counting:
-            return None
-        return self._sums.weights(form, group)
+    def summed(self, node: AggregateNode, group: Group) -> NDArray[np.float64]:
+        """Return what the records of each cell weigh in the sum of a group, or in that of its quotient."""
+        return self._parts(node, group)[0].middle
 
     def _counted(self, weights: GroupWeights) -> LinearQuery:
         condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
@@ -264,12 +254,17 @@ class Aggregates:
         return within(value if sure else model, ends, hard, conditional=not sure)
 
 
-def _records_of(form: Linear) -> list[Linear]:
-    """Return the numbers of records that a sum is of: those that hold its values, or that weigh anything."""
-    if form.counting or form.values:
-        return [form] if form.counting else [*form.values]
-    ones = ((form.low != 0) | (form.high != 0)).astype(np.float64)
-    return [Linear(form.scope, ones, ones, ones, counting=True, condition=form.condition)]
+def _records_of(node: AggregateNode) -> list[Linear]:
+    """Return the numbers of records that an aggregate is made of."""
+    if isinstance(node, Ratio):
+        return [*_records_of(node.denominator), *([node.numerator] if node.numerator.counting else [])]
+    if not isinstance(node, Linear):
+        persons = isinstance(node, Persons)
+        forms = [EVERYBODY] if persons else [counted(one) for one in _values(node)]
+        return [replace(one, condition=node.condition) for one in forms]
+    ones = ((node.low != 0) | (node.high != 0)).astype(np.float64)  # of what is no sum of values
+    plain = Linear(node.scope, ones, ones, ones, counting=True, condition=node.condition)
+    return [node] if node.counting else [*node.values] or [plain]
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:

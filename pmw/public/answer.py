@@ -201,10 +201,6 @@ class Answer:
         """Return in words where it comes from, and when."""
         return f"({self.source.value}: {_SOURCES[self.source]}; {self.spent.describe(self.version)})"
 
-    def number_text(self, none: str, shown: str) -> str:
-        """Return the count as a table has it: as it is shown, or below what it is, or ``none``."""
-        return shown if self.has_count else below_text(self.below, none)
-
     def _typically(self) -> str:
         """Return what comes before the interval: the typical error, where it is narrower."""
         if self.interval is None or self.typical is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
-from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
+from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, below_text, marks
 from pmw.public.contract import Contract, RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
@@ -261,7 +261,7 @@ class Answers(Result, Sequence[Answer]):
         for label, answer in zip(labels, shown, strict=True):
             low, high = answer.interval or (None, None)
             ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
-            number = answer.number_text("-", f"{answer.count:,.0f}")
+            number = f"{answer.count:,.0f}" if answer.has_count else below_text(answer.below, "-")
             rows.append([label, number, *ends, answer.source.value])
         return header, rows
 

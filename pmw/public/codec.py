@@ -126,19 +126,15 @@ _LEFT_OUT: dict[type, Mapping[str, Any]] = {  # fields that a form lacks at this
 }
 
 
-def register(
-    tags: Mapping[type, Mapping[str, str]], left_out: Mapping[type, Mapping[str, Any]] | None = None
-) -> None:
+def register(tags: Mapping[type, Mapping[str, str]]) -> None:
     """Give dataclasses a form.
 
     Args:
         tags: of each, what its objects hold besides its fields, where it is one of several.
-        left_out: of some, the fields that a form lacks at a value.
 
     Privacy: whatever a form is made of is public. A secret type is never registered.
     """
     _TAGS.update(tags)
-    _LEFT_OUT.update(left_out or {})
 
 
 def registered() -> tuple[type, ...]:

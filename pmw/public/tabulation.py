@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
@@ -25,7 +26,7 @@ from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.tables import AnswerTable, Key, Row
 from pmw.public.windows import Windows, uncertain_places
-from pmw.public.withholding import Shown, withheld
+from pmw.public.withholding import Told, withheld
 from queries.cells import OTHER_LABEL
 from queries.expressions import (
     AggregateNode,
@@ -50,6 +51,7 @@ from queries.expressions import (
     Window,
     inner_nodes,
 )
+from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.parsing import part_key
 from queries.statements import TOTAL, Group, OutputColumn, Statement
@@ -59,6 +61,7 @@ _IMPOSSIBLE = "there is no number where no record can be by the declaration"
 _NO_RECORDS = "there is no number where the model has no records, or divides by 0"
 _BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
 _OPEN_PLACE = "nothing is promised of rows before or beside another one where the bars leave their order open"
+_WITHHELD = "{}; so are others that would tell such a one by sums and differences in this table"
 _NO_BAR = "CORR has no error bar"
 _LAST = 3  # what sorts a withheld number: after all others
 _WORK = 16  # what an aggregate of one group takes, in questions
@@ -167,7 +170,6 @@ class Tabulation:
             moved += uncertain_places(reader, groups, statement.order, range(len(groups))[chosen])
         queries = [*self.left_out, *(query for _, _, query in self._asked)]
         moved += (*_bin_notes(state, statement, queries), *reader.reasons(shown, listed))
-        moved += _withheld_notes(state, rows)
         version, spent = _stand(state, answers if statement.counts_alone else ())
         words = statement.where.describe()
         return AnswerTable(
@@ -192,39 +194,29 @@ class Tabulation:
 def _withhold(state: PublicState, readers: Sequence[_Rows], pause: Pause) -> None:
     """Have the readers of one table withhold what may be of few persons, and what would tell it."""
     model, counts = ModelAnswers(state), dict[bytes, float]()
-    numbers = [one for arm, reader in enumerate(readers) for one in reader.numbers(arm, model, counts, pause)]
-    hidden = withheld(numbers, state.domain)
-    small = {one.key for one in numbers if one.is_small}
+    told = [one for arm, reader in enumerate(readers) for one in reader.told(arm, model, counts, pause)]
+    hidden, small = withheld(told, state.domain), {one.key for one in told if one.is_small}
     for arm, reader in enumerate(readers):
         reader.withheld = {key[1:]: key in small for key in hidden if key[0] == arm}
-
-
-def _withheld_notes(state: PublicState, rows: Sequence[Row]) -> tuple[str, ...]:
-    words = display_words(state.contract.options)
-    if words is None or all(one.source is not Source.WITHHELD for _, found in rows for one in found):
-        return ()
-    return (f"{words}; so are others that would tell such a one by sums and differences in this table",)
 
 
 def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float) -> AnswerTable:
     first, rows = tables[0], [row for table in tables for row in table.rows]
     for one in reversed(statement.order):
         place = int(one.node.number) if isinstance(one.node, Constant) else 0
+        is_last = [place >= len(keys) and _is_withheld(found[place - len(keys)]) for keys, found in rows]
         values: list[tuple[Key, bool]] = [  # what is shown there, and whether it is promised
             (keys[place], True)
             if place < len(keys)
             else (found[place - len(keys)].value, found[place - len(keys)].is_promised)
             for keys, found in rows
         ]
-        hidden = [
-            place >= len(keys) and found[place - len(keys)].source is Source.WITHHELD for keys, found in rows
-        ]
         listed = sorted(
             range(len(rows)), key=lambda row: _sort_key(values[row][0]), reverse=one.greatest_first
         )
         empty = -1 if one.nulls_first else 2
         listed.sort(key=lambda row: empty if values[row][0] is None else int(not values[row][1]))
-        listed.sort(key=lambda row: hidden[row])
+        listed.sort(key=lambda row: is_last[row])
         rows = [rows[row] for row in listed]
     end = len(rows) if statement.limit is None else statement.offset + statement.limit
     notes = [note for table in tables for note in table.notes]
@@ -310,6 +302,14 @@ def _unit(node: Node) -> str:
     return "records" if above.counting else ", ".join(above.scope)
 
 
+def _is_withheld(found: Estimate) -> bool:
+    return found.source is Source.WITHHELD
+
+
+def _weights(query: LinearQuery) -> NDArray[np.float64]:
+    return query.weights() / UNITS
+
+
 def _is_counting(node: Node) -> bool:
     return isinstance(node, Linear) and node.counting
 
@@ -347,31 +347,31 @@ class _Rows:
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
 
-    def numbers(
-        self, arm: int, model: ModelAnswers, counts: dict[bytes, float], pause: Pause
-    ) -> Iterator[Shown]:
-        """Yield the number of each aggregate in each group, with how many records it is made of.
+    def told(self, arm: int, model: ModelAnswers, counts: dict[bytes, float], pause: Pause) -> Iterator[Told]:
+        """Yield what the number of each aggregate in each group would tell.
 
         Args:
             counts: of questions that were looked at before, by their keys.
         """
-        options = self._state.contract.options
+        options, aggregates = self._state.contract.options, self._aggregates
         least, persons = options.least_records or 0, options.minimum_count or 0
         for group, leaf in itertools.product(self._statement.groups(), self._statement.leaves):
             pause(_WORK)
-            asked, made = (id(leaf), group.places), self._aggregates.records(leaf, group)
-            own = self._answers.get(asked) if _is_counting(leaf) else None
-            if own is not None:
-                counts[made[0].key()] = own.count
+            asked, made = (id(leaf), group.places), aggregates.records(leaf, group)
+            if _is_counting(leaf) and asked in self._answers:
+                counts[made[0].key()] = self._answers[asked].count
             for query in made:
                 if (key := query.key()) not in counts:
                     counts[key] = model.answer(query).count
-            sizes = tuple(counts[one.key()] for one in made)
-            value = self._aggregates.estimate(leaf, group).value if isinstance(leaf, Persons) else None
-            few = value is not None and value < persons
-            line = partial(self._aggregates.line, leaf, group)
-            small = tuple(few or size < least for size in sizes)
-            yield Shown((arm, *asked), (arm, group.held), made, sizes, small, line)
+            sizes = [counts[one.key()] for one in made]
+            heads = aggregates.estimate(leaf, group).value if isinstance(leaf, Persons) else None
+            few = heads is not None and heads < persons
+            known = (arm, *asked), (arm, group.held)
+            for query, size in zip(made, sizes, strict=True):
+                yield Told(*known, query.scope, partial(_weights, query), size, few or size < least)
+            if isinstance(leaf, Linear | Ratio) and not _is_counting(leaf):
+                scope, summed = aggregates.scope(leaf, group), partial(aggregates.summed, leaf, group)
+                yield Told(*known, scope, summed, min(sizes), min(sizes) < least)
 
     def _hidden(self, node: Node, group: Group) -> Estimate | None:
         """Return what stands in place of an expression that rests on a withheld number; else None."""
@@ -385,9 +385,9 @@ class _Rows:
         if not self._rests_on[known]:
             return None
         options, below = self._state.contract.options, None
-        if leaves[0] is node and self.withheld[id(node), group.places]:
-            below = options.minimum_count if isinstance(node, Persons) else options.least_records
-            below = below if isinstance(node, Persons) or _is_counting(node) else None
+        if self.withheld.get((id(node), group.places)):
+            below = options.least_records if _is_counting(node) else None
+            below = options.minimum_count if isinstance(node, Persons) else below
         return Estimate(None, source=Source.WITHHELD, below=below)
 
     def allow_for_choice(self, asked: Iterable[_Asked], pause: Pause) -> tuple[str, ...]:
@@ -448,7 +448,7 @@ class _Rows:
         """Return what an expression comes to in a group, where it comes from, and what is cut."""
         leaves, events = node.leaves(), node.events()
         found = self._estimate(node, group, len(events))
-        if found.source is Source.WITHHELD or (len(leaves) == 1 and leaves[0] is node):
+        if _is_withheld(found) or (len(leaves) == 1 and leaves[0] is node):
             return found
         aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
         meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
@@ -492,7 +492,7 @@ class _Rows:
         if not node.leaves():
             return empty if self.plain(node, group) is None else 0
         found = self._estimate(node, group, len(node.events()))
-        if found.source is Source.WITHHELD:
+        if _is_withheld(found):
             return _LAST
         return empty if found.value is None else int(not found.is_promised)
 
@@ -508,7 +508,9 @@ class _Rows:
         for column, group in itertools.product(columns, groups):
             leaves, events = column.node.leaves(), len(column.node.events())
             found = self._estimate(column.node, group, events)
-            if found.source is Source.WITHHELD or found.is_promised:
+            if _is_withheld(found):
+                reasons[_WITHHELD.format(display_words(self._state.contract.options))] = None
+            if _is_withheld(found) or found.is_promised:
                 continue
             if any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue

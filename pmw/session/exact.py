@@ -128,7 +128,7 @@ class TableColumns:
     ordered: dict[str, tuple[_Plain, ...]]
     units: dict[str, str]
     about: str
-    withholds: bool = False
+    withholds: bool
 
 
 # What a session gives that has no other form; these alone are told to clients.
@@ -151,7 +151,7 @@ TYPES: tuple[type, ...] = (
     Described,
     AskedQuestions,
 )
-register({one: {} for one in TYPES}, {Answers: {"below": None}, TableColumns: {"withholds": False}})
+register({one: {} for one in TYPES})
 
 
 def exact_text(result: Any) -> str:
