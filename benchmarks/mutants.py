@@ -71,8 +71,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/public/test_withholding"),
     ("few-records-for-few-persons", "pmw/public/options", "self.minimum_count * self.records_per_person",
      "self.minimum_count", "pmw/public/test_withholding"),
-    ("few-persons-in-histories", "pmw/session/dialogue", "one.shown(self.contract.options.least_records)",
-     "one", "pmw/service/test_withheld_answers"),
+    ("few-persons-in-histories", "pmw/session/accounts", "contract.options.least_records or 0", "0",
+     "pmw/service/test_withheld_answers"),
     # --- persons: at most K records of each, whatever else is in the table
     ("k-plus-1", "pmw/data/people", "order[ranks >= limit]", "order[ranks > limit]", "pmw/data/test_people"),
     ("crowded-from-k-plus-2", "pmw/data/people", "np.append(counts > limit,", "np.append(counts > limit + 1,",

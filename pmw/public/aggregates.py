@@ -259,8 +259,7 @@ def _records_of(node: AggregateNode) -> list[Linear]:
     if isinstance(node, Ratio):
         return [*_records_of(node.denominator), *([node.numerator] if node.numerator.counting else [])]
     if not isinstance(node, Linear):
-        persons = isinstance(node, Persons)
-        forms = [EVERYBODY] if persons else [counted(one) for one in _values(node)]
+        forms = [EVERYBODY] if isinstance(node, Persons) else [counted(one) for one in _values(node)]
         return [replace(one, condition=node.condition) for one in forms]
     ones = ((node.low != 0) | (node.high != 0)).astype(np.float64)  # of what is no sum of values
     plain = Linear(node.scope, ones, ones, ones, counting=True, condition=node.condition)

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
@@ -51,7 +50,6 @@ from queries.expressions import (
     Window,
     inner_nodes,
 )
-from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.parsing import part_key
 from queries.statements import TOTAL, Group, OutputColumn, Statement
@@ -66,6 +64,7 @@ _NO_BAR = "CORR has no error bar"
 _LAST = 3  # what sorts a withheld number: after all others
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
+_Read: TypeAlias = "tuple[_Rows, tuple[str, ...]]"  # what reads rows, and what has to be known of them
 _Asked: TypeAlias = tuple[AggregateNode, Group, LinearQuery]
 
 
@@ -140,7 +139,7 @@ class Tabulation:
 
     def _reader(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause, place: str | None
-    ) -> tuple[_Rows, tuple[str, ...]]:
+    ) -> _Read:
         """Return what reads rows off the answers, and what has to be known of these."""
         statement = self._statement
         found: Mapping[Asked, Answer] = {
@@ -152,13 +151,7 @@ class Tabulation:
         reader = _Rows(state, statement, found, place)
         return reader, (*moved, *reader.allow_for_choice(self._asked, pause))
 
-    def _alone(
-        self,
-        state: PublicState,
-        answers: Sequence[Answer],
-        pause: Pause,
-        read: tuple[_Rows, tuple[str, ...]],
-    ) -> AnswerTable:
+    def _alone(self, state: PublicState, answers: Sequence[Answer], pause: Pause, read: _Read) -> AnswerTable:
         statement, (reader, moved) = self._statement, read
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
@@ -204,7 +197,9 @@ def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float
     first, rows = tables[0], [row for table in tables for row in table.rows]
     for one in reversed(statement.order):
         place = int(one.node.number) if isinstance(one.node, Constant) else 0
-        is_last = [place >= len(keys) and _is_withheld(found[place - len(keys)]) for keys, found in rows]
+        is_last = [
+            place >= len(keys) and found[place - len(keys)].source is Source.WITHHELD for keys, found in rows
+        ]
         values: list[tuple[Key, bool]] = [  # what is shown there, and whether it is promised
             (keys[place], True)
             if place < len(keys)
@@ -302,14 +297,6 @@ def _unit(node: Node) -> str:
     return "records" if above.counting else ", ".join(above.scope)
 
 
-def _is_withheld(found: Estimate) -> bool:
-    return found.source is Source.WITHHELD
-
-
-def _weights(query: LinearQuery) -> NDArray[np.float64]:
-    return query.weights() / UNITS
-
-
 def _is_counting(node: Node) -> bool:
     return isinstance(node, Linear) and node.counting
 
@@ -368,7 +355,7 @@ class _Rows:
             few = heads is not None and heads < persons
             known = (arm, *asked), (arm, group.held)
             for query, size in zip(made, sizes, strict=True):
-                yield Told(*known, query.scope, partial(_weights, query), size, few or size < least)
+                yield Told(*known, query.scope, query.weights, size, few or size < least)
             if isinstance(leaf, Linear | Ratio) and not _is_counting(leaf):
                 scope, summed = aggregates.scope(leaf, group), partial(aggregates.summed, leaf, group)
                 yield Told(*known, scope, summed, min(sizes), min(sizes) < least)
@@ -448,7 +435,7 @@ class _Rows:
         """Return what an expression comes to in a group, where it comes from, and what is cut."""
         leaves, events = node.leaves(), node.events()
         found = self._estimate(node, group, len(events))
-        if _is_withheld(found) or (len(leaves) == 1 and leaves[0] is node):
+        if found.source is Source.WITHHELD or (len(leaves) == 1 and leaves[0] is node):
             return found
         aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
         meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
@@ -492,7 +479,7 @@ class _Rows:
         if not node.leaves():
             return empty if self.plain(node, group) is None else 0
         found = self._estimate(node, group, len(node.events()))
-        if _is_withheld(found):
+        if found.source is Source.WITHHELD:
             return _LAST
         return empty if found.value is None else int(not found.is_promised)
 
@@ -508,9 +495,9 @@ class _Rows:
         for column, group in itertools.product(columns, groups):
             leaves, events = column.node.leaves(), len(column.node.events())
             found = self._estimate(column.node, group, events)
-            if _is_withheld(found):
+            if found.source is Source.WITHHELD:
                 reasons[_WITHHELD.format(display_words(self._state.contract.options))] = None
-            if _is_withheld(found) or found.is_promised:
+            if found.source is Source.WITHHELD or found.is_promised:
                 continue
             if any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue

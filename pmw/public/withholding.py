@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Told(NamedTuple):
         part: the arm of the statement, and the keys that its group has values of. Groups of one part share
             no records.
         scope: attribute names in declared order.
-        weights: returns the weights of the cells of the scope, one axis per attribute.
+        weights: returns the weights of the cells of the scope, in any unit, one axis per attribute.
         size: how many records it is made of.
         is_small: they may be of too few persons.
     """
@@ -43,7 +43,7 @@ class Told(NamedTuple):
     key: Key
     part: tuple[int, tuple[int, ...]]
     scope: tuple[str, ...]
-    weights: Callable[[], NDArray[np.float64]]
+    weights: Callable[[], NDArray[Any]]
     size: float
     is_small: bool
 

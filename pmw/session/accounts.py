@@ -6,7 +6,6 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,12 +24,12 @@ from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.charges import Event, LedgerEntry, Parts
 from pmw.public.clear import left_for_parts, pot_of_parts
+from pmw.public.contract import Contract
 from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState, paid_for
 from pmw.session.events import read_entries
 from pmw.session.loading import read_question
 from pmw.session.store.store import SessionStore
-from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name
 
@@ -265,12 +264,6 @@ class Activity:
     interval: tuple[float, float] | None
     share: float
 
-    def shown(self, least: int | None) -> Activity:
-        """Return what is shown of it, where counts of fewer records are withheld."""
-        if self.count is None or self.count >= (least or -math.inf) or self.source == Source.REFUSED.value:
-            return self
-        return replace(self, count=None, interval=None, source=Source.WITHHELD.value)
-
 
 class Bookings:
     """What a session charged, by analyst."""
@@ -395,7 +388,9 @@ class Bookings:
         )
 
 
-def load_activity(store: SessionStore, domain: Domain, name: str | None, most: int) -> tuple[Activity, ...]:
+def load_activity(
+    store: SessionStore, contract: Contract, name: str | None, most: int
+) -> tuple[Activity, ...]:
     """Return the newest answered questions, the newest first.
 
     Args:
@@ -404,10 +399,11 @@ def load_activity(store: SessionStore, domain: Domain, name: str | None, most: i
     """
     store.tell()
     numbers = store.answers.newest_numbers(name, max(0, most))
-    found = list[Activity]()
+    found, least = list[Activity](), contract.options.least_records or 0
     for number in numbers:
         row = store.answers.answer(number)
-        words = read_question(row.query, domain).describe()
-        told = (row.source, row.count, row.interval, row.share)
-        found.append(Activity(number, row.analyst, row.query, words, *told))
+        words = read_question(row.query, contract.domain).describe()
+        told = row.source, row.count, row.interval
+        source, count, interval = (Source.WITHHELD.value, None, None) if row.count < least else told
+        found.append(Activity(number, row.analyst, row.query, words, source, count, interval, row.share))
     return tuple(found)

@@ -173,8 +173,7 @@ class Dialogue(LocalAsking):
 
     def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
         with self._turn:
-            found = load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
-        return tuple(one.shown(self.contract.options.least_records) for one in found)
+            return load_activity(self._open_store(), self.contract, self._account.name or None, request.most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         return tuple(read_question(text, self.domain) for text in self.asked_texts())
