@@ -62,6 +62,17 @@ class Mutant(NamedTuple):
 
 # fmt: off
 MUTANTS = tuple(Mutant(*row) for row in (
+    # --- numbers of few persons: a rule of display
+    ("few-persons-in-statements", "pmw/public/tabulation",
+     "_withhold(state, [reader for reader, _ in readers], pause)", "pass", "pmw/public/test_withholding"),
+    ("nothing-withheld-beside", "pmw/public/withholding", "if not tellable.any():", "if True:",
+     "pmw/public/test_withholding"),
+    ("few-persons-in-answers", "pmw/public/answers", "self.count < self.below", "self.count < 0",
+     "pmw/public/test_withholding"),
+    ("few-records-for-few-persons", "pmw/public/options", "self.minimum_count * self.records_per_person",
+     "self.minimum_count", "pmw/public/test_withholding"),
+    ("few-persons-in-histories", "pmw/session/accounts", "contract.options.least_records or 0", "0",
+     "pmw/service/test_withheld_answers"),
     # --- persons: at most K records of each, whatever else is in the table
     ("k-plus-1", "pmw/data/people", "order[ranks >= limit]", "order[ranks > limit]", "pmw/data/test_people"),
     ("crowded-from-k-plus-2", "pmw/data/people", "np.append(counts > limit,", "np.append(counts > limit + 1,",

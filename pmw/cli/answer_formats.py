@@ -29,6 +29,7 @@ _COLUMNS = {  # of rows, with their types in a Parquet file
     "aligned": "BOOLEAN", "version": "BIGINT", "share": "DOUBLE", "code": "VARCHAR", "message": "VARCHAR",
 }  # fmt: skip
 _OF_POPULATION = {"population_low": "DOUBLE", "population_high": "DOUBLE"}  # more of them, where it is told
+_OF_WITHHELD = {"below": "BIGINT"}  # where small numbers are withheld
 _ROWS = 2**14  # that are put together until the file is written
 
 
@@ -39,9 +40,10 @@ class AnswerWriter:
 
     Args:
         tells_population: each answer comes with the interval of the population.
+        withholds: the session withholds small numbers; a column has what one is below.
     """
 
-    def __init__(self, *, tells_population: bool = False) -> None:
+    def __init__(self, *, tells_population: bool = False, withholds: bool = False) -> None:
         self.tells_population = tells_population
         self._lines: list[str] = []
         self._known: dict[int, tuple[Answer, str]] = {}  # lines of answers that come again, by their objects
@@ -78,9 +80,10 @@ class AnswerWriter:
 
 
 class _Rows(AnswerWriter):
-    def __init__(self, *, tells_population: bool = False) -> None:
-        super().__init__(tells_population=tells_population)
-        self._columns = _COLUMNS | (_OF_POPULATION if tells_population else {})
+    def __init__(self, *, tells_population: bool = False, withholds: bool = False) -> None:
+        super().__init__(tells_population=tells_population, withholds=withholds)
+        more = _OF_WITHHELD if withholds else {}
+        self._columns = _COLUMNS | more | (_OF_POPULATION if tells_population else {})
         self._rows: list[tuple[Any, ...]] = []
 
     def answer(
@@ -111,8 +114,8 @@ class _Rows(AnswerWriter):
 
 
 class _Csv(_Rows):
-    def __init__(self, *, tells_population: bool = False) -> None:
-        super().__init__(tells_population=tells_population)
+    def __init__(self, *, tells_population: bool = False, withholds: bool = False) -> None:
+        super().__init__(tells_population=tells_population, withholds=withholds)
         sys.stdout.write(",".join(self._columns) + "\n")
 
     def flush(self) -> None:
@@ -127,8 +130,8 @@ class _Csv(_Rows):
 class _Parquet(_Rows):
     """A Parquet file, which is written at the end; until then rows are in memory."""
 
-    def __init__(self, *, tells_population: bool = False) -> None:
-        super().__init__(tells_population=tells_population)
+    def __init__(self, *, tells_population: bool = False, withholds: bool = False) -> None:
+        super().__init__(tells_population=tells_population, withholds=withholds)
         self._parts: list[pd.DataFrame] = []
 
     def flush(self) -> None:
@@ -159,10 +162,10 @@ class _Parquet(_Rows):
             sys.stdout.buffer.flush()
 
 
-def writer_of(name: str, *, tells_population: bool = False) -> AnswerWriter:
+def writer_of(name: str, *, tells_population: bool = False, withholds: bool = False) -> AnswerWriter:
     """Return what writes answers in one of ``FORMATS``; see ``AnswerWriter``."""
     writers = {"jsonl": AnswerWriter, "csv": _Csv, "parquet": _Parquet}
-    return writers[name](tells_population=tells_population)
+    return writers[name](tells_population=tells_population, withholds=withholds)
 
 
 def population_form(population: PopulationInterval | None) -> dict[str, Any]:
@@ -191,7 +194,7 @@ def _is_plain(words: str) -> bool:
 
 def _answer_line(answer: Answer) -> str:
     """Return ``json_line`` of an answer's form, in a fifth of the time."""
-    if answer.is_refused or answer.spent.charged:
+    if not answer.has_count or answer.spent.charged:
         return json_line(answer.to_dict())
     spent, seeded = answer.spent, ', "seeded": true' if answer.seeded else ""
     kept = "" if answer.kept is None else f', "records_kept": {json_line(answer.kept.to_dict())}'

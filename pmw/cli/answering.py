@@ -141,7 +141,7 @@ def answer_workload(session: Asking, workload: Workload, options: StreamOptions)
     if workload.boxes is not None and not one_by_one:
         from pmw.cli.answer_formats import writer_of
 
-        writer = writer_of(options.format)
+        writer = writer_of(options.format, withholds=session.contract.options.least_records is not None)
         steps = _answered_boxes(session, workload.boxes(), options, writer)
         return _answer_steps(session, steps, options, writer, len(workload))
     numbered = enumerate(workload, 1)
@@ -158,7 +158,8 @@ def _answer_batches(
 ) -> int:
     from pmw.cli.answer_formats import writer_of
 
-    writer = writer_of(options.format, tells_population=options.population)
+    withholds = session.contract.options.least_records is not None
+    writer = writer_of(options.format, tells_population=options.population, withholds=withholds)
     steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)
     return _answer_steps(session, steps, options, writer, total)
 
@@ -205,7 +206,8 @@ def _answer_batch(
 ) -> tuple[int, int, float]:
     """Write what comes of each question, in order; return a step but for how many they are."""
     printer = _Printer(session, parsed, writer)
-    whole = session.answers_whole_statements or options.at_most is not None
+    withholds = session.contract.options.least_records is not None  # of a table's numbers, taken together
+    whole = session.answers_whole_statements or options.at_most is not None or withholds
     how: dict[str, Any] = {"fresh": options.fresh, "at_most": options.at_most}
     for questions in _chunks(printer.questions, whole=whole):
         first = questions[0]
@@ -317,7 +319,7 @@ class _Printer:
 
         state = self._state
         self._intervals = (self._intervals or PopulationIntervals(state)).now(state)
-        return None if answer.is_refused else self._intervals.of(query)
+        return self._intervals.of(query) if answer.has_count else None
 
     @property
     def _state(self) -> PublicState:

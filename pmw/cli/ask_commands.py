@@ -257,7 +257,7 @@ def _answer_one(session: Asking, where: str, options: StreamOptions, given: dict
     if options.population and isinstance(answer, Answer) and isinstance(asked, LinearQuery):
         from pmw.cli.answer_formats import population_form
 
-        population = None if answer.is_refused else session.population_interval(asked)
+        population = session.population_interval(asked) if answer.has_count else None
         form |= population_form(population)
     if given["as_json"]:
         echo(json_line(form))

@@ -298,7 +298,7 @@ _SECTIONS = {
     ),
     "The promise": (
         "epsilon", "delta", "neighbors", "records_per_person", "person_column", "person_clip", "accuracy",
-        "beta", "records", "confidence", "simultaneous", "reserve", "expect",
+        "beta", "records", "confidence", "simultaneous", "reserve", "expect", "minimum_count",
     ),
     "For experts": (
         "preset", "test", "opening", "update", "model", "max_cells", "update_limit", "threshold",
@@ -426,6 +426,12 @@ session_options = together(  # the budget and all choices of a session
         "to a semicolon. Half of what opening spends goes by them; other bars are at most 1.42 times as "
         "wide. A file that was written after a look at the table tells of it, such as its rare values.",
         FILE,
+    ),
+    option(
+        "--minimum-count K",
+        "Numbers that may be of fewer than K persons are not shown, nor what would tell one within a table. "
+        "A rule of display, beside the guarantee and no part of it. Fixed at opening.",
+        int,
     ),
     flag(
         "--simultaneous",

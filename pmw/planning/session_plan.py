@@ -227,6 +227,7 @@ class SessionPlan:
             "composition": composition,
             "confidence": options.confidence,
             **({} if options.bar_limit is None else {"accuracy": options.accuracy, "bar": options.bar_limit}),
+            **({} if options.minimum_count is None else {"minimum_count": options.minimum_count}),
             "expected_queries": options.expected_queries,
             "bound": self.bound,
             "bound_fraction": None if self.bound is None else self.bound / self.records,

@@ -159,10 +159,25 @@ class Aggregates:
             return self._statement.counted(group)
         parts = self._parts(node, group)
         if isinstance(node, Persons) or (isinstance(node, Linear) and node.counting):
-            (weights,) = parts
-            condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
-            return counted_where([condition], self._domain)
+            return self._counted(parts[0])
         return following_question(self._domain, parts)
+
+    def records(self, node: AggregateNode, group: Group) -> tuple[LinearQuery, ...]:
+        """Return the questions of how many records an aggregate of a group is made of.
+
+        A mean of truth values is made of those of which they hold, too.
+        """
+        if isinstance(node, Linear) and node.is_count:
+            return (self._statement.counted(group),)
+        return tuple(self._counted(self._sums.weights(one, group)) for one in _records_of(node))
+
+    def summed(self, node: AggregateNode, group: Group) -> NDArray[np.float64]:
+        """Return what the records of each cell weigh in the sum of a group, or in that of its quotient."""
+        return self._parts(node, group)[0].middle
+
+    def _counted(self, weights: GroupWeights) -> LinearQuery:
+        condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
+        return counted_where([condition], self._domain)
 
     def scope(self, node: AggregateNode, group: Group) -> tuple[str, ...]:
         """Return the attributes that an aggregate of a group is about, in declared order."""
@@ -237,6 +252,18 @@ class Aggregates:
             return Estimate(value)
         sure = self._sums.is_sure(below, bounds, events)  # else the measured quotient may lie anywhere
         return within(value if sure else model, ends, hard, conditional=not sure)
+
+
+def _records_of(node: AggregateNode) -> list[Linear]:
+    """Return the numbers of records that an aggregate is made of."""
+    if isinstance(node, Ratio):
+        return [*_records_of(node.denominator), *([node.numerator] if node.numerator.counting else [])]
+    if not isinstance(node, Linear):
+        forms = [EVERYBODY] if isinstance(node, Persons) else [counted(one) for one in _values(node)]
+        return [replace(one, condition=node.condition) for one in forms]
+    ones = ((node.low != 0) | (node.high != 0)).astype(np.float64)  # of what is no sum of values
+    plain = Linear(node.scope, ones, ones, ones, counting=True, condition=node.condition)
+    return [node] if node.counting else [*node.values] or [plain]
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:

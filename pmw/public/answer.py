@@ -23,6 +23,7 @@ class Source(enum.Enum):
     EXHAUSTED = "exhausted"  # the model, after the last positive: the bar is what its parts say
     UNVERIFIED = "unverified"  # the model, never tested here: the bar is what its parts say
     REFUSED = "refused"  # no answer: its error bar would be wider than the accuracy contract allows
+    WITHHELD = "withheld"  # no number is shown: it may be of few persons, or tell one that is
 
 
 class Basis(enum.Enum):
@@ -94,12 +95,18 @@ def marks(kept: RecordsKept | None, *, seeded: bool) -> list[str]:
     return [*([] if kept is None else [kept.note()]), *([SEEDED_WARNING] if seeded else [])]
 
 
+def below_text(below: int | None, none: str) -> str:
+    """Return what stands in a table where no number is shown."""
+    return none if below is None else f"<{below}"
+
+
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
     Source.MEASURED: "the model was wrong here, or its error bar wide, so counts were measured",
     Source.EXHAUSTED: "from the model; nothing is tested any more: the bar is what its parts say",
     Source.UNVERIFIED: "from the model; never tested: the bar is what its parts say",
     Source.REFUSED: "no measurement or test that is left gives it a narrower one",
+    Source.WITHHELD: "the session shows no number that may be of so few persons",
 }
 
 
@@ -124,6 +131,7 @@ class Answer:
             ``confidence`` had its true count in an interval as wide. It holds for a new question that is like
             them; None where no such errors were looked at.
         kept: which records are counted; None where no column of ids bounds a person's.
+        below: the number of records that a withheld count is below; None where the count is shown.
     """
 
     count: float
@@ -138,17 +146,23 @@ class Answer:
     kind: QuestionKind | None = None
     typical: tuple[float, float] | None = None
     kept: RecordsKept | None = None
+    below: int | None = None
 
     @property
     def is_refused(self) -> bool:
         """Whether the session's accuracy contract leaves the question without an answer."""
         return self.source is Source.REFUSED
 
+    @property
+    def has_count(self) -> bool:
+        """Whether a count is shown: the question is neither refused nor withheld."""
+        return self.source not in (Source.REFUSED, Source.WITHHELD)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format, ready for JSON."""
         form: dict[str, Any] = {
-            "count": None if self.is_refused else self.count,
-            "fraction": None if self.is_refused else self.fraction,
+            "count": self.count if self.has_count else None,
+            "fraction": self.fraction if self.has_count else None,
             "interval": None if self.interval is None else list(self.interval),
             "typical": None if self.typical is None else list(self.typical),
             "confidence": self.confidence,
@@ -159,12 +173,16 @@ class Answer:
         }
         if self.is_refused:
             form["error"] = {"code": "inaccurate", "message": REFUSAL}
+        if self.below is not None:
+            form["below"] = self.below
         return with_marks(form, self.kept, seeded=self.seeded)
 
     def sentence(self) -> str:
         """Return the answer in words, with its error bar."""
         if self.is_refused:
             return REFUSAL
+        if self.below is not None:
+            return f"fewer than {counted(self.below, 'record')}"
         text = f"about {counted(self.count, 'record')} ({self.fraction:.2%})"
         if self.interval is None:
             text += ", without an error bar"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
 from pmw.privacy.budget import Budget
-from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, marks
+from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, Source, Spent, below_text, marks
 from pmw.public.contract import Contract, RecordsKept
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
@@ -61,6 +61,8 @@ class Answers(Result, Sequence[Answer]):
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records are counted; None where no column of ids bounds a person's.
         asked: the questions, or their workload; None where that is not known.
+        below: counts of fewer records are withheld where answers are shown: NaN, without intervals; None
+            where all are shown.
     """
 
     count: NDArray[np.float64] = field()  # type: ignore[assignment]  # not how often a row occurs
@@ -78,6 +80,7 @@ class Answers(Result, Sequence[Answer]):
     seeded: bool
     kept: RecordsKept | None
     asked: Asked | None = field(default=None, repr=False)
+    below: int | None = None
 
     @classmethod
     def of_columns(cls, state: PublicState, columns: Mapping[str, NDArray[Any]]) -> Answers:
@@ -94,6 +97,7 @@ class Answers(Result, Sequence[Answer]):
             budget=contract.whole,
             seeded=contract.seeded,
             kept=contract.records_kept,
+            below=contract.options.least_records,
         )
 
     @classmethod
@@ -135,6 +139,19 @@ class Answers(Result, Sequence[Answer]):
         widths: NDArray[np.float64] = self.interval[:, 1] - self.interval[:, 0]
         return widths
 
+    def shown(self) -> Answers:
+        """Return the answers as they are shown: without counts of fewer records than ``below``.
+
+        Privacy: a function of the answers. What is stored, and what later answers rest on, stays as it is.
+        """
+        if self.below is None:
+            return self
+        small, ends = self.count < self.below, dict[str, Any]()
+        for name in ("interval", "typical"):
+            ends[name] = np.where(small[:, None], math.nan, getattr(self, name))
+        source = np.where(small, _SOURCE_CODES[Source.WITHHELD], self.source).astype(np.uint8)
+        return replace(self, count=np.where(small, math.nan, self.count), source=source, **ends)
+
     def take(self, places: NDArray[np.int64]) -> Answers:
         """Return the answers to some of the questions, in the order of their places."""
         asked = self.asked.take(places) if isinstance(self.asked, Questions) else None
@@ -168,6 +185,7 @@ class Answers(Result, Sequence[Answer]):
                 KINDS[kind],
                 (least, most) if not isnan(least) else None,
                 self.kept,
+                self.below if SOURCES[source] is Source.WITHHELD else None,
             )
             if len(made) < _MADE:
                 made[row] = answer
@@ -182,8 +200,11 @@ class Answers(Result, Sequence[Answer]):
     def columns(self) -> Columns:
         """Return question, count, low, high, fraction, source, aligned and version: one row per answer.
 
-        ``low`` and ``high`` are the ends of the interval in records, NaN where a question is refused.
+        ``low`` and ``high`` are the ends of the interval in records, NaN where a question is refused. Where a
+        session withholds small counts, ``below`` is what a withheld one is below, and NaN for the others.
         """
+        withheld = self.source == _SOURCE_CODES[Source.WITHHELD]
+        more = {} if self.below is None else {"below": np.where(withheld, float(self.below), math.nan)}
         return {
             "question": list(self.labels()),
             "count": self.count,
@@ -193,6 +214,7 @@ class Answers(Result, Sequence[Answer]):
             "source": _SOURCE_NAMES[self.source],
             "aligned": self.aligned,
             "version": self.version,
+            **more,
         }
 
     def facts(self) -> dict[str, Any]:
@@ -210,7 +232,7 @@ class Answers(Result, Sequence[Answer]):
             "records",
             ("question",),
             tuple((label,) for label in self.labels()),
-            tuple(None if one.is_refused else one.count for one in found),
+            tuple(one.count if one.has_count else None for one in found),
             tuple(one.interval for one in found),
             "" if spent is None else promise_words(self.confidence, spent, self.kept, seeded=self.seeded),
             seeded=self.seeded,
@@ -239,7 +261,7 @@ class Answers(Result, Sequence[Answer]):
         for label, answer in zip(labels, shown, strict=True):
             low, high = answer.interval or (None, None)
             ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
-            number = "-" if answer.is_refused else f"{answer.count:,.0f}"
+            number = f"{answer.count:,.0f}" if answer.has_count else below_text(answer.below, "-")
             rows.append([label, number, *ends, answer.source.value])
         return header, rows
 
@@ -280,7 +302,7 @@ class Answers(Result, Sequence[Answer]):
         warning = f". {SEEDED_WARNING}" if len(self) and self.seeded else ""
         caption = f"{counted(len(self), 'answer')}{confidence}{kept}{warning}"
         shown = self.take(np.arange(len(rows))) if len(rows) < len(self) else self
-        bars = [None if one.is_refused else Bar("", one.count, interval=one.interval) for one in shown.each()]
+        bars = [Bar("", one.count, interval=one.interval) if one.has_count else None for one in shown.each()]
         more = shown_of(len(rows), len(self))
         return str(drawn_table(caption, header, rows, [("count", bars)], more))
 

@@ -118,7 +118,7 @@ _MOST: dict[tuple[type, str], float] = {  # of a field, where that is not 62 bit
 }
 
 _LEFT_OUT: dict[type, Mapping[str, Any]] = {  # fields that a form lacks at this value, as those of before do
-    Options: {"reserve": Fraction(0), "expected": None},
+    Options: {"reserve": Fraction(0), "expected": None, "minimum_count": None},
     OpeningPlan: {"expected": Fraction(0)},
     MarginalTestPlan: {"added": ()},
     MarginalMeasurement: {"part": 0},

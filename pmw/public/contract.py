@@ -186,3 +186,12 @@ def contract_words(options: Options) -> str | None:
         f"each count within {options.bar_limit:,.0f} records ({100 * (options.accuracy or 0):g}% of "
         f"{options.records:,}) at {100 * options.confidence:g}% confidence, or refused"
     )
+
+
+def display_words(options: Options) -> str | None:
+    """Return which numbers a session withholds, in words; None where it shows all."""
+    least, persons = options.least_records, options.minimum_count
+    if least is None:
+        return None
+    records = "" if least == persons else f" ({least:,} records)"
+    return f"numbers that may be of fewer than {persons:,} persons{records} are withheld"

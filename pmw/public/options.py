@@ -194,6 +194,8 @@ class Options:
         simultaneous: intervals that hold for all questions at once, however they were chosen: of measured
             numbers, of tests and of the number of records; where marginals are tested.
         seed: makes the noise repeatable by anybody, for tests and experiments in memory: no privacy.
+        minimum_count: numbers that may be of fewer persons are not shown, nor what would tell them within one
+            table. A rule of display, on which privacy does not rest; None for none.
 
     Raises:
         BudgetError: a choice is out of range or contradicts another.
@@ -223,6 +225,7 @@ class Options:
     drafts: tuple[DraftCharge, ...] = ()
     reserve: Fraction | None = None
     expected: ExpectedQuestions | None = None
+    minimum_count: int | None = None
 
     @classmethod
     def textbook(
@@ -313,6 +316,7 @@ class Options:
             ("expected_queries", 0, 10**12),
             ("max_cells", 1, 10**8),
             ("records", 1, 10**12),
+            ("minimum_count", 2, 10**6),
         ):
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and low <= value <= high):
@@ -451,6 +455,11 @@ class Options:
         if self.accuracy is None or self.records is None:
             return None
         return self.accuracy * self.records
+
+    @property
+    def least_records(self) -> int | None:
+        """The fewest records whose number is shown, ``minimum_count`` persons'; None where all are."""
+        return None if self.minimum_count is None else self.minimum_count * self.records_per_person
 
     @property
     def signs_agree(self) -> bool:

@@ -55,7 +55,8 @@ class PopulationIntervals:
     def __init__(self, state: PublicState) -> None:
         self.state = state
         self._bars = Bars(state, beside=1)  # the other event: what the sample says
-        limited = state.contract.options.bar_limit is not None
+        options = state.contract.options
+        limited = options.bar_limit is not None or options.least_records is not None
         self._answers = ModelAnswers(state) if limited else None
         number = self._bars.everybody(1.0)
         value, width = float(number.value), float(number.half_width)
@@ -66,11 +67,13 @@ class PopulationIntervals:
         return self if state is self.state else PopulationIntervals(state)
 
     def of(self, query: LinearQuery) -> PopulationInterval | None:
-        """Return the interval of a question; None where an accuracy contract refuses its count."""
+        """Return the interval of a question; None where its count is refused or withheld."""
         require_condition(query)
-        if self._answers is not None and self._answers.answer(query).is_refused:
-            return None
         bar, options = self._bars.of_query(query), self.state.contract.options
+        if self._answers is not None:
+            found = self._answers.answer(query)
+            if found.is_refused or found.count < (options.least_records or 0):
+                return None
         low, high = map(float, ends_in_order(bar.low, bar.high, hard_ends_of(self.state)))
         return population_interval(
             (low, high), self._everybody, options.records_per_person, options.confidence

@@ -16,7 +16,7 @@ from pmw.display.texts import budget_words, counted
 from pmw.model import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.clear import number_half_width
-from pmw.public.contract import Contract, RecordsKept, contract_words, guarantee
+from pmw.public.contract import Contract, RecordsKept, contract_words, display_words, guarantee
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.options import drafted
 from pmw.public.state import PublicState
@@ -242,6 +242,7 @@ def status_rows(contract: Contract, status: Status) -> list[tuple[str, str]]:
         ("records", _records(status)),
         ("guarantee", status.guarantee),
         *([] if promise is None else [("accuracy", promise)]),
+        *([] if (withheld := display_words(contract.options)) is None else [("display", withheld)]),
         *_standing(status, f"{contract.options.confidence:.0%} of the questions", domain.size),
     ]
 

@@ -68,6 +68,7 @@ class Estimate:
         conditional: nothing released says that there are records to take the value of: the interval holds if
             there are.
         is_null: there is no value on any table, by the declaration.
+        below: the number that a withheld one is below; None where it is shown, or withheld beside such a one.
     """
 
     value: float | None
@@ -77,6 +78,7 @@ class Estimate:
     aligned: bool = True
     conditional: bool = False
     is_null: bool = False
+    below: int | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -101,7 +103,7 @@ class Estimate:
     def to_dict(self, *, whole: bool = False) -> dict[str, Any]:
         """Return the form of an aggregate in an answer, ready for JSON."""
         low, high = (_told(end, whole) for end in self.interval or (None, None))
-        form = {
+        form: dict[str, Any] = {
             "value": _told(self.value, whole),
             "low": low,
             "high": high,
@@ -109,6 +111,8 @@ class Estimate:
             "typical": None if self.typical is None else [_told(end, whole) for end in self.typical],
             "aligned": self.aligned,
         }
+        if self.below is not None:
+            form["below"] = self.below
         return {**form, "conditional": True} if self.conditional else form
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmw.display.charts import Bar, drawn_table
 from pmw.display.texts import counted, text_table
-from pmw.public.answer import SEEDED_WARNING, Spent, marks, with_marks
+from pmw.public.answer import SEEDED_WARNING, Spent, below_text, marks, with_marks
 from pmw.public.contract import RecordsKept
 from pmw.public.results import ROWS_SHOWN, Columns, Drawn, Result, facts_of, promise_words, shown_of
 from pmw.public.sums import Estimate
@@ -42,6 +42,7 @@ class AnswerTable(Result):
         ordered: of the keys that are numbers or dates, their values in this order, the special ones left out.
         units: what ``titles`` are numbers of, such as records, or the attribute that they are values of.
         about: which records are meant, in words; empty for all.
+        withholds: numbers that may be of few persons are withheld.
     """
 
     keys: tuple[str, ...]
@@ -58,6 +59,7 @@ class AnswerTable(Result):
     ordered: Mapping[str, tuple[Key, ...]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     about: str = ""
+    withholds: bool = False
 
     def column(self, name: str) -> tuple[Any, ...]:
         """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each."""
@@ -105,7 +107,7 @@ class AnswerTable(Result):
 
         Aggregate ``n`` has the ends of its interval in ``n_low`` and ``n_high``, NaN where nothing is
         promised, and where it comes from in ``n_source``. What is refused, or a division by 0 in the model,
-        is NaN.
+        is NaN. Where a session withholds small numbers, ``n_below`` is what a withheld one is below.
         """
         columns: dict[str, Any] = {name: list(self.column(name)) for name in self.keys}
         for title in self.titles:
@@ -116,6 +118,8 @@ class AnswerTable(Result):
             for name, column in zip(names, numbers, strict=False):
                 columns[name] = np.array(column, dtype=np.float64)  # None is NaN
             columns[names[-1]] = [one.source.value for one in found]
+            if self.withholds:
+                columns[f"{title}_below"] = np.array([one.below for one in found], dtype=np.float64)
         return columns
 
     def facts(self) -> dict[str, Any]:
@@ -227,7 +231,7 @@ def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, st
     """Return a number and the ends of its interval, with digits that the interval does not hide."""
     value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
     if value is None:
-        return none, none, none
+        return below_text(estimate.below, none), none, none
     spread = high - low if math.isfinite(high - low) else abs(value)
     digits = 0 if whole or spread >= 100 or abs(value) >= 10_000 else 2 if spread >= 0.1 else 4
     rounded = (round(one, digits) + 0.0 if math.isfinite(one) else one for one in (value, low, high))

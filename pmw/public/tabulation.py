@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,14 +16,16 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.bars import Bars
+from pmw.public.contract import display_words
 from pmw.public.evidence import NOT_HELD, ScopeKnowledge, holding_of, is_held
-from pmw.public.free_answers import chosen_answer, spent_in
+from pmw.public.free_answers import ModelAnswers, chosen_answer, spent_in
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import measuring, way_to_bars
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, joined
 from pmw.public.tables import AnswerTable, Key, Row
 from pmw.public.windows import Windows, uncertain_places
+from pmw.public.withholding import Told, withheld
 from queries.cells import OTHER_LABEL
 from queries.expressions import (
     AggregateNode,
@@ -56,9 +59,12 @@ _IMPOSSIBLE = "there is no number where no record can be by the declaration"
 _NO_RECORDS = "there is no number where the model has no records, or divides by 0"
 _BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
 _OPEN_PLACE = "nothing is promised of rows before or beside another one where the bars leave their order open"
+_WITHHELD = "{}; so are others that would tell such a one by sums and differences in this table"
 _NO_BAR = "CORR has no error bar"
+_LAST = 3  # what sorts a withheld number: after all others
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
+_Read: TypeAlias = "tuple[_Rows, tuple[str, ...]]"  # what reads rows, and what has to be known of them
 _Asked: TypeAlias = tuple[AggregateNode, Group, LinearQuery]
 
 
@@ -121,17 +127,20 @@ class Tabulation:
         Args:
             place: of the session, for notes that tell how to measure; see ``pmw.public.quotes.measuring``.
         """
-        if not self._arms:
-            return self._alone(state, answers, pause, place)
-        rest = iter(answers)
-        parts = [list(itertools.islice(rest, len(arm))) for arm in self._arms]
-        pairs = zip(self._arms, parts, strict=True)
-        tables = [arm.table(state, own, pause, place) for arm, own in pairs]
-        return _stacked(tables, self._statement, self._charged(answers))
+        rest, arms = iter(answers), self._arms or [self]
+        parts = [list(itertools.islice(rest, len(arm))) for arm in arms]
+        pairs = list(zip(arms, parts, strict=True))
+        readers = [arm._reader(state, own, pause, place) for arm, own in pairs]
+        if state.contract.options.least_records is not None:
+            _withhold(state, [reader for reader, _ in readers], pause)
+        found = zip(pairs, readers, strict=True)
+        tables = [arm._alone(state, own, pause, read) for (arm, own), read in found]
+        return _stacked(tables, self._statement, self._charged(answers)) if self._arms else tables[0]
 
-    def _alone(
+    def _reader(
         self, state: PublicState, answers: Sequence[Answer], pause: Pause, place: str | None
-    ) -> AnswerTable:
+    ) -> _Read:
+        """Return what reads rows off the answers, and what has to be known of these."""
         statement = self._statement
         found: Mapping[Asked, Answer] = {
             (id(leaf), group.places): answer
@@ -140,7 +149,10 @@ class Tabulation:
         found, moved = with_sums(state, statement, found)
         found = in_whole_numbers(statement, found)
         reader = _Rows(state, statement, found, place)
-        moved += reader.allow_for_choice(self._asked, pause)
+        return reader, (*moved, *reader.allow_for_choice(self._asked, pause))
+
+    def _alone(self, state: PublicState, answers: Sequence[Answer], pause: Pause, read: _Read) -> AnswerTable:
+        statement, (reader, moved) = self._statement, read
         keys = [column for column in statement.columns if column.is_key]
         shown = statement.columns[len(keys) :]
         groups = reader.ordered(reader.kept(pause), statement.order)
@@ -168,13 +180,26 @@ class Tabulation:
             ordered=_ordered(keys, listed),
             units={column.title: unit for column in shown if (unit := _unit(column.node))},
             about="" if words == "everybody" else words,
+            withholds=state.contract.options.least_records is not None,
         )
+
+
+def _withhold(state: PublicState, readers: Sequence[_Rows], pause: Pause) -> None:
+    """Have the readers of one table withhold what may be of few persons, and what would tell it."""
+    model, counts = ModelAnswers(state), dict[bytes, float]()
+    told = [one for arm, reader in enumerate(readers) for one in reader.told(arm, model, counts, pause)]
+    hidden, small = withheld(told, state.domain), {one.key for one in told if one.is_small}
+    for arm, reader in enumerate(readers):
+        reader.withheld = {key[1:]: key in small for key in hidden if key[0] == arm}
 
 
 def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float) -> AnswerTable:
     first, rows = tables[0], [row for table in tables for row in table.rows]
     for one in reversed(statement.order):
         place = int(one.node.number) if isinstance(one.node, Constant) else 0
+        is_last = [
+            place >= len(keys) and found[place - len(keys)].source is Source.WITHHELD for keys, found in rows
+        ]
         values: list[tuple[Key, bool]] = [  # what is shown there, and whether it is promised
             (keys[place], True)
             if place < len(keys)
@@ -186,6 +211,7 @@ def _stacked(tables: Sequence[AnswerTable], statement: Statement, charged: float
         )
         empty = -1 if one.nulls_first else 2
         listed.sort(key=lambda row: empty if values[row][0] is None else int(not values[row][1]))
+        listed.sort(key=lambda row: is_last[row])
         rows = [rows[row] for row in listed]
     end = len(rows) if statement.limit is None else statement.offset + statement.limit
     notes = [note for table in tables for note in table.notes]
@@ -303,8 +329,53 @@ class _Rows:
         self._groups: list[Group] = []
         self._pause: Pause = lambda _: None
         self._windows = Windows(self, (), self._aggregates, statement)
+        self.withheld: Mapping[Asked, bool] = {}  # and whether the number is itself of few persons
+        self._rests_on: dict[tuple[int, tuple[int, ...], int], bool] = {}  # expressions on such numbers
         spent = state.closed or state.positives_used >= state.positives_limit
         self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
+
+    def told(self, arm: int, model: ModelAnswers, counts: dict[bytes, float], pause: Pause) -> Iterator[Told]:
+        """Yield what the number of each aggregate in each group would tell.
+
+        Args:
+            counts: of questions that were looked at before, by their keys.
+        """
+        options, aggregates = self._state.contract.options, self._aggregates
+        least, persons = options.least_records or 0, options.minimum_count or 0
+        for group, leaf in itertools.product(self._statement.groups(), self._statement.leaves):
+            pause(_WORK)
+            asked, made = (id(leaf), group.places), aggregates.records(leaf, group)
+            if _is_counting(leaf) and asked in self._answers:
+                counts[made[0].key()] = self._answers[asked].count
+            for query in made:
+                if (key := query.key()) not in counts:
+                    counts[key] = model.answer(query).count
+            sizes = [counts[one.key()] for one in made]
+            heads = aggregates.estimate(leaf, group).value if isinstance(leaf, Persons) else None
+            few = heads is not None and heads < persons
+            known = (arm, *asked), (arm, group.held)
+            for query, size in zip(made, sizes, strict=True):
+                yield Told(*known, query.scope, query.weights, size, few or size < least)
+            if isinstance(leaf, Linear | Ratio) and not _is_counting(leaf):
+                scope, summed = aggregates.scope(leaf, group), partial(aggregates.summed, leaf, group)
+                yield Told(*known, scope, summed, min(sizes), min(sizes) < least)
+
+    def _hidden(self, node: Node, group: Group) -> Estimate | None:
+        """Return what stands in place of an expression that rests on a withheld number; else None."""
+        if not self.withheld or not (leaves := node.leaves()):
+            return None
+        of_all = any(isinstance(one, Window | Share) for one in node.events())
+        known = id(node), () if of_all else group.places, len(self._groups)
+        if known not in self._rests_on:
+            asked = itertools.product(leaves, self._groups if of_all else [group])
+            self._rests_on[known] = any((id(leaf), one.places) in self.withheld for leaf, one in asked)
+        if not self._rests_on[known]:
+            return None
+        options, below = self._state.contract.options, None
+        if self.withheld.get((id(node), group.places)):
+            below = options.least_records if _is_counting(node) else None
+            below = options.minimum_count if isinstance(node, Persons) else below
+        return Estimate(None, source=Source.WITHHELD, below=below)
 
     def allow_for_choice(self, asked: Iterable[_Asked], pause: Pause) -> tuple[str, ...]:
         """Give counts bars that hold whichever rows answers choose, as those of sums do; return a note."""
@@ -364,7 +435,7 @@ class _Rows:
         """Return what an expression comes to in a group, where it comes from, and what is cut."""
         leaves, events = node.leaves(), node.events()
         found = self._estimate(node, group, len(events))
-        if len(leaves) == 1 and leaves[0] is node:
+        if found.source is Source.WITHHELD or (len(leaves) == 1 and leaves[0] is node):
             return found
         aligned = all(self._leaf(leaf, group, len(events)).aligned for leaf in leaves)
         meant = self._groups if any(isinstance(one, Window | Share) for one in events) else [group]
@@ -408,6 +479,8 @@ class _Rows:
         if not node.leaves():
             return empty if self.plain(node, group) is None else 0
         found = self._estimate(node, group, len(node.events()))
+        if found.source is Source.WITHHELD:
+            return _LAST
         return empty if found.value is None else int(not found.is_promised)
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
@@ -422,7 +495,11 @@ class _Rows:
         for column, group in itertools.product(columns, groups):
             leaves, events = column.node.leaves(), len(column.node.events())
             found = self._estimate(column.node, group, events)
-            if found.is_promised or any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
+            if found.source is Source.WITHHELD:
+                reasons[_WITHHELD.format(display_words(self._state.contract.options))] = None
+            if found.source is Source.WITHHELD or found.is_promised:
+                continue
+            if any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue
             unpromised = [leaf for leaf in leaves if not self._leaf(leaf, group, events).is_promised]
             if found.value is None:
@@ -474,6 +551,8 @@ class _Rows:
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
         if id(node) not in self._are_whole:
             self._are_whole[id(node)] = node.is_whole
+        if (hidden := self._hidden(node, group)) is not None:
+            return hidden
         found = self._unrounded(node, group, events)
         return found.whole() if self._are_whole[id(node)] else found
 

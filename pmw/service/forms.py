@@ -31,9 +31,9 @@ _Kept = _form("RecordsKept", person=str, at_most=int)
 _Spent = _form("Spent", share=float, epsilon_cap=float, delta=float, charged_=float)
 _MARKS = {"records_kept_": _Kept, "seeded_": bool, "id_": Any, "error_": dict[str, str]}
 _Count = _form("Answer", count=_Number, fraction=_Number, interval=_Ends, typical=_Ends, confidence=float,
-    source=str, aligned=bool, version=int, spent=_Spent, **_MARKS)
+    source=str, aligned=bool, version=int, spent=_Spent, below_=int, **_MARKS)
 _Estimate = _form("Estimate", value=_Number, low=_Number, high=_Number, source=str, typical=_Ends,
-    aligned=bool, conditional_=bool)
+    aligned=bool, conditional_=bool, below_=int)
 _Table = _form("AnswerTable", rows=_list(dict.__class_getitem__((str, _Estimate | _Plain))), notes=_Texts,
     confidence=float, version=int, spent=_Spent, **_MARKS)
 _Refused = _form("Refused", error=Problem.model_fields["error"].annotation, id_=Any)
@@ -64,7 +64,7 @@ _Sum = _form("Booked", name=str, spent=float, exact=str, questions=int, share=fl
 Ledger = _form("Ledger", epsilon_cap=float, delta=float, composition=str, unit=str, cap=float, spent=float,
     share=float, entries=_list(_Line), analysts=_list(_Sum), drafts_=list[dict[str, Any]])
 _Activity = _form("Activity", session=str, number=int, name=str, query=dict[str, Any], words=str,
-    source=str, count=float, interval=_Ends, share=float)
+    source=str, count=_Number, interval=_Ends, share=float)
 History, Activities = _form("History", history=_list(_Activity)), _form("Activities",
     activity=_list(_Activity))
 # fmt: on

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pmw.display.texts import number
-from pmw.public.answer import Answer, Source, marks
+from pmw.public.answer import Answer, Source, below_text, marks
 from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
 from pmw.service.asking import done
@@ -112,7 +112,7 @@ def _words(question: Read) -> str:
 
 
 def _of_count(asked: str, answer: Answer) -> Shown:
-    count = "refused" if answer.is_refused else number(answer.count)
+    count = number(answer.count) if answer.has_count else below_text(answer.below, "refused")
     more = () if answer.typical is None else ("typically from", "to")
     typical = () if answer.typical is None else _ends(answer.typical)
     return Shown(
@@ -154,7 +154,7 @@ def _meaning(answer: Answer) -> tuple[str, ...]:
         found.append(
             f"Of questions like this one, {sure} had their true count in an interval as wide as the typical."
         )
-    if answer.interval is None:
+    if answer.interval is None and answer.below is None:
         found.append("Nothing is promised of a number without an interval: it was never tested.")
     return tuple(found)
 
@@ -187,7 +187,7 @@ def as_csv(question: Read, answer: Answer | AnswerTable) -> str:
     """Return an answer as CSV: keys of groups apart, and of each number its value, ends and source."""
     if isinstance(answer, AnswerTable):
         return csv_text(_table_lines(answer))
-    count = "" if answer.is_refused else f"{answer.count:.3f}"
+    count = f"{answer.count:.3f}" if answer.has_count else below_text(answer.below, "")
     row = _words(question), count, *_plain_ends(answer.interval), answer.source.value
     return csv_text([("question", "count", *BAR_COLUMNS), row])
 
@@ -199,7 +199,7 @@ def _table_lines(table: AnswerTable) -> Iterable[Sequence[Any]]:
         line = [*table.labels(row)]
         for title, one in zip(table.titles, found, strict=True):
             digits = 0 if title in table.whole else 6
-            value = "" if one.value is None else f"{one.value:.{digits}f}"
+            value = below_text(one.below, "") if one.value is None else f"{one.value:.{digits}f}"
             line += [value, *_plain_ends(one.interval, digits), one.source.value]
         yield line
 

@@ -24,12 +24,12 @@ from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.charges import Event, LedgerEntry, Parts
 from pmw.public.clear import left_for_parts, pot_of_parts
+from pmw.public.contract import Contract
 from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState, paid_for
 from pmw.session.events import read_entries
 from pmw.session.loading import read_question
 from pmw.session.store.store import SessionStore
-from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.plain_values import type_name
 
@@ -250,8 +250,8 @@ class Activity:
     Args:
         number: of the answer, from 1.
         name: who asked first, empty where nobody was named; an analyst sees no other name than the own.
-        count: the answer, in records.
-        interval: its interval, in records; None where it is refused.
+        count: the answer, in records; None where it is withheld.
+        interval: its interval, in records; None where it is refused or withheld.
         share: of the cap that the session had spent.
     """
 
@@ -260,7 +260,7 @@ class Activity:
     query: str
     words: str
     source: str
-    count: float
+    count: float | None
     interval: tuple[float, float] | None
     share: float
 
@@ -388,7 +388,9 @@ class Bookings:
         )
 
 
-def load_activity(store: SessionStore, domain: Domain, name: str | None, most: int) -> tuple[Activity, ...]:
+def load_activity(
+    store: SessionStore, contract: Contract, name: str | None, most: int
+) -> tuple[Activity, ...]:
     """Return the newest answered questions, the newest first.
 
     Args:
@@ -397,10 +399,11 @@ def load_activity(store: SessionStore, domain: Domain, name: str | None, most: i
     """
     store.tell()
     numbers = store.answers.newest_numbers(name, max(0, most))
-    found = list[Activity]()
+    found, least = list[Activity](), contract.options.least_records or 0
     for number in numbers:
         row = store.answers.answer(number)
-        words = read_question(row.query, domain).describe()
-        told = (row.source, row.count, row.interval, row.share)
-        found.append(Activity(number, row.analyst, row.query, words, *told))
+        words = read_question(row.query, contract.domain).describe()
+        told = row.source, row.count, row.interval
+        source, count, interval = (Source.WITHHELD.value, None, None) if row.count < least else told
+        found.append(Activity(number, row.analyst, row.query, words, source, count, interval, row.share))
     return tuple(found)

@@ -65,7 +65,7 @@ class Dialogue(LocalAsking):
     def _asking(self, at_most: Part = None, statement: Statement | None = None) -> Iterator[Answering]:
         account = self._account.paying(at_most, statement)
         with self._engaged() as engine:
-            yield partial(self._answer, engine, account)
+            yield self._shown(partial(self._answer, engine, account), statement)
 
     def look(self) -> None:
         """Raise what ends the work, where nobody waits for it any more."""
@@ -173,7 +173,7 @@ class Dialogue(LocalAsking):
 
     def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
         with self._turn:
-            return load_activity(self._open_store(), self.domain, self._account.name or None, request.most)
+            return load_activity(self._open_store(), self.contract, self._account.name or None, request.most)
 
     def asked(self) -> tuple[LinearQuery, ...]:
         return tuple(read_question(text, self.domain) for text in self.asked_texts())
@@ -222,7 +222,7 @@ class Dialogue(LocalAsking):
 
         read = self._statement(request.question)
         if read.single_count is not None:
-            answer = self._do_ask_within(replace(request, question=read.single_count))
+            answer = self._asked_within(replace(request, question=read.single_count))
             return Tabulation(self.state, read).table(self.state, [answer], place=self.place)
         key = self._key(request.request_id)
         width = Within.of(request.within)
@@ -236,6 +236,9 @@ class Dialogue(LocalAsking):
             return replace(found, notes=(*found.notes, *told), spent=charged)
 
     def _do_ask_within(self, request: SessionRequest[Any]) -> Answer:
+        return Answers.of(self.state, [self._asked_within(request)]).shown()[0]
+
+    def _asked_within(self, request: SessionRequest[Any]) -> Answer:
         from pmw.public.quotes import Within
         from pmw.session.measurement_requests import asked_text
 
@@ -291,7 +294,7 @@ class Dialogue(LocalAsking):
         with self._engaged() as engine:
             if not isinstance(question, Statement):
                 found = engine.stored(Requests.of([self._request(question)]))
-                return None if found is None else found[0]
+                return None if found is None else found.shown()[0]
             work = Tabulation(self.state, question, self._pause)
             parts = [self._part(query, False, None) for query, _ in work.questions()]
             answers = engine.stored(Requests.of(parts))

@@ -39,7 +39,10 @@ Foreseen: TypeAlias = Forecast
 
 _Plain: TypeAlias = str | int | float | bool | None
 # Fields that a table of answers and its columns have alike.
-_ALIKE = ("keys", "titles", "notes", "confidence", "version", "spent", "seeded", "kept", "totals", "about")
+_ALIKE = (
+    "keys", "titles", "notes", "confidence", "version", "spent", "seeded", "kept", "totals", "about",
+    "withholds",
+)  # fmt: skip
 _ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors
 _UNREADABLE = (FormError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
@@ -109,8 +112,8 @@ class TableColumns:
             there is none.
         sources: int64, shape (rows, titles), places in ``SOURCES``.
         flags: int64, shape (rows, titles): 1 where cells decide the condition, and 2 where the interval holds
-            if there are records.
-        notes, confidence, version, spent, seeded, kept, whole, totals, ordered, units, about: as
+            if there are records; and 4 times what a withheld number is below.
+        notes, confidence, version, spent, seeded, kept, whole, totals, ordered, units, about, withholds: as
             ``AnswerTable`` has them.
     """
 
@@ -131,6 +134,7 @@ class TableColumns:
     ordered: dict[str, tuple[_Plain, ...]]
     units: dict[str, str]
     about: str
+    withholds: bool
 
 
 # What a session gives that has no other form; these alone are told to clients.
@@ -196,7 +200,8 @@ def _columns(table: AnswerTable) -> TableColumns:
     found = list(table.estimates())
     numbers = np.array([_numbers(one) for one in found], dtype=np.float64).reshape(*shape, _ENDS)
     sources = np.array([SOURCES.index(one.source) for one in found], dtype=np.int64).reshape(shape)
-    flags = np.array([one.aligned + 2 * one.conditional for one in found], dtype=np.int64).reshape(shape)
+    told = [one.aligned + 2 * one.conditional + 4 * (one.below or 0) for one in found]
+    flags = np.array(told, dtype=np.int64).reshape(shape)
     alike: dict[str, Any] = {name: getattr(table, name) for name in _ALIKE}
     alike |= {"ordered": dict(table.ordered), "units": dict(table.units), "whole": tuple(sorted(table.whole))}
     values = tuple(keys for keys, _ in table.rows)
@@ -239,4 +244,5 @@ def _estimate(numbers: Sequence[float], source: Source, flag: int) -> Estimate:
         None if math.isnan(least) else (least, most),
         bool(flag & 1),
         bool(flag & 2),
+        below=flag >> 2 or None,
     )

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pmw.display.elements import table
 from pmw.errors import ReleaseError
 from pmw.privacy.budget import as_fraction
+from pmw.public.answers import Answers
 from pmw.public.contract import Contract
 from pmw.public.state import PublicState
 from pmw.session.asking import Asking, Questions
-from pmw.session.requests import Asked, Part, Request, Requests
+from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
 from pmw.session.session_requests import Result, SessionRequest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -51,6 +52,17 @@ class LocalAsking(Asking):
     @property
     def contract(self) -> Contract:
         return self.state.contract
+
+    def _shown(self, answering: Answering, statement: Statement | None) -> Answering:
+        """Return what answers questions as they are shown; a statement's table withholds its own numbers."""
+        if statement is not None:
+            return answering
+
+        def answer(requests: Requests, deliver: Deliver | None) -> Answers:
+            told = None if deliver is None else lambda found: deliver(cast("Answers", found).shown())
+            return answering(requests, told).shown()
+
+        return answer
 
     def schema(self) -> dict[str, Any]:
         from pmw.session.exact import Described

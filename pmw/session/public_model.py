@@ -117,7 +117,7 @@ class PublicModel(LocalAsking):
 
     @contextmanager
     def _asking(self, at_most: Part = None, statement: Statement | None = None) -> Iterator[Answering]:
-        yield self._answer
+        yield self._shown(self._answer, statement)
 
     def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:
         state, free, parts = self._state, FreeAnswers(), list[Answers]()

@@ -18,7 +18,7 @@ def test_a_line_has_what_was_told_before(monkeypatch: pytest.MonkeyPatch, delta:
     monkeypatch.setattr(
         training, "_scores", lambda _domain, rows, _tested: {"boosted": 0.5 * (len(rows) > 0)}
     )
-    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, delta, "session"))
+    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, 1.0, delta, "session"))
     assert (line["pairs_held"], line["delta"]) == (held, float(delta))
     assert line["part"] == {"boosted": 0.625}
 
@@ -30,7 +30,7 @@ def test_a_table_of_all_of_the_budget_is_compared_alike(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         training, "_scores", lambda _domain, rows, _tested: {"boosted": 0.5 * (len(rows) == len(WIDE.frame))}
     )
-    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, "1e-9", way))
+    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, 1.0, "1e-9", way))
     assert (line["way"], line["part"]) == (way, {"boosted": 0.625})
 
 

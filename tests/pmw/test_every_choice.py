@@ -103,6 +103,7 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
         replace(MARGINAL, opening=pmw.Opening.PAIRS),
         pmw.expected_questions(["age <= 4 AND member = TRUE", "score >= 7"], DOMAIN),
     ),
+    "minimum_count": (replace(MARGINAL, records_per_person=2), 1000),
     "drafts": (MARGINAL, (DraftCharge("age", pmw.NeighboringRelation.ADD_REMOVE, 1, None, Fraction(1, 50)),)),
 }
 CLASSES: dict[
@@ -352,6 +353,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "person_column": ("--person-column", "id"),
     "accuracy": ("--accuracy", "0.45", "--records", "9"),
     "records": ("--accuracy", "0.45", "--records", "2800"),
+    "minimum_count": ("--minimum-count", "1000"),
 }
 CONTEXT = click.Context(main, **main.context_settings)
 REQUIRED = {

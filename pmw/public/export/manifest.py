@@ -151,6 +151,8 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
     if expected is not None:
         sets = len(expected.scopes)
         more["expected"] = {"sha256": expected.digest, "questions": len(expected), "sets": sets}
+    if contract.options.minimum_count is not None:
+        more["minimum_count"] = contract.options.minimum_count
     return {
         "guarantee": guarantee(contract),
         "epsilon_cap": float(contract.whole.epsilon),

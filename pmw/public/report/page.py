@@ -27,7 +27,7 @@ from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, 
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.bars import Bars
 from pmw.public.charges import Event
-from pmw.public.contract import Contract, contract_words, guarantee, largest_belief
+from pmw.public.contract import Contract, contract_words, display_words, guarantee, largest_belief
 from pmw.public.export.manifest import program_version
 from pmw.public.half_widths import Confidences, total_noise_bound
 from pmw.public.ledger import Ledger, ledger_cells
@@ -286,6 +286,7 @@ def _accuracy(facts: Facts) -> dict[str, Any]:
     different, sets = counted(len(facts.questions), "different question"), counted(len(groups), "set")
     return {
         "agreed": contract_words(contract.options),
+        "withheld": display_words(contract.options),
         "error_words": error_words(contract),
         "checked": [
             (

@@ -37,6 +37,7 @@ _OF_SESSIONS = {
     "accuracy": ", and records with it",
     "prior": "",
     "expected": "",
+    "minimum_count": "",
     "drafts": "",
 }
 MOST_CANDIDATES = 100_000
