@@ -47,6 +47,12 @@ Examples:
     "password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
     click.IntRange(0, 65535),
 )
+@option(
+    "--assistants-at-most P%",
+    "The most of a session's budget that the assistants of a user, at …/sessions/NAME/mcp, may charge "
+    "without a person, all together, until the service ends.  [default: 0]",
+    callback=budget_part,
+)
 @flag("--behind-tls", "A proxy with TLS is before the service, at another address too.")
 @option(
     "--rate N",

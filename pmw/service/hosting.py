@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -73,6 +74,7 @@ class Service:
     """Sessions and users, how many requests each user may make, and where questions are written down."""
 
     take_up: Callable[[], None]  # opens what lies in the served folders by now
+    unasked = Fraction(0)  # of a session's budget: what assistants of a user may pay without a person
 
     def __init__(
         self, hosted: Sequence[Hosted], users: UsersFile, rate: Rate | None = None, audit: Audit | None = None
