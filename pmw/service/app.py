@@ -42,6 +42,7 @@ from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers, problem
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_CALLS, MOST_QUESTIONS, PLACES
+from pmw.service.served_model import ServedModel
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
@@ -164,7 +165,7 @@ class Measured(_Body):
         return self
 
 
-def parts_of(session: Session, format: str, plan: RowPlan) -> Iterable[bytes]:
+def parts_of(session: Session | ServedModel, format: str, plan: RowPlan) -> Iterable[bytes]:
     """Return an export in parts: CSV as it is written, other formats once they are whole."""
     if format != "model" and plan.rows is None and session.state.total.value > MOST_ROWS:
         raise ReleaseError(f"the table is long; give rows, at most {MOST_ROWS:,}")

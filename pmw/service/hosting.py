@@ -19,10 +19,12 @@ from pmw.errors import DataError, PMWError, ServiceError, StoreError
 from pmw.service.audit import Asked, Audit
 from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
+from pmw.service.served_model import ServedModel
 from pmw.service.users import User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
 from pmw.session.session import Session
+from pmw.session.store.connection import is_model_file
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -39,10 +41,10 @@ class ForbiddenError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """One session of a service, and who waits for it; its name is the stem of its file."""
+    """One session of a service, or a model, and who waits for it; its name is the stem of its file."""
 
     name: str
-    session: Session
+    session: Session | ServedModel
     path: Path
     queue: Queue = field(default_factory=Queue)
     large: LargeRequests = field(default_factory=LargeRequests)
@@ -50,7 +52,9 @@ class Hosted:
 
     @property
     def is_usable(self) -> bool:
-        """Whether its file is there and can be written."""
+        """Whether its file is there and, but for a model, can be written."""
+        if isinstance(self.session, ServedModel):
+            return os.access(self.path, os.R_OK)
         return os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def asking(
@@ -152,14 +156,20 @@ class Service:
 
 
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return session files by their names, which are the files' stems; of a folder those that lie in it."""
+    """Return files by their names, which are their stems; of a folder its sessions, and other models."""
     named: dict[str, Path] = {}
-    files = [sorted(path.glob("[!.]*.pmw")) if path.is_dir() else [path] for path in paths]
+    files = [_files_in(path) if path.is_dir() else [path] for path in paths]
     for path in chain.from_iterable(files):
         if path.stem in named:
             raise ServiceError(f"{named[path.stem]} and {path} have the same name {path.stem!r}; rename one")
         named[path.stem] = path
     return named
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the sessions of a folder, and the models beside which no session of that name lies."""
+    sessions, models = (sorted(folder.glob(f"[!.]*.{kind}")) for kind in ("pmw", "model"))
+    return [*sessions, *(one for one in models if one.with_suffix(".pmw") not in sessions)]
 
 
 @contextmanager
@@ -182,7 +192,9 @@ def hosting(
             for name, path in names_of(paths).items():
                 if name not in service:
                     try:
-                        service.add(Hosted(name, held.enter_context(resume_session(path)), path))
+                        is_model = is_model_file(path)
+                        opened = ServedModel(path) if is_model else held.enter_context(resume_session(path))
+                        service.add(Hosted(name, opened, path))
                     except PMWError as error:
                         errors.append(error)
             if errors:
