@@ -14,9 +14,8 @@ import signal
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -65,8 +64,9 @@ _MOST_ASKED = 1000  # questions of one list
 _MOST_BYTES = 2**22  # of their texts
 _Value = TypeVar("_Value")
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
-_THREADS = 40 + MOST_CALLS  # threads for what waits for no session, and for assistants
+_THREADS = 40 + MOST_CALLS  # for what waits for no session, and for assistants
 router = APIRouter(responses=forms.ERRORS)
+router.include_router(access.router)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # times of a start say nothing here
 
 
@@ -266,13 +266,23 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     """Return the application over a service's sessions and users, whose log is standard error unless told."""
     log = log or Log()
 
-    assistants = _assistants_of(service, log)
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with _taking_up(service, log), nullcontext() if assistants is None else assistants.running():
-            ready()
-            yield
+        threads, tasks = anyio.to_thread.current_default_thread_limiter(), set[asyncio.Task[None]]()
+
+        async def look(take_up: Callable[[], None]) -> None:
+            try:
+                await run_in_threadpool(take_up)
+            except PMWError as error:
+                log.failure(error)
+            threads.total_tokens = _THREADS + PLACES * len(service)  # a crowded session leaves some to others
+
+        await look(lambda: None)
+        if threading.current_thread() is threading.main_thread():  # no other one gets signals
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(loop.create_task(look(service.take_up))))
+        ready()
+        yield
 
     app = FastAPI(
         title="online-pmw",
@@ -283,43 +293,17 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         lifespan=lifespan,
     )
     app.state.service, app.state.signed_in, app.state.log = service, access.SignedIn(), log
-    app.state.metrics, app.state.assistants = Metrics(), assistants
+    app.state.metrics = Metrics()
     app.get("/health")(health)
     app.get("/ready", responses=forms.UNREADY)(ready_now)
     add_handlers(app, log)
     app.include_router(router)
-    app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:
         app.include_router(importlib.import_module("pmw.service.pages").router)
+    if find_spec("mcp") is not None:
+        app.state.assistants = importlib.import_module("pmw.service.assistant_server").Servers(service, log)
     app.add_middleware(Guard, log=log, is_known=access.is_known, count=app.state.metrics.count)
     return app
-
-
-@asynccontextmanager
-async def _taking_up(service: Service, log: Log) -> AsyncIterator[None]:
-    """Open what lies in the served folders by now, at each SIGHUP."""
-    threads, tasks = anyio.to_thread.current_default_thread_limiter(), set[asyncio.Task[None]]()
-
-    async def look(take_up: Callable[[], None]) -> None:
-        try:
-            await run_in_threadpool(take_up)
-        except PMWError as error:
-            log.failure(error)
-        threads.total_tokens = _THREADS + PLACES * len(service)  # a crowded session leaves some to others
-
-    await look(lambda: None)
-    if threading.current_thread() is threading.main_thread():  # no other one gets signals
-        again = partial(look, service.take_up)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(asyncio.create_task(again())))
-    yield
-
-
-def _assistants_of(service: Service, log: Log) -> Any:
-    """Return the servers of assistants; None where their package is not installed."""
-    if find_spec("mcp") is None:
-        return None
-    return importlib.import_module("pmw.service.assistant_server").Assistants(service, log)
 
 
 async def health() -> dict[str, str]:
@@ -593,7 +577,7 @@ def _activity_form(one: Activity, session: str) -> dict[str, Any]:
 @router.api_route("/sessions/{name}/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
 async def assistants(request: Request, user: CurrentUser, name: str) -> Response:
     """Answer an assistant by the Model Context Protocol; see ``pmw.service.assistant_server``."""
-    if request.app.state.assistants is None:
+    if not hasattr(request.app.state, "assistants"):
         return problem(request, 404, f"assistants need the package mcp: {installed_by('mcp')}")
     answered: Response = await request.app.state.assistants.answer(request, user, name)
     return answered

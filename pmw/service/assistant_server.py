@@ -6,15 +6,13 @@ What may be paid without a person is counted by user and session until the servi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+from collections import Counter
 from contextvars import ContextVar
 from dataclasses import replace
 from threading import Event
 from time import monotonic
 
-import anyio
-from anyio.abc import TaskStatus
 from fastapi import HTTPException, Request, Response
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
@@ -25,7 +23,7 @@ from pmw.service.access import asks, note, used, user_of
 from pmw.service.assistants import Purse, server_of
 from pmw.service.guard import UNKNOWN, Log, code_of, told_of
 from pmw.service.hosting import ForbiddenError, Hosted, Service, url_of
-from pmw.service.limits import BODY_BYTES, MOST_CALLS, OWN_CALLS, BusyError, EndingError
+from pmw.service.limits import MOST_CALLS, OWN_CALLS, BusyError
 from pmw.service.users import User, digest_of
 from pmw.session.accounts import Account
 from pmw.session.dialogue import Analyst
@@ -34,7 +32,7 @@ from queries.parsing import is_statement
 
 _MOST_SERVERS, _OWN_SERVERS = 64, 8  # tokens at sessions, and of them those of one user
 _OWN_DIALOGUES = 4  # of a token at a session
-_IDLE_SECONDS = 1800.0  # without a request
+_IDLE_SECONDS = 1800.0  # without a request, as of a dialogue
 _LOOK_SECONDS = 1.0  # between two looks at whether a token is still good
 _ANSWERS = (Kinds.ASK, Kinds.SQL, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN)
 _REQUEST: ContextVar[Request] = ContextVar("request")  # that a tool works for
@@ -49,34 +47,27 @@ class _ServedAnalyst(Analyst):
 
     def do(self, request: SessionRequest[Result]) -> Result:
         http = _REQUEST.get()
-        try:
-            with self._admitted(http) as (hosted, analyst):
-                found = self._found(http, hosted, analyst, request)
-        except PMWError as error:
-            http.state.code = code_of(error)
-            raise
-        http.state.code = None  # a refusal before it was answered by a person
-        return found
-
-    @contextmanager
-    def _admitted(self, http: Request) -> Iterator[tuple[Hosted, Analyst]]:
-        """Yield the session as its user may ask it now: a person may take long to agree."""
-        del http.state.found
+        del http.state.found  # a person may have taken long to agree
         try:
             user = user_of(http)
         except ServiceError as error:  # it names the file
             raise ServiceError(told_of(error)[2]) from error
         if user is None or user.name != self.name:
             raise ForbiddenError(UNKNOWN)
-        with self._hosted.queue.place_of_thread(user.name), used(http, user, self._hosted.name) as hosted:
-            yield hosted, hosted.asking(user, http)
+        hosted = self._hosted
+        try:
+            with hosted.queue.place_of_thread(user.name), used(http, user, hosted.name):
+                found = self._found(http, hosted.asking(user, http), request)
+        except PMWError as error:
+            http.state.code = code_of(error)
+            raise
+        http.state.code = None  # of what a person agreed to since
+        return found
 
-    def _found(
-        self, http: Request, hosted: Hosted, analyst: Analyst, request: SessionRequest[Result]
-    ) -> Result:
+    def _found(self, http: Request, analyst: Analyst, request: SessionRequest[Result]) -> Result:
         if request.question is None:
             return analyst.do(request)
-        http.state.questions, text = 1, request.question
+        http.state.questions, text, hosted = 1, request.question, self._hosted
         form = {"sql" if is_statement(text) else "where": text}
         asks(http, (request.kind.name, form, None))
         query = asking.read_one(analyst, form, aligned=False).query
@@ -90,30 +81,17 @@ class _ServedAnalyst(Analyst):
 class _Server:
     """The dialogues of one token at one session."""
 
+    task: asyncio.Task[None]  # which runs them
+
     def __init__(self, hosted: Hosted, user: User, purse: Purse, log: Log) -> None:
-        self.hosted, self.user, self.calls, self._since = hosted, user.name, 0, monotonic()
+        self.hosted, self.user, self.calls, self.since = hosted, user.name, 0, monotonic()
         made = server_of(purse, log)
         made.streamable_http_app(
-            session_idle_timeout=_IDLE_SECONDS,
             max_sessions=_OWN_DIALOGUES,
-            max_request_body_size=BODY_BYTES,
             # No page of another site has the token, and a proxy may have any name.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         self.manager = made.session_manager
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request came for long."""
-        return not self.calls and monotonic() - self._since > _IDLE_SECONDS
-
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        self.calls += 1
-        try:
-            await self.manager.handle_request(scope, receive, send)
-        finally:
-            self.calls, self._since = self.calls - 1, monotonic()
 
 
 class _Answering(Response):
@@ -125,23 +103,20 @@ class _Answering(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _REQUEST.set(self._request)
-        await self._server.answer(scope, receive, send)
+        self._server.calls += 1
+        try:
+            await self._server.manager.handle_request(scope, receive, send)
+        finally:
+            self._server.calls, self._server.since = self._server.calls - 1, monotonic()
 
 
-class Assistants:
+class Servers:
     """The servers of a service, one for each token at a session."""
 
     def __init__(self, service: Service, log: Log) -> None:
-        self._service, self._log, self._lock = service, log, anyio.Lock()
+        self._service, self._log, self._lock = service, log, asyncio.Lock()
         self._servers: dict[tuple[bytes, str], _Server] = {}
         self._purses: dict[tuple[str, str], Purse] = {}
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve until the end."""
-        async with anyio.create_task_group() as self._tasks:
-            yield
-            self._tasks.cancel_scope.cancel()
 
     async def answer(self, request: Request, user: User, name: str) -> Response:
         """Return what answers a request of a user, who is told by a token and by no cookie."""
@@ -152,8 +127,10 @@ class Assistants:
         digest = digest_of(request.headers["authorization"].partition(" ")[2])
         async with self._lock:
             server = self._servers.get((digest, name)) or await self._made(request, digest, hosted, user)
-        calls = [one.calls for one in self._servers.values() if one.user == user.name]
-        if sum(calls) >= OWN_CALLS or sum(one.calls for one in self._servers.values()) >= MOST_CALLS:
+        calls = Counter[str]()
+        for one in self._servers.values():
+            calls[one.user] += one.calls
+        if calls[user.name] >= OWN_CALLS or calls.total() >= MOST_CALLS:
             raise BusyError("too many requests of assistants are open; end some, or ask again later")
         return _Answering(request, server)
 
@@ -166,26 +143,25 @@ class Assistants:
             place = url_of(str(request.base_url), hosted.name)
             self._purses[whose] = Purse(_ServedAnalyst(hosted, user), place, most, most)
         server = _Server(hosted, user, self._purses[whose], self._log)
-        await self._tasks.start(self._keep, (digest, hosted.name), server)
+        started = asyncio.Event()
+        server.task = asyncio.create_task(self._keep((digest, hosted.name), server, started))
+        await started.wait()
         return server
 
-    async def _keep(self, key: tuple[bytes, str], server: _Server, *, task_status: TaskStatus[None]) -> None:
+    async def _keep(self, key: tuple[bytes, str], server: _Server, started: asyncio.Event) -> None:
         """Run a server until its token is no longer good for the session, or nobody asks any more."""
         async with server.manager.run():
             self._servers[key] = server
-            task_status.started()
-            try:
-                while self._is_good(key[0], server):
-                    await anyio.sleep(_LOOK_SECONDS)
-            finally:
-                del self._servers[key]
+            started.set()
+            while self._is_good(key[0], server):
+                await asyncio.sleep(_LOOK_SECONDS)
+            del self._servers[key]
 
     def _is_good(self, digest: bytes, server: _Server) -> bool:
         try:
             server.hosted.working.look(Event())
             user = self._service.users.find_digest(digest)
-        except EndingError:
+        except ServiceError:  # it ends, or users cannot be looked up
             return False
-        except ServiceError:  # users cannot be looked up now, and each request is refused
-            return not server.is_idle
-        return user is not None and user.may_use(server.hosted.name) and not server.is_idle
+        is_idle = not server.calls and monotonic() - server.since > _IDLE_SECONDS
+        return user is not None and user.may_use(server.hosted.name) and not is_idle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from fractions import Fraction
@@ -37,16 +37,9 @@ class ServedModel(PublicModel, Analyst):
         super().__init__(*read_model(path))
         self._account, self._turn, self._reader = SESSION, Turns(), QuestionReader(self.domain)
 
-    def analyst(
-        self,
-        name: str,
-        share: Fraction | float | None = None,
-        *,
-        at_most: Part = None,
-        stop: Callable[[], None] | None = None,
-    ) -> ServedModel:
+    def analyst(self, name: str, share: object = None, **how: Any) -> ServedModel:
         made = copy(self)
-        made._account, made._stop = Account.of(name, Fraction(0)), stop
+        made._account, made._stop = Account.of(name, Fraction(0)), how.get("stop")
         return made
 
     @contextmanager

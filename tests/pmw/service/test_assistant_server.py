@@ -264,7 +264,7 @@ def test_a_revoked_token_ends_its_dialogues_and_their_open_streams(place: Place)
     token = place.add("ann")
     own = place.dialogue(token)
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream", "Mcp-Session-Id": own}
-    with httpx2.stream("GET", place.address, headers=headers, timeout=WAIT) as stream:
+    with httpx2.stream("GET", place.address, headers=headers, timeout=WAIT / 4) as stream:
         assert stream.status_code == 200
         place.users.revoke("ann")
         assert "event: message" not in "".join(stream.iter_text()), "it ends, and tells nothing"
