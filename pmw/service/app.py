@@ -575,9 +575,8 @@ def _activity_form(one: Activity, session: str) -> dict[str, Any]:
 
 
 @router.api_route("/sessions/{name}/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
-async def assistants(request: Request, user: CurrentUser, name: str) -> Response:
+async def assistants(request: Request, user: CurrentUser, name: str) -> Any:
     """Answer an assistant by the Model Context Protocol; see ``pmw.service.assistant_server``."""
     if not hasattr(request.app.state, "assistants"):
         return problem(request, 404, f"assistants need the package mcp: {installed_by('mcp')}")
-    answered: Response = await request.app.state.assistants.answer(request, user, name)
-    return answered
+    return await request.app.state.assistants.answer(request, user, name)

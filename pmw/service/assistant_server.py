@@ -7,7 +7,6 @@ What may be paid without a person is counted by user and session until the servi
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextvars import ContextVar
 from dataclasses import replace
 from threading import Event
@@ -54,9 +53,8 @@ class _ServedAnalyst(Analyst):
             raise ServiceError(told_of(error)[2]) from error
         if user is None or user.name != self.name:
             raise ForbiddenError(UNKNOWN)
-        hosted = self._hosted
         try:
-            with hosted.queue.place_of_thread(user.name), used(http, user, hosted.name):
+            with self._hosted.queue.place_of_thread(user.name), used(http, user, self._hosted.name) as hosted:
                 found = self._found(http, hosted.asking(user, http), request)
         except PMWError as error:
             http.state.code = code_of(error)
@@ -127,10 +125,8 @@ class Servers:
         digest = digest_of(request.headers["authorization"].partition(" ")[2])
         async with self._lock:
             server = self._servers.get((digest, name)) or await self._made(request, digest, hosted, user)
-        calls = Counter[str]()
-        for one in self._servers.values():
-            calls[one.user] += one.calls
-        if calls[user.name] >= OWN_CALLS or calls.total() >= MOST_CALLS:
+        calls = [one.user for one in self._servers.values() for _ in range(one.calls)]
+        if calls.count(user.name) >= OWN_CALLS or len(calls) >= MOST_CALLS:
             raise BusyError("too many requests of assistants are open; end some, or ask again later")
         return _Answering(request, server)
 
