@@ -29,7 +29,7 @@ from fastapi.testclient import TestClient
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from pmw.service import app, assistant_server
+from pmw.service import app, assistant_server, assistants
 from pmw.service.app import create_app
 from pmw.service.limits import BODY_BYTES
 from tests.pmw.service.test_alike import serving
@@ -289,6 +289,27 @@ def test_dialogues_calls_and_bodies_are_bounded(place: Place, monkeypatch: pytes
     monkeypatch.setattr(assistant_server, "_MOST_SERVERS", 64)
     monkeypatch.setattr(assistant_server, "_OWN_SERVERS", 1)
     assert place.sent(place.users.rotate("ann"), INITIALIZE).status_code == 429
+
+
+def test_calls_that_clients_left_open_are_bounded_and_end_with_the_dialogue(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assistants, "OWN_CALLS", 2)
+    token = place.add("ann", 1)
+    own = place.dialogue(token)
+    called = {"name": "pay", "arguments": PAID}
+    headers = {**ACCEPT, "Authorization": f"Bearer {token}", "Mcp-Session-Id": own}
+    started = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert place.sent(token, started, mcp_session_id=own).status_code == 202
+    for number in range(2, 4):
+        body = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": called}
+        with httpx2.stream("POST", place.address, json=body, headers=headers, timeout=WAIT) as left:
+            assert any("elicitation/create" in line for line in left.iter_lines())
+    (told,) = place.called(token, [("budget", {})])
+    assert told["code"] == "busy"
+    assert place.sent(token, None, "DELETE", mcp_session_id=own).status_code == 200
+    assert "code" not in place.called(token, [("budget", {})])[0]
+    assert place.charged("ann") == 0
 
 
 def test_what_nobody_asks_for_long_ends(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
