@@ -5,6 +5,7 @@
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --behind
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --pages
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --assistant
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --model
 
 prints JSON lines. The table is drawn at random with a fixed seed.
 """
@@ -24,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -470,6 +471,32 @@ def assistant_rows(folder: Path) -> list[dict[str, Any]]:
         return asyncio.run(rows(Purse(session.analyst("assistant"), "study.pmw", Fraction(0), Fraction(0))))
 
 
+def model_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield how many free answers a second one process gives from a model file, and how many two give."""
+    model, users = folder / "study.model", UsersFile(folder / "users.json")
+    with pmw.resume_session(made_study(folder)) as session:
+        session.export(model, format="model")
+    token = users.add(User("ann", Role.READER, Fraction(0)))
+    bodies = [
+        {"queries": [{"where": question(seed)} for seed in range(first, first + BATCH)]}
+        for first in range(0, 20 * BATCH, BATCH)
+    ]
+    for processes in (1, 2):
+        with ExitStack() as held:
+            served = [held.enter_context(serving(model, users)) for _ in range(processes)]
+            urls = [served[client % processes].url for client in range(4)]
+            before = sum(used(one.process.pid)[0] for one in served)
+            began = time.perf_counter()
+            with ThreadPoolExecutor(len(urls)) as pool:
+                statuses = list(pool.map(lambda url: _statuses(url, token, bodies * 5), urls))
+            took = time.perf_counter() - began
+            cpu = sum(used(one.process.pid)[0] for one in served) - before
+        asked = BATCH * sum(map(len, statuses))
+        figures = {"answers_per_second": round(asked / took), "cpu_ms": round(1000 * cpu / asked, 3)}
+        refused = sum(status != 200 for some in statuses for status in some)
+        yield {"benchmark": "model", "processes": processes, "batch": BATCH, "refused": refused, **figures}
+
+
 def main() -> None:
     """Print the rows that are asked for."""
     made = parser(__doc__)
@@ -477,6 +504,7 @@ def main() -> None:
     made.add_argument("--behind", action="store_true", help="measure what waits behind large requests")
     made.add_argument("--pages", action="store_true", help="measure the CPU time of pages")
     made.add_argument("--assistant", action="store_true", help="measure the tools of an assistant")
+    made.add_argument("--model", action="store_true", help="measure free answers from a model file")
     made.add_argument("--kill", action="store_true", help="kill the service while clients ask")
     made.add_argument("--kills", type=int, default=KILLS)
     given = made.parse_args()
@@ -486,6 +514,7 @@ def main() -> None:
         "behind": behind_rows,
         "pages": page_rows,
         "assistant": assistant_rows,
+        "model": model_rows,
         "kill": lambda folder: [kill_row(folder, given.kills)],
     }
     with tempfile.TemporaryDirectory() as folder:

@@ -56,7 +56,7 @@ LIBRARIES = {
     "secrets": {"pmw.service"},  # tokens and ids
     "anyio": {"pmw.service"},
     "fastapi": {"pmw.service"},
-    "mcp": {"pmw.service.assistants"},
+    "mcp": {"pmw.service.assistants", "pmw.service.assistant_server"},
     "prometheus_client": {"pmw.service.app"},
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},

@@ -31,6 +31,7 @@ Examples:
   pmw serve study.pmw --users users.json
   pmw serve study.pmw survey.pmw --users users.json --port 8080
   pmw serve study.pmw --users users.json --postgres 5433
+  pmw serve study.model --users users.json
 """,
 )
 @click.argument("sessions", nargs=-1, required=True, type=PATH, metavar="SESSION…")
@@ -46,6 +47,12 @@ Examples:
     "Also speak Postgres' protocol at this port, for psql, drivers and dashboards; 0 takes a free one. The "
     "password is a token, the database a session. Nothing is charged until SET pmw.at_most = '0.1%'.",
     click.IntRange(0, 65535),
+)
+@option(
+    "--assistants-at-most P%",
+    "The most of a session's budget that the assistants of a user, at …/sessions/NAME/mcp, may charge "
+    "without a person, all together, until the service ends.  [default: 0]",
+    callback=budget_part,
 )
 @flag("--behind-tls", "A proxy with TLS is before the service, at another address too.")
 @option(
@@ -66,8 +73,14 @@ def serve(sessions: tuple[Path, ...], users: Path, rate: float, audit: Path | No
     in a browser, with `pmw ask http://…`, with pmw.connect in Python, or over HTTP. Every charge is booked to
     the user whose question made it.
 
-    A SESSION may be a folder: every file in it whose name ends in .pmw is served. SIGHUP has the service open
-    those that were put there since; nobody is signed out. Users are taken over at once.
+    A SESSION may be a folder: every file in it whose name ends in .pmw is served, and in .model where no
+    session beside it has that name. SIGHUP has the service open those that were put there since; nobody is
+    signed out. Users are taken over at once.
+
+    A SESSION may be a model of `pmw export --format model`. Its answers are free, and whatever would charge
+    is refused. Any number of processes may serve one file, each at a port of its own.
+
+    Where the extra mcp is installed, AI assistants ask at …/sessions/NAME/mcp, with the tools of `pmw mcp`.
 
     The process holds the sessions while it runs; a second service on one of them is refused. Ctrl-C, or
     SIGTERM, ends it once the requests that are being answered have their answers. Its log goes to standard

@@ -16,7 +16,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -31,6 +30,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from pmw.display.texts import installed_by
 from pmw.errors import PMWError, ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
@@ -40,7 +40,8 @@ from pmw.service.access import CurrentUser, InQueue, asks, came, note, used
 from pmw.service.connection import EXACT
 from pmw.service.guard import Guard, Log, add_handlers, problem
 from pmw.service.hosting import ForbiddenError, Hosted, Service
-from pmw.service.limits import MOST_QUESTIONS, PLACES
+from pmw.service.limits import MOST_CALLS, MOST_QUESTIONS, PLACES
+from pmw.service.served_model import ServedModel
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
@@ -63,8 +64,9 @@ _MOST_ASKED = 1000  # questions of one list
 _MOST_BYTES = 2**22  # of their texts
 _Value = TypeVar("_Value")
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
-_THREADS = 40  # for what waits for no session
+_THREADS = 40 + MOST_CALLS  # for what waits for no session, and for assistants
 router = APIRouter(responses=forms.ERRORS)
+router.include_router(access.router)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # times of a start say nothing here
 
 
@@ -163,7 +165,7 @@ class Measured(_Body):
         return self
 
 
-def parts_of(session: Session, format: str, plan: RowPlan) -> Iterable[bytes]:
+def parts_of(session: Session | ServedModel, format: str, plan: RowPlan) -> Iterable[bytes]:
     """Return an export in parts: CSV as it is written, other formats once they are whole."""
     if format != "model" and plan.rows is None and session.state.total.value > MOST_ROWS:
         raise ReleaseError(f"the table is long; give rows, at most {MOST_ROWS:,}")
@@ -277,9 +279,8 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
 
         await look(lambda: None)
         if threading.current_thread() is threading.main_thread():  # no other one gets signals
-            again = partial(look, service.take_up)
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(asyncio.create_task(again())))
+            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(loop.create_task(look(service.take_up))))
         ready()
         yield
 
@@ -297,9 +298,10 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     app.get("/ready", responses=forms.UNREADY)(ready_now)
     add_handlers(app, log)
     app.include_router(router)
-    app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:
         app.include_router(importlib.import_module("pmw.service.pages").router)
+    if find_spec("mcp") is not None:
+        app.state.assistants = importlib.import_module("pmw.service.assistant_server").Servers(service, log)
     app.add_middleware(Guard, log=log, is_known=access.is_known, count=app.state.metrics.count)
     return app
 
@@ -570,3 +572,11 @@ def _used_history(request: Request, hosted: Hosted, user: User, most: int) -> tu
 
 def _activity_form(one: Activity, session: str) -> dict[str, Any]:
     return {"session": session, **asdict(one), "query": json.loads(one.query)}
+
+
+@router.api_route("/sessions/{name}/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
+async def assistants(request: Request, user: CurrentUser, name: str) -> Any:
+    """Answer an assistant by the Model Context Protocol; see ``pmw.service.assistant_server``."""
+    if not hasattr(request.app.state, "assistants"):
+        return problem(request, 404, f"assistants need the package mcp: {installed_by('mcp')}")
+    return await request.app.state.assistants.answer(request, user, name)

@@ -24,6 +24,7 @@ from pmw.public.answer import Answer
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable
 from pmw.service.guard import Log, told_of
+from pmw.service.limits import OWN_CALLS
 from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.parsing import is_statement
@@ -155,15 +156,20 @@ class _Server(MCPServer[Any]):
 
     def __init__(self, name: str, log: Log) -> None:
         super().__init__(name, instructions=_RULES, log_level="CRITICAL")  # whose log would hold questions
-        self._log = log
+        self._log, self._calls = log, 0
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        try:
-            return await super().call_tool(name, arguments, context)
-        except ToolError as error:
-            told = _refusal(error, error.__cause__, self._log)
+        told = {"code": "busy", "message": f"expected at most {OWN_CALLS} open calls; end this dialogue"}
+        if self._calls < OWN_CALLS:  # a client may leave, and nobody answers what it was asked
+            self._calls += 1
+            try:
+                return await super().call_tool(name, arguments, context)
+            except ToolError as error:
+                told = _refusal(error, error.__cause__, self._log)
+            finally:
+                self._calls -= 1
         return CallToolResult(content=[TextContent(type="text", text=json.dumps(told))], is_error=True)
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,10 +19,12 @@ from pmw.errors import DataError, PMWError, ServiceError, StoreError
 from pmw.service.audit import Asked, Audit
 from pmw.service.history import History, history_of
 from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
+from pmw.service.served_model import ServedModel
 from pmw.service.users import User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
 from pmw.session.session import Session
+from pmw.session.store.connection import is_model_file
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -38,10 +41,10 @@ class ForbiddenError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """One session of a service, and who waits for it; its name is the stem of its file."""
+    """One session of a service, or a model, and who waits for it; its name is the stem of its file."""
 
     name: str
-    session: Session
+    session: Session | ServedModel
     path: Path
     queue: Queue = field(default_factory=Queue)
     large: LargeRequests = field(default_factory=LargeRequests)
@@ -49,7 +52,9 @@ class Hosted:
 
     @property
     def is_usable(self) -> bool:
-        """Whether its file is there and can be written."""
+        """Whether its file is there and, but for a model, can be written."""
+        if isinstance(self.session, ServedModel):
+            return os.access(self.path, os.R_OK)
         return os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def asking(
@@ -73,6 +78,7 @@ class Service:
     """Sessions and users, how many requests each user may make, and where questions are written down."""
 
     take_up: Callable[[], None]  # opens what lies in the served folders by now
+    unasked = Fraction(0)  # of a session's budget: what assistants of a user may pay without a person
 
     def __init__(
         self, hosted: Sequence[Hosted], users: UsersFile, rate: Rate | None = None, audit: Audit | None = None
@@ -150,14 +156,20 @@ class Service:
 
 
 def names_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return session files by their names, which are the files' stems; of a folder those that lie in it."""
+    """Return files by their names, which are their stems; of a folder its sessions, and other models."""
     named: dict[str, Path] = {}
-    files = [sorted(path.glob("[!.]*.pmw")) if path.is_dir() else [path] for path in paths]
+    files = [_files_in(path) if path.is_dir() else [path] for path in paths]
     for path in chain.from_iterable(files):
         if path.stem in named:
             raise ServiceError(f"{named[path.stem]} and {path} have the same name {path.stem!r}; rename one")
         named[path.stem] = path
     return named
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the sessions of a folder, and the models beside which no session of that name lies."""
+    sessions, models = (sorted(folder.glob(f"[!.]*.{kind}")) for kind in ("pmw", "model"))
+    return [*sessions, *(one for one in models if one.with_suffix(".pmw") not in sessions)]
 
 
 @contextmanager
@@ -180,7 +192,9 @@ def hosting(
             for name, path in names_of(paths).items():
                 if name not in service:
                     try:
-                        service.add(Hosted(name, held.enter_context(resume_session(path)), path))
+                        is_model = is_model_file(path)
+                        opened = ServedModel(path) if is_model else held.enter_context(resume_session(path))
+                        service.add(Hosted(name, opened, path))
                     except PMWError as error:
                         errors.append(error)
             if errors:

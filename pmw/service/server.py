@@ -10,6 +10,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import uvicorn
@@ -121,6 +122,7 @@ class Address:
     port: int = 8000
     postgres: int | None = None  # the port of Postgres' protocol
     behind_tls: bool = False  # clients reach it by a proxy that speaks TLS, at whatever address
+    assistants_at_most: Fraction | None = None  # without a person, by those of a user at a session
 
 
 def serve(
@@ -144,6 +146,7 @@ def serve(
         hosting(paths, users, rate, audit) as service,
         ExitStack() as wires,  # before that
     ):
+        service.unasked = address.assistants_at_most or Fraction(0)
         told = [
             f"{kind}://{_place_of(one)}" for kind, one in zip(("http", "postgresql"), sockets, strict=False)
         ]

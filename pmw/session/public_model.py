@@ -117,9 +117,9 @@ class PublicModel(LocalAsking):
 
     @contextmanager
     def _asking(self, at_most: Part = None, statement: Statement | None = None) -> Iterator[Answering]:
-        yield self._shown(self._answer, statement)
+        yield self._shown(self._free_answers, statement)
 
-    def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:
+    def _free_answers(self, requests: Requests, deliver: Deliver | None) -> Answers:
         state, free, parts = self._state, FreeAnswers(), list[Answers]()
         tests = not state.closed and state.positives_used < state.positives_limit
         for start in range(0, max(1, len(requests)), _BATCH):
@@ -127,6 +127,7 @@ class PublicModel(LocalAsking):
             parts.append(unverified(answers) if tests else answers)  # whether the session could still test
             if deliver is not None:
                 deliver(parts[-1])
+            self._pause(len(parts[-1]))
         return concatenated(parts, requests.questions)
 
     @property

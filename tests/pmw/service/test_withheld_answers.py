@@ -24,6 +24,7 @@ import pmw
 from pmw.data import TableFile
 from pmw.public.answer import Source
 from pmw.public.codec import dumps, form_of
+from pmw.service.served_model import ServedModel
 from pmw.service.users import Role, User, UsersFile
 from queries import CategoricalAttribute, Domain, IntegerAttribute, save_schema
 from tests import worlds
@@ -108,6 +109,9 @@ def test_sessions_analysts_models_and_clients_withhold_alike(folder: Path) -> No
         session.export(folder / "rows.csv")
         session.report(folder / "report.html")
     assert_withholds(pmw.load_model(folder / "study.model"))
+    served = ServedModel(folder / "study.model")
+    assert_withholds(served)
+    assert_withholds(served.analyst("ann"))
     manifest = json.loads(next(folder.glob("rows*.json")).read_text())
     assert manifest["minimum_count"] == LEAST
     assert len(pd.read_csv(folder / "rows.csv")) > 1000  # synthetic records stay

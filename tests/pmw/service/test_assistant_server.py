@@ -1,0 +1,415 @@
+"""Assistants over HTTP: the tools of ``pmw mcp`` at a session's address, by the protocol's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, suppress
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pmw.errors import ServiceError
+from pmw.service.hosting import Service, hosting
+from pmw.service.users import Role, User, UsersFile
+from tests.pmw.service.conftest import AddUser
+from tests.pmw.service.studies import opened_study
+
+pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
+
+import httpx2
+from fastapi.testclient import TestClient
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from pmw.service import app, assistant_server, assistants
+from pmw.service.app import create_app
+from pmw.service.limits import BODY_BYTES
+from tests.pmw.service.test_alike import serving
+from tests.pmw.service.test_assistants import (
+    FREE_TOOLS,
+    GROUPS,
+    NOES,
+    PAID,
+    PAIR,
+    PROTOCOLS,
+    QUESTIONS,
+    YES,
+    Calls,
+    Person,
+    asked,
+    purse_of,
+    read,
+)
+from tests.pmw.service.test_assistants import called as called_here
+from tests.pmw.service.test_client import Running
+from tests.waiting import WAIT
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+class Place:
+    """A service over one session in this process, and its address."""
+
+    def __init__(self, service: Service, url: str, users: UsersFile) -> None:
+        self.service, self.url, self.users = service, url, users
+        self.session = service.hosted(users.listed()[0], "study").session
+
+    @property
+    def address(self) -> str:
+        return f"{self.url}/sessions/study/mcp"
+
+    def add(self, name: str, share: Any = Fraction(1, 2), role: Role = Role.ANALYST, **how: Any) -> str:
+        return self.users.add(User(name, role, Fraction(share), **how), beyond=True)
+
+    def charged(self, name: str) -> float:
+        return float(self.session.analyst(name).charged())
+
+    def used(self, token: str, use: Callable[[Client], Awaitable[Any]], **how: Any) -> Any:
+        """Return what comes of the use of a client with a token."""
+
+        async def run() -> Any:
+            headers = {"Authorization": f"Bearer {token}"}
+            async with (
+                httpx2.AsyncClient(headers=headers, timeout=WAIT) as http,
+                Client(
+                    streamable_http_client(self.address, http_client=http),
+                    read_timeout_seconds=WAIT / 4,
+                    **how,
+                ) as client,
+            ):
+                return await use(client)
+
+        return asyncio.run(run())
+
+    def called(self, token: str, calls: Calls, person: Person | None = None, mode: Any = "auto") -> list[Any]:
+        async def use(client: Client) -> list[Any]:
+            return [read(await client.call_tool(*call)) for call in calls]
+
+        found: list[Any] = self.used(token, use, elicitation_callback=person, mode=mode)
+        return found
+
+    def sent(self, token: str | None, body: Any = None, method: str = "POST", **headers: str) -> Any:
+        """Return the response to one request that no client of the protocol makes."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named |= {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx2.request(method, self.address, json=body, headers={**ACCEPT, **named}, timeout=WAIT)
+
+    def dialogue(self, token: str) -> str:
+        """Begin a dialogue by hand, and return its id."""
+        begun = self.sent(token, INITIALIZE)
+        assert begun.status_code == 200, begun.text
+        return str(begun.headers["mcp-session-id"])
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+def place(study: Path, users: UsersFile, add: AddUser, audit: Path) -> Iterator[Place]:
+    add("first")
+    with hosting([study], users, audit=audit) as service, serving(service) as url:
+        yield Place(service, url, users)
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_the_tools_and_the_resource_are_those_of_the_command(place: Place, mode: str) -> None:
+    token, here = place.add("ann"), purse_of(place.session)
+    calls: Calls = [
+        ("attributes", {}),
+        ("ask", {"question": "age >= 40"}),
+        ("ask", {"question": GROUPS}),
+        ("cost", {"question": GROUPS}),
+        ("price", PAID),
+        ("ask", {"question": "sexx = 1"}),
+        ("nothing", {}),
+    ]
+    assert place.called(token, calls, mode=mode) == called_here(here, calls)
+    tools = place.used(token, lambda client: client.list_tools(), mode=mode).tools
+    assert tools == asked(here, lambda client: client.list_tools()).tools
+    assert {one.name for one in tools} == {*FREE_TOOLS, "pay"}
+    uri = "pmw://schema"
+    (content,) = place.used(token, lambda client: client.read_resource(uri), mode=mode).contents
+    assert json.loads(content.text) == place.session.schema() | {
+        name: json.loads(content.text)[name] for name in ("words", "questions")
+    }
+    assert place.charged("ann") == 0
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_fifty_hostile_calls_spend_nothing(place: Place, mode: str) -> None:
+    token, drawn, before = place.add("ann", 1), random.Random(5), place.session.state.ledger.spent
+    tricks: dict[str, Any] = {"at_most": 1, "total": 1, "pay": True, "said": {"action": "accept"}, "price": 0}
+    calls: Calls = []
+    for _ in range(50):
+        form = {"question": drawn.choice(QUESTIONS), "within": drawn.choice([1, 30, "1%", "at_most", 0])}
+        extra = {name: tricks[name] for name in drawn.sample(sorted(tricks), 2)}
+        calls.append((drawn.choice(["pay", "pay", "ask", "price"]), {**form, **extra}))
+    place.called(token, calls[:25], None, mode)
+    place.called(token, calls[25:], Person(drawn.choice([*NOES.values()])), mode)
+    assert place.session.state.ledger.spent == before
+    assert place.charged("ann") == 0
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_a_person_agrees_to_the_price_and_pays_it_once_as_the_user(place: Place, mode: str) -> None:
+    token, person, price = place.add("ann", 1), Person(YES), place.session.quote(PAIR, 60).share
+    answer, again = place.called(token, [("pay", PAID), ("pay", PAID)], person, mode)
+    assert len(person.read) == 1
+    assert person.read[0].startswith("Pay up to ")
+    assert answer["spent"]["charged"] == price
+    assert "charged" not in again["spent"]
+    assert place.charged("ann") == pytest.approx(price)
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_a_client_that_cannot_ask_is_refused_with_the_price(place: Place, mode: str) -> None:
+    (told,) = place.called(place.add("ann", 1), [("pay", PAID)], None, mode)
+    assert told["code"] == "not_paid"
+    assert f"pmw ask {place.url}/sessions/study QUESTION --within 60 --at-most" in told["message"]
+    assert place.charged("ann") == 0
+
+
+def test_up_to_what_the_custodian_told_it_pays_by_itself_however_often_it_connects(place: Place) -> None:
+    price = Fraction(place.session.quote(PAIR, 60).share)
+    place.service.unasked = price
+    ann, bea = place.add("ann", 1), place.add("bea", 1)
+    (paid,) = place.called(ann, [("pay", PAID)])
+    assert paid["spent"]["charged"] == price
+    other = {"question": "sex = 'Female' AND member = true", "within": 60}
+    spent = place.session.state.ledger.spent
+    for renewed in (False, True):  # neither another dialogue nor another token fills it
+        (told,) = place.called(place.users.rotate("ann") if renewed else ann, [("pay", other)])
+        assert told["code"] == "not_paid"
+        assert "0.00% may be paid without a person" in told["message"]
+    assert place.session.state.ledger.spent == spent
+    assert "code" not in place.called(bea, [("pay", other)])[0], "each user has an own one"
+
+
+def test_ceilings_shares_and_sessions_are_those_of_the_user(place: Place) -> None:
+    person = Person(YES)
+    (dear,) = place.called(place.add("ann", 1, at_most=Fraction(1, 1000)), [("pay", PAID)], person)
+    assert dear["code"] == "above_ceiling"
+    (read_only,) = place.called(place.add("eve", 0, Role.READER), [("pay", PAID)], person)
+    assert "code" in read_only
+    elsewhere = place.sent(place.add("oda", 1, sessions=("else",)), INITIALIZE)
+    assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (403, "forbidden")
+    assert "none of your sessions" in elsewhere.text
+    assert not place.charged("ann") + place.charged("eve")
+
+
+def test_what_was_taken_away_while_a_person_thinks_is_not_paid(place: Place) -> None:
+    person = Person(YES)
+    token = place.add("ann", 1)
+    person.before = lambda: place.users.change("ann", lambda user: User(user.name, user.role, Fraction(0)))
+    (told,) = place.called(token, [("pay", PAID)], person, "legacy")
+    assert "code" in told
+    assert place.charged("ann") == 0
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_a_token_that_is_revoked_while_a_person_thinks_pays_nothing(place: Place, mode: str) -> None:
+    token, person = place.add("ann", 1), Person(YES, lambda: place.users.revoke("ann"))
+    with pytest.raises((MCPError, ExceptionGroup)):  # as the client tells of 401
+        place.called(token, [("pay", PAID)], person, mode)
+    assert len(person.read) == 1
+    assert place.charged("ann") == 0
+
+
+@pytest.mark.parametrize("token", [None, "wrong", "pmw_" + "x" * 43])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+def test_nobody_without_a_good_token_is_answered(place: Place, token: str | None, method: str) -> None:
+    refused = place.sent(token, INITIALIZE, method)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+
+
+def test_a_cookie_of_the_page_is_no_token(client: TestClient, add: Any) -> None:
+    token = add("ann")["Authorization"].split()[1]
+    client.post("/sign-in", data={"token": token})
+    assert client.get("/sessions").status_code == 200
+    assert client.post("/sessions/study/mcp", json=INITIALIZE, headers=ACCEPT).status_code == 401
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+def test_another_users_dialogue_is_not_found(place: Place, method: str) -> None:
+    ann, bea = place.add("ann"), place.add("bea", role=Role.CUSTODIAN)
+    own = place.dialogue(ann)
+    place.dialogue(bea)
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    refused = place.sent(bea, listing, method, mcp_session_id=own)
+    never = place.sent(bea, listing, method, mcp_session_id="0" * 32)
+    assert refused.status_code == 404
+    assert refused.text == never.text
+    assert place.sent(ann, listing, mcp_session_id=own).status_code == 200
+    rotated = place.users.rotate("ann")
+    assert place.sent(rotated, listing, mcp_session_id=own).status_code == 404, "a new token begins anew"
+
+
+def test_a_revoked_token_ends_its_dialogues_and_their_open_streams(place: Place) -> None:
+    token = place.add("ann")
+    own = place.dialogue(token)
+    headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream", "Mcp-Session-Id": own}
+    with httpx2.stream("GET", place.address, headers=headers, timeout=WAIT) as stream:
+        assert stream.status_code == 200
+        place.users.revoke("ann")
+        end = time.monotonic() + WAIT / 6
+        for text in stream.iter_text():  # a sign of life, every 15 seconds
+            assert "event: message" not in text
+            assert time.monotonic() < end, "it ends with its token"
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert place.sent(token, listing, mcp_session_id=own).status_code == 401
+
+
+def test_dialogues_calls_and_bodies_are_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = place.add("ann")
+    for _ in range(assistant_server._OWN_DIALOGUES):
+        place.dialogue(token)
+    full = place.sent(token, INITIALIZE)
+    assert (full.status_code, full.json()["error"]["message"]) == (503, "Too many open sessions")
+    assert place.sent(token, {**INITIALIZE, "more": "x" * BODY_BYTES}).status_code == 413
+    bea = place.add("bea")
+    monkeypatch.setattr(assistant_server, "OWN_CALLS", 0)
+    busy = place.sent(token, INITIALIZE)
+    assert (busy.status_code, busy.json()["error"]["code"]) == (429, "busy")
+    monkeypatch.setattr(assistant_server, "_MOST_SERVERS", 1)
+    crowded = place.sent(bea, INITIALIZE)
+    assert (crowded.status_code, crowded.headers["retry-after"]) == (429, "60")
+    monkeypatch.setattr(assistant_server, "_MOST_SERVERS", 64)
+    monkeypatch.setattr(assistant_server, "_OWN_SERVERS", 1)
+    assert place.sent(place.users.rotate("ann"), INITIALIZE).status_code == 429
+
+
+def test_calls_that_clients_left_open_are_bounded_and_end_with_the_dialogue(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assistants, "OWN_CALLS", 2)
+    token = place.add("ann", 1)
+    own = place.dialogue(token)
+    called = {"name": "pay", "arguments": PAID}
+    headers = {**ACCEPT, "Authorization": f"Bearer {token}", "Mcp-Session-Id": own}
+    started = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert place.sent(token, started, mcp_session_id=own).status_code == 202
+    for number in range(2, 4):
+        body = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": called}
+        with httpx2.stream("POST", place.address, json=body, headers=headers, timeout=WAIT) as left:
+            assert any("elicitation/create" in line for line in left.iter_lines())
+    (told,) = place.called(token, [("budget", {})])
+    assert told["code"] == "busy"
+    assert place.sent(token, None, "DELETE", mcp_session_id=own).status_code == 200
+    assert "code" not in place.called(token, [("budget", {})])[0]
+    assert place.charged("ann") == 0
+
+
+def test_what_nobody_asks_for_long_ends(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = place.add("ann")
+    own = place.dialogue(token)
+    monkeypatch.setattr(assistant_server, "_IDLE_SECONDS", 0.0)
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    time.sleep(2 * assistant_server._LOOK_SECONDS)
+    monkeypatch.setattr(assistant_server, "_IDLE_SECONDS", 100.0)
+    assert place.sent(token, listing, mcp_session_id=own).status_code == 404
+    assert "code" not in place.called(token, [("budget", {})])[0]
+
+
+def test_each_question_is_in_the_audit_and_the_history_of_its_user(place: Place, audit: Path) -> None:
+    token = place.add("ann", 1)
+    calls: Calls = [("ask", {"question": PAIR}), ("ask", {"question": GROUPS}), ("pay", PAID)]
+    place.called(token, [*calls, ("ask", {"question": "sexx = 1"}), ("price", PAID)], Person(YES), "legacy")
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    lines = [one for one in lines if one.get("user") == "ann"]
+    kinds = [(one["kind"], one["code"]) for one in lines]
+    assert kinds == [
+        ("ask", None),
+        ("sql", None),
+        ("ask_within", "not_paid"),
+        ("ask_within", None),
+        ("ask", "unknown_attribute"),
+        ("quote", None),
+    ]
+    assert len({one["request"] for one in lines}) == 5, "what a person agreed to belongs to one call"
+    charged = [Fraction(one["charge"]) for one in lines]
+    assert sum(charged) == charged[3] > 0
+    kept = [one.text for one in place.service.history.questions("study", "ann")]
+    assert sorted(kept) == sorted([PAIR, GROUPS])
+
+
+def test_requests_are_counted_by_the_users_rate(study: Path, users: UsersFile) -> None:
+    from pmw.service.limits import Rate
+
+    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
+    with hosting([study], users, Rate(0.001, 3)) as service, serving(service) as url:
+        place = Place(service, url, users)
+        own = place.dialogue(token)
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        statuses = [place.sent(token, listing, mcp_session_id=own).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+
+
+def test_users_that_cannot_be_looked_up_are_told_without_the_file(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_: Any) -> Any:
+        raise ServiceError(f"{place.users.path}: the users file cannot be read")
+
+    token = place.add("ann", 1)
+    person = Person(YES, lambda: monkeypatch.setattr(assistant_server, "user_of", unknown))
+    (told,) = place.called(token, [("pay", PAID)], person, "legacy")
+    assert told["code"] == "service"
+    assert str(place.users.path) not in told["message"]
+    assert place.charged("ann") == 0
+
+
+def test_without_the_extra_the_address_says_so_in_one_line(
+    service: Service, add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "find_spec", lambda name: None if name == "mcp" else find_spec(name))
+    with TestClient(create_app(service)) as client:
+        told = client.post("/sessions/study/mcp", json=INITIALIZE, headers=add("ann"))
+        assert client.get("/sessions", headers=add("bea")).status_code == 200
+    assert told.status_code == 404
+    message = told.json()["error"]["message"]
+    assert "install the extra 'mcp'" in message
+    assert "\n" not in message
+
+
+def test_a_service_ends_at_once_though_an_assistant_listens(tmp_path: Path) -> None:
+    users = UsersFile(tmp_path / "users.json")
+    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
+    running = Running(opened_study(tmp_path), users.path)
+    with ExitStack() as held:
+        held.callback(lambda: running.process.poll() is None and running.end())
+        headers = {**ACCEPT, "Authorization": f"Bearer {token}"}
+        address = f"{running.url}/sessions/study/mcp"
+        begun = httpx2.post(address, json=INITIALIZE, headers=headers, timeout=WAIT)
+        headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        odds: list[Any] = [[], "17 records", {"jsonrpc": "2.0"}, {**INITIALIZE, "id": {"of": "Ann"}}]
+        for odd in odds:
+            httpx2.post(address, json=odd, headers=headers, timeout=WAIT)
+        stream = held.enter_context(httpx2.stream("GET", address, headers=headers, timeout=WAIT))
+        assert stream.status_code == 200
+        began = time.monotonic()
+        assert running.end() in (0, -signal.SIGTERM)
+        assert time.monotonic() - began < 20, "it waits 30 seconds for requests that do not end"
+        with suppress(httpx2.RemoteProtocolError):  # it is cut
+            assert "event: message" not in "".join(stream.iter_text())
+    assert "Ann" not in "".join(running.log)
+    assert {json.loads(line)["event"] for line in running.log} == {"start", "request", "end"}
