@@ -178,7 +178,7 @@ def wrong_imports(module: str) -> Iterator[str]:
     for line, imported in imports(module):
         ours = imported.split(".")[0] in ("pmw", "queries")
         if imported == "a relative import" or imported in ("pmw", "queries"):
-            yield f"{module}:{line} imports {imported}"  # a whole package, or what has no full name
+            yield f"{module}:{line} imports {imported}; name the module, as in from queries.domain import …"
         elif ours and room_of(imported) not in allowed:
             yield f"{module}:{line} imports {imported}"
 

@@ -128,6 +128,10 @@ class SessionStore:
     @classmethod
     def open(cls, path: Path) -> SessionStore:
         """Return the store of an existing session file, for reading until ``take_over``."""
+        if path.parts[:1] in (("http:",), ("https:",)):
+            raise SessionError(
+                "expected a session file, got an address; ask, measure, status and mcp take one"
+            )
         if not path.is_file():
             raise SessionError(f"{path}: expected a session file, found none; make one with open")
         if is_model_file(path):
