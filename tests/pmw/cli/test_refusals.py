@@ -529,14 +529,14 @@ ALWAYS = {
     "--records-per-person", "--person-column", "--test", "--opening", "--update-limit", "--queries",
     "--sparse-vector", "--composition", "--records", "--anchor", "--yes", "--abandon", "--long",
     "--query-seed", "--fresh", "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
-    "--confidence", "--model", "--update", "--person-clip",
+    "--confidence", "--model", "--update", "--person-clip", "--minimum-count",
 }  # fmt: skip
 WITH_EFFECT = {
     "ask": "wait", "close": "wait", "move": "wait", "measure": "wait sum heads dry-run",
     "mcp": "wait", "shell": "wait no-history", "finish": "wait dry-run",
     "draft": "from-public bounds keys dry-run draft", "open": "data-is-public draft",
     "demo": "force", "export": "force", "report": "force registry",
-    "serve": "users host port rate postgres behind-tls audit", "verify": "audit",
+    "serve": "users host port rate postgres behind-tls audit assistants-at-most", "verify": "audit",
     "synthesize": "data-is-public draft rows session expect target force inside memory "
     "temporary-folder report no-report table delimiter quote missing-text trim encoding decimal escape",
     "offline": "data-is-public workload rounds threshold rows force memory temporary-folder",
