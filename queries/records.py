@@ -433,6 +433,8 @@ def _decode_column(
 
 def time_texts(column: pd.Series[Any], unit: str) -> pd.Series[Any]:
     """Return the texts of datetime64[s], by days (``D``) or seconds (``s``); empty values stay empty."""
+    if not len(column):
+        return column.astype(object)
     texts = np.strings.replace(np.datetime_as_string(column.to_numpy().astype(f"M8[{unit}]")), "T", " ")
     return column.astype(object).mask(column.notna(), texts)
 

@@ -90,7 +90,8 @@ def open_(session: Path, data: Path | str, schema: Path, verbose: bool, as_json:
     if given["epsilon"] is None and not accuracy:
         raise click.UsageError("give --epsilon or --accuracy, or both")
     if accuracy != (given["records"] is not None):
-        raise click.UsageError("--accuracy is a fraction of --records: give both, or neither")
+        way = "give --records, too" if accuracy else "leave --records out, or give --accuracy"
+        raise click.UsageError(f"--accuracy is a fraction of --records, which nothing else reads; {way}")
     if accuracy and query:
         raise click.UsageError("--accuracy belongs to --test marginal; choose that, or leave it out")
     read_budget(given)

@@ -352,7 +352,8 @@ def _next(plan: SessionPlan, schema: Path, epsilon: str = "") -> str:
     epsilon, delta = epsilon or f"{float(budget.epsilon):g}", float(budget.delta)
     budget_given = f"--epsilon {epsilon} --delta {delta:g}" if delta else f"--epsilon {epsilon}"
     options = f"--schema {shlex.quote(str(schema))} {budget_given}"
-    return f"Next: pmw open SESSION --data FILE {options}, with the same other options."
+    others = "other options" if plan.contract.options.bar_limit is not None else "options but --records"
+    return f"Next: pmw open SESSION --data FILE {options}, with the same {others}."
 
 
 def theorem_text(plan: TextbookPlan) -> str:

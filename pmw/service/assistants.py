@@ -24,7 +24,6 @@ from pmw.public.answer import Answer
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable
 from pmw.service.guard import Log, told_of
-from pmw.service.limits import OWN_CALLS
 from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.parsing import is_statement
@@ -47,6 +46,7 @@ _SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempoten
 _UNPAID = (QueryError, BudgetError, BudgetExhaustedError)  # nothing was charged where these are raised
 _SHOWN = 300  # characters of a question, for the person
 _LISTED = 12  # values of an attribute, in words
+_MOST_CALLS = 100  # of one connection, at a time
 
 _Question = Annotated[str, Field(description="a condition, or a statement that begins with SELECT or WITH")]
 _Within = Annotated[
@@ -161,8 +161,8 @@ class _Server(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        told = {"code": "busy", "message": f"expected at most {OWN_CALLS} open calls; end this dialogue"}
-        if self._calls < OWN_CALLS:  # a client may leave, and nobody answers what it was asked
+        told = {"code": "busy", "message": f"expected at most {_MOST_CALLS} open calls; end this dialogue"}
+        if self._calls < _MOST_CALLS:  # a client may leave, and nobody answers what it was asked
             self._calls += 1
             try:
                 return await super().call_tool(name, arguments, context)

@@ -31,7 +31,7 @@ from queries import (
     parse_where,
     parse_workload,
 )
-from queries.records import decode_batches, encode_columns, encode_places, frame_columns
+from queries.records import decode_batches, encode_columns, encode_places, frame_columns, time_texts
 from queries.values import Reading, values_of
 from tests.queries.meaning import DOMAINS
 
@@ -550,3 +550,9 @@ def test_columns_of_every_type_have_the_cells_of_their_values() -> None:
     for kind in ("int64", "float64", "Int64", "object", "str"):
         frame = pd.DataFrame({"gain": pd.Series(numbers).astype(kind), "rate": 0.1})
         assert encode_records(frame, DOMAIN).columns[0].tolist() == expected
+
+
+@pytest.mark.parametrize("unit", ["D", "s"])
+def test_no_days_and_empty_ones_have_no_texts(unit: str) -> None:
+    assert list(time_texts(pd.Series([], dtype="M8[s]"), unit)) == []
+    assert time_texts(pd.Series([None, None], dtype="M8[s]"), unit).isna().all()
