@@ -89,6 +89,7 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     """
     read_budget(given)
     from pmw.cli.texts import json_line
+    from pmw.display.texts import number
     from pmw.privacy.budget import Budget
     from pmw.public.export import export
     from pmw.public.report import write_report
@@ -101,10 +102,17 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     refuse_drafted(schema, place, given)
     budget = Budget.of(given["epsilon"], given["delta"])
     options = synthesis_options(domain, budget, target, _options(given, domain))
-    _tell_noise(domain, budget, options, given["records"])
+    fewest = _tell_noise(domain, budget, options, given["records"])
     how = {"epsilon": budget.epsilon, "delta": budget.delta, "path": given["session"], "options": options}
     with open_session(place, domain, **how) as session:
         facts = finished(session, target)
+    if facts.state.total.value < fewest:
+        counted = number(max(facts.state.total.value, 0))
+        echo(
+            f"The released number of records is {counted}. If the table has many more, values were not read as "
+            "they are declared, and their records dropped: pmw check shows it.",
+            err=True,
+        )
     manifest = export(facts.state, output, plan, force=given["force"])
     if report is not None:
         write_report(facts, report, force=given["force"])
@@ -161,7 +169,8 @@ def _options(given: dict[str, Any], domain: Domain) -> Options:
         )
 
 
-def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> None:
+def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int | None) -> float:
+    """Tell at which number of records the table would be noise, and return it; 0 for none."""
     from pmw.display.texts import number
     from pmw.errors import BudgetError
     from pmw.planning.plans import delta_for_pairs, fewest_records
@@ -185,6 +194,7 @@ def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int |
             "measured. --delta 0 says that none is meant.",
             err=True,
         )
+    return 0.0 if found is None else found[1]
 
 
 def _text(facts: Facts, manifest: dict[str, Any], output: Path, report: Path | None) -> str:

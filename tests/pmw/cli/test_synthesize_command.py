@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from pmw.session.maintenance import is_closed, read_session
-from queries import save_schema
+from queries import DateAttribute, Domain, NumericAttribute, save_schema
 from tests.pmw.cli.commands import TABLE, Run
 from tests.worlds import WIDE
 
@@ -55,6 +56,23 @@ def test_one_command_writes_rows_a_manifest_and_a_page(wide: Path, run: Run) -> 
     )
     assert written(wide) == {"made.csv", "made.csv.manifest.json", "made.csv.report.html"}
     assert "Expected errors, by attribute" in Path("made.csv.report.html").read_text()
+
+
+def test_a_table_that_is_read_otherwise_than_declared_is_told_by_the_released_number(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"2020-01-{day:02};{day},5" for day in range(1, 31)] * 10  # a decimal sign that is not told
+    Path("days.csv").write_text("\n".join(["day;amount", *lines]))
+    amounts = NumericAttribute("amount", (0, 10, 20, 40))
+    days = DateAttribute("day", date(2020, 1, 1), date(2020, 1, 31))
+    save_schema(Domain((days, amounts)), Path("days.toml"))
+    table = ("days.csv", "--delimiter", ";", "--schema", "days.toml")
+    result = run("synthesize", *table, "--epsilon", "1", *DELTA, "--output", "made.csv")
+    assert result.exit_code == 0, result.output
+    assert "The released number of records is " in result.stderr
+    assert "pmw check shows it." in result.stderr
+    assert Path("made.csv").read_text().startswith("day,amount\n")
 
 
 def test_a_session_stays_only_where_it_is_named_and_is_closed(wide: Path, run: Run) -> None:
