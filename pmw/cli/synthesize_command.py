@@ -109,8 +109,8 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     if facts.state.total.value < fewest:
         counted = number(max(facts.state.total.value, 0))
         echo(
-            f"The released number of records is {counted}. If the table has many more, values were not read as "
-            "they are declared, and their records dropped: pmw check shows it.",
+            f"The released number of records is {counted}. If the table has many more, values were not read "
+            "as they are declared, and their records dropped: pmw check shows it.",
             err=True,
         )
     manifest = export(facts.state, output, plan, force=given["force"])
