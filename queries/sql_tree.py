@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parser import IsPredicatePrecedence
 from sqlglot.parser import Parser as SqlParser
 from sqlglot.tokenizer_core import Token, TokenType
-from sqlglot.tokens import Tokenizer
+from sqlglot.tokens import Tokenizer as SqlTokenizer
 
 from queries.cells import GRAMMAR_WORDS
 from queries.comparisons import Order, resolve_operand
@@ -125,11 +125,11 @@ class _Language(Dialect):
 
     NULL_ORDERING = "nulls_are_last"
 
-    class Tokenizer(Tokenizer):
+    class Tokenizer(SqlTokenizer):
         """Splits a text into tokens; no first word makes a command of the rest."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
-        KEYWORDS: ClassVar[dict[str, TokenType]] = {**Tokenizer.KEYWORDS, "//": TokenType.DIV}
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {**SqlTokenizer.KEYWORDS, "//": TokenType.DIV}
 
     class Parser(SqlParser):
         IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW
@@ -323,7 +323,7 @@ def _unclosed(text: str) -> tuple[str, int]:
 # --- names that are words of SQL ----------------------------------------------------------------------------
 
 _TABLES_OF_WORDS = (
-    Tokenizer.KEYWORDS, SqlParser.FUNCTIONS, SqlParser.FUNCTION_PARSERS, SqlParser.NO_PAREN_FUNCTION_PARSERS,
+    SqlTokenizer.KEYWORDS, SqlParser.FUNCTIONS, SqlParser.FUNCTION_PARSERS, SqlParser.NO_PAREN_FUNCTION_PARSERS,
     SqlParser.PROPERTY_PARSERS, SqlParser.CONSTRAINT_PARSERS,
 )  # fmt: skip
 SQL_WORDS = frozenset(word.upper() for table in _TABLES_OF_WORDS for word in table) | {
