@@ -323,8 +323,8 @@ def _unclosed(text: str) -> tuple[str, int]:
 # --- names that are words of SQL ----------------------------------------------------------------------------
 
 _TABLES_OF_WORDS = (
-    SqlTokenizer.KEYWORDS, SqlParser.FUNCTIONS, SqlParser.FUNCTION_PARSERS, SqlParser.NO_PAREN_FUNCTION_PARSERS,
-    SqlParser.PROPERTY_PARSERS, SqlParser.CONSTRAINT_PARSERS,
+    SqlTokenizer.KEYWORDS, SqlParser.FUNCTIONS, SqlParser.FUNCTION_PARSERS, SqlParser.PROPERTY_PARSERS,
+    SqlParser.NO_PAREN_FUNCTION_PARSERS, SqlParser.CONSTRAINT_PARSERS,
 )  # fmt: skip
 SQL_WORDS = frozenset(word.upper() for table in _TABLES_OF_WORDS for word in table) | {
     kind.name for kind in SqlParser.NO_PAREN_FUNCTIONS
