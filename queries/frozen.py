@@ -22,11 +22,8 @@ def _decorator(
     """Return a decorator that makes a class a frozen dataclass, as ``dataclasses.dataclass`` would.
 
     ``fields``, ``replace`` and ``is_dataclass``, annotations, matching and pickling are those of a dataclass,
-    and each method does the same. Only ``__dataclass_params__`` differs: it tells what was asked for of
-    ``dataclasses`` itself. A class with an ``InitVar`` takes ``dataclasses.dataclass``.
-
-    Args:
-        slots, eq, repr: as of ``dataclasses.dataclass``.
+    and each method does the same. Arguments are as there. Only ``__dataclass_params__`` differs: it tells
+    what was asked for of ``dataclasses`` itself. A class with an ``InitVar`` takes ``dataclasses.dataclass``.
     """
 
     def decorate(cls: type[_Value]) -> type[_Value]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -119,6 +122,28 @@ def test_every_public_name_is_documented() -> None:
         for part in undocumented(value)
     ]
     assert not wrong, "\n".join(["", *wrong])
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the names of a function's parameters, as a docstring writes them."""
+    taken = function.args
+    stars = [f"{'*' * count}{one.arg}" for count, one in ((1, taken.vararg), (2, taken.kwarg)) if one]
+    return {one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)}.union(stars)
+
+
+@pytest.mark.parametrize("package", [pmw, queries])
+def test_a_docstring_names_parameters_that_there_are(package: ModuleType) -> None:
+    """The site refuses any other, as it refuses two in one entry."""
+    told = 0
+    for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE)
+            names = re.findall(r"^    (\S[^:]*):", section[1], re.MULTILINE) if section else []
+            assert set(names) <= arguments(node), (path.name, node.name, names)
+            told += len(names)
+    assert told >= 40
 
 
 def test_a_function_that_touches_data_or_noise_states_its_guarantee() -> None:

@@ -55,8 +55,8 @@ class Asking(Publishing):
     What asks or measures raises ``QueryError`` for what is refused, ``PriceError`` for what could charge more
     than it may, ``BudgetExhaustedError`` for a price that is not left, ``SessionError`` where the session
     measures nothing on request, ``SessionLockedError`` where another process has taken it over, and
-    ``StoreError`` where something could not be made durable. Nothing is asked, released or spent then; of
-    several questions, those before the fault are answered, and stay valid.
+    ``StoreError`` where something could not be made durable. Nothing is asked, released or spent then. Of
+    several questions, those before a ``StoreError`` are answered, and stay valid.
 
     Where many take longer than a second, a line on standard error tells how many were answered: in a terminal
     or a notebook, in the main thread. ``progress = False`` switches it off.
@@ -97,6 +97,11 @@ class Asking(Publishing):
                 that it could, before anything is drawn. 0 takes the free answer. Unless told it is a tenth of
                 the share, or of what is left for all where that is less; without a share it is all of it.
 
+        Raises:
+            PriceError: it could charge more; nothing is asked or spent.
+            QueryError: the question is refused; nothing is spent.
+            SessionLockedError: another process has taken over the session; nothing was released.
+            StoreError: the answer could not be made durable; nothing was released.
         """
         how: dict[str, Any] = {"fresh": fresh, "request_id": request_id, "at_most": at_most}
         return self.do(SessionRequest(Kinds.ASK, question, **how))
@@ -457,7 +462,8 @@ class Asking(Publishing):
             within: how far the mean of a group of average size may be off: a number, or a part of the least
                 that the mean of everybody may be.
             squares: the sums of squares are measured too, for variances and standard deviations.
-            dry_run, request_id: see ``measure``.
+            dry_run: see ``measure``.
+            request_id: see ``measure``.
             at_most: see ``measure``; a share that is told is paid in any case.
 
         Raises:
@@ -482,7 +488,8 @@ class Asking(Publishing):
         Args:
             by: one attribute, or several; none for one number of all persons.
             share: the part of the budget that is paid; 2 % unless told.
-            dry_run, request_id: see ``measure``.
+            dry_run: see ``measure``.
+            request_id: see ``measure``.
             at_most: see ``measure_sum``.
 
         Raises:

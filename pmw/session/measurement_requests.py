@@ -91,7 +91,7 @@ def asked_text(kind: str, by: Sequence[str], *how: object) -> str:
     """Return the canonical text of a request, which a key is tied to; the order of attributes says nothing.
 
     Args:
-        how: what else it depends on: texts, numbers, or None.
+        *how: what else it depends on: texts, numbers, or None.
     """
     return dumps([kind, sorted(map(str, by)), *(one if one is None else str(one) for one in how)])
 
