@@ -158,6 +158,22 @@ def listed(offenders: Iterable[str]) -> None:
     assert not found, "\n".join(["", *found])
 
 
+def names_bound_again(module: str) -> Iterator[str]:
+    """Yield the names of a module that are bound a second time at its top, so that the first is lost."""
+    seen = set[str]()
+    for node in MODULES[module].tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        nodes = [one for target in targets if target is not None for one in ast.walk(target)]
+        names = [one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        yield from (f"{module} binds {name} twice" for name in names if name in seen)
+        seen.update(names)
+
+
+def test_a_name_is_bound_once_in_a_module() -> None:
+    listed(found for module in MODULES for found in names_bound_again(module))
+
+
 def test_a_listing_shows_the_folders_first() -> None:
     entries = {path.name for path in (ROOT / "pmw").iterdir()} - {"__pycache__"}
     assert {name for name in entries if (ROOT / "pmw" / name).is_dir()} == set(ROOMS)

@@ -140,7 +140,7 @@ def _within(coarsening: Coarsening, factor: Factor) -> Coarsening:
 
 MANIFEST_KEY = "online-pmw.manifest"  # in the metadata of a Parquet file
 _MOST_ROWS = 10**8
-_BATCH = 10_000  # rows of one part of a CSV file
+_CSV_ROWS = 10_000  # of one part of a file
 _INT64 = 2**63
 _TYPES = {
     IntegerAttribute: "BIGINT",
@@ -213,7 +213,7 @@ class DrawnRows:
 
     def csv_parts(self) -> Iterator[bytes]:
         """Return the rows as CSV, some at a time: UTF-8, lines end with a line feed."""
-        batches = decode_batches(self.records, self.generator, _BATCH, self.leans)
+        batches = decode_batches(self.records, self.generator, _CSV_ROWS, self.leans)
         domain = self.records.domain
         return (_csv(frame, domain, header=not place) for place, frame in enumerate(batches))
 

@@ -56,7 +56,7 @@ def test_a_csv_file_is_the_same_in_parts_of_any_size(
 ) -> None:
     plan = RowPlan(150, seed=3)
     whole = session.synthetic_records(150, seed=3).to_csv(index=False, lineterminator="\n").encode()
-    monkeypatch.setattr("pmw.public.export.rows._BATCH", batch)
+    monkeypatch.setattr("pmw.public.export.rows._CSV_ROWS", batch)
     parts = list(draw_rows(session.state, plan).csv_parts())
     assert len(parts) == -(-150 // batch)
     assert max(part.count(b"\n") for part in parts) <= batch + 1  # a heading
@@ -110,14 +110,14 @@ def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: py
     with pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=options) as session:
         whole = session.synthetic_records(80, seed=3).to_csv(index=False, lineterminator="\n").encode()
         assert whole.count(b"2023-01-02 00:00:00,") > 2
-        monkeypatch.setattr("pmw.public.export.rows._BATCH", 1)  # then midnight stands alone
+        monkeypatch.setattr("pmw.public.export.rows._CSV_ROWS", 1)  # then midnight stands alone
         assert b"".join(draw_rows(session.state, RowPlan(80, seed=3)).csv_parts()) == whole
 
 
 def test_the_memory_of_parts_does_not_grow_with_the_rows(
     session: pmw.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.public.export.rows._BATCH", 500)
+    monkeypatch.setattr("pmw.public.export.rows._CSV_ROWS", 500)
     peaks = []
     for rows in (2_000, 2_000, 40_000):
         tracemalloc.start()
