@@ -194,7 +194,9 @@ def quote_aggregate(state: PublicState, statement: Statement, within: Within) ->
     if own is None or own.share > 1:
         least = min(asked, key=lambda one: one.records * one.width)
         group = ", ".join("(missing)" if one is None else str(one) for one in least.group.labels)
-        told = f"{group or 'what is asked about'} is taken to have {least.records:,.0f} records"
+        few = state.contract.options.least_records
+        size = f"{least.records:,.0f}" if few is None or least.records >= few else f"fewer than {few}"
+        told = f"{group or 'what is asked about'} is taken to have {size} records"
         raise refused(f"no price gives a bar of {within}: {told}; ask for a wider one, or for other groups")
     return replace(own, estimated=estimated)
 

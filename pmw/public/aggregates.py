@@ -122,6 +122,7 @@ def _per_record(state: PublicState) -> float:
 _Array = NDArray[np.float64]
 _MOST_THRESHOLDS = 20_000
 _MEANS = 100  # candidates for a mean, across the range of the values
+_FEW_LEVELS = 16  # different numbers, of which each may be told by a sum
 _SPREAD_EVENTS = 3  # the mean, the mean of squares and the number of records
 
 
@@ -165,11 +166,13 @@ class Aggregates:
     def records(self, node: AggregateNode, group: Group) -> tuple[LinearQuery, ...]:
         """Return the questions of how many records an aggregate of a group is made of.
 
-        A mean of truth values is made of those of which they hold, too.
+        A mean of truth values is made of those of which they hold, too, and what is summed of those that have
+        more than 0, and of those that have each of a few numbers.
         """
         if isinstance(node, Linear) and node.is_count:
             return (self._statement.counted(group),)
-        return tuple(self._counted(self._sums.weights(one, group)) for one in _records_of(node))
+        forms = [*_records_of(node), *_levels_of(node)]
+        return tuple(self._counted(self._sums.weights(one, group)) for one in forms)
 
     def summed(self, node: AggregateNode, group: Group) -> NDArray[np.float64]:
         """Return what the records of each cell weigh in the sum of a group, or in that of its quotient."""
@@ -206,7 +209,8 @@ class Aggregates:
         """Return a sum over a group divided by a sum over another one: one event for both.
 
         Args:
-            above, below: a sum, and the group whose records it is over.
+            above: a sum, and the group whose records it is over.
+            below: likewise, what it is divided by.
         """
         return self._ratio(*self._sums.pair(above, below), events)
 
@@ -264,6 +268,25 @@ def _records_of(node: AggregateNode) -> list[Linear]:
     ones = ((node.low != 0) | (node.high != 0)).astype(np.float64)  # of what is no sum of values
     plain = Linear(node.scope, ones, ones, ones, counting=True, condition=node.condition)
     return [node] if node.counting else [*node.values] or [plain]
+
+
+def _levels_of(node: AggregateNode) -> list[Linear]:
+    """Return the numbers of records with any number that is summed, and with each of a few computed ones."""
+    above = node.numerator if isinstance(node, Ratio) else node
+    forms: list[Linear | CellValues] = [above] if isinstance(above, Linear) and not above.counting else []
+    if isinstance(node, Spread | Correlation | Quantile):
+        forms = [*_values(node)]
+    found = list[Linear]()
+    for form in forms:
+        levels = np.unique(form.middle[form.middle != 0])
+        is_line = (form.summed if isinstance(form, Linear) else form.line) is not None
+        masks = [form.middle != 0]
+        masks += [] if is_line or levels.size > _FEW_LEVELS else [form.middle == one for one in levels]
+        weights = [mask.astype(np.float64) for mask in masks]
+        found += [
+            Linear(form.scope, one, one, one, counting=True, condition=above.condition) for one in weights
+        ]
+    return found
 
 
 def _values(node: Quantile | Spread | Correlation) -> list[CellValues]:

@@ -215,6 +215,7 @@ class Answer:
         ends = "None" if self.interval is None else f"({self.interval[0]:.1f}, {self.interval[1]:.1f})"
         seeded = ", seeded=True" if self.seeded else ""
         seeded += "" if self.aligned else ", aligned=False"
+        seeded += "" if self.below is None else f", below={self.below}"
         return (
             f"Answer(count={self.count:.1f}, interval={ends}, confidence={self.confidence:g}, "
             f"source={self.source.value!r}, version={self.version}{seeded})"

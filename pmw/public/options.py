@@ -1,6 +1,4 @@
-"""Options: what a custodian may choose at opening, what drafts of the schema were charged before, and what is
-expected to be asked.
-"""
+"""Options of a session, with what drafts of its schema were charged, and what is expected to be asked."""
 
 from __future__ import annotations
 

@@ -107,7 +107,8 @@ def marginal_panel(state: PublicState, comparison: MarginalComparison) -> tuple[
         starts = tuple(_start(attribute, place) for place in range(0, attribute.base_size + 1, width))
         special = [attribute.label(cell) for cell in range(attribute.base_size, attribute.size)]
         note = f"at the right end: {', '.join(special)}" if special else ""
-    drawn = _bars(comparison, cells, 100 / state.total.value)
+    least = state.contract.options.least_records or 0
+    drawn = _bars(comparison, cells, 100 / state.total.value, least)
     confidence = f"{100 * state.contract.options.confidence:g}%"
     bars = Bars(drawn, f"measured, with the {confidence} range of its noise", "%", starts, note)
     told = _description(comparison, bars, confidence)
@@ -121,17 +122,27 @@ def _start(attribute: OrderedAttribute, place: int) -> str:
     return number_text(float(f"{begin:.6g}"))
 
 
-def _bars(comparison: MarginalComparison, cells: Sequence[Sequence[int]], share: float) -> tuple[Bar, ...]:
-    """Return bars of cells, or of some of them together; the range of noise is that of one cell."""
+def _bars(
+    comparison: MarginalComparison, cells: Sequence[Sequence[int]], share: float, least: int
+) -> tuple[Bar, ...]:
+    """Return bars of cells, or of some of them together; the range of noise is that of one cell.
+
+    Args:
+        least: records; what is made of fewer is not drawn.
+    """
     width = share * comparison.half_width if len(cells[0]) == 1 else math.nan
     found = []
     for part in cells:
         label = isolated(shortened(comparison.attribute.label(part[0]), 24))
-        value = share * float(comparison.model[part].sum())
+        tables = (comparison.model, comparison.measured)
+        counts = [float(table[part].sum()) for table in tables if table is not None]
+        value, measured = share * counts[0], share * counts[-1]
+        if min(counts) < least:
+            found.append(Bar(label, 0.0, text=f"<{least}"))
+            continue
         if comparison.measured is None:
             found.append(Bar(label, value))
             continue
-        measured = share * float(comparison.measured[part].sum())
         ends = None if math.isnan(width) else (max(0.0, measured - width), max(0.0, measured + width))
         found.append(Bar(label, value, measured=max(0.0, measured), interval=ends))
     return tuple(found)

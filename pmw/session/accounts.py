@@ -399,11 +399,12 @@ def load_activity(
     """
     store.tell()
     numbers = store.answers.newest_numbers(name, max(0, most))
-    found, least = list[Activity](), contract.options.least_records or 0
+    found, withholds = list[Activity](), contract.options.least_records is not None
     for number in numbers:
         row = store.answers.answer(number)
         words = read_question(row.query, contract.domain).describe()
         told = row.source, row.count, row.interval
-        source, count, interval = (Source.WITHHELD.value, None, None) if row.count < least else told
+        # Numbers one beside the other would tell what a table of them withholds.
+        source, count, interval = (Source.WITHHELD.value, None, None) if withholds else told
         found.append(Activity(number, row.analyst, row.query, words, source, count, interval, row.share))
     return tuple(found)

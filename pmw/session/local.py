@@ -117,6 +117,8 @@ class LocalAsking(Asking):
                 raise QueryError(message, code="unsupported")
             numbers.append((low, found.value, high))
             told = f"the sub-query's answer {found.value:,.6g} is between {low:,.6g} and {high:,.6g}"
+            if table.withholds:  # it may tell what this table withholds
+                told = "the sub-query's answer is within its bar"
             notes.append(f"{told} with {table.confidence:.0%} confidence; the bars hold where that is so")
         read = parse_sql(statement.text, self.domain, numbers)
         left = _left_of(request.at_most, charged)

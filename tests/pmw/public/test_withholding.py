@@ -169,6 +169,42 @@ def test_what_is_computed_of_a_withheld_number_is_withheld() -> None:
     )  # of all, the small ones among them
 
 
+FEW_OF_FEW = "a = 'p' AND b = 'x' AND c = 2"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "SUM(CASE WHEN {few} THEN 2 ELSE 0 END)",
+        "SUM(CASE WHEN {few} THEN -1 ELSE 0 END)",
+        "SUM(CASE WHEN {few} THEN 2 ELSE 1 END)",
+        "SUM(CASE WHEN {few} THEN 2 ELSE 1 END) - COUNT(*)",
+        "SUM(CASE WHEN {few} THEN c ELSE 0 END)",
+        "SUM(CASE WHEN {few} THEN c + 1 ELSE c END) - SUM(c)",
+        "AVG(CASE WHEN {few} THEN 2 ELSE 0 END)",
+        "AVG(CASE WHEN {few} THEN 3 ELSE 1 END)",
+        "VARIANCE(CASE WHEN {few} THEN 1 ELSE 0 END)",
+        "STDDEV(CASE WHEN {few} THEN 5 ELSE 2 END)",
+        "CORR(c, CASE WHEN {few} THEN 5 ELSE 2 END)",
+        "COUNT(*) - COUNT(*) FILTER (WHERE NOT ({few}))",
+        "SUM(c) FILTER (WHERE {few})",
+    ],
+)
+def test_sums_that_tell_how_few_something_holds_of_are_withheld(column: str) -> None:
+    model = next(
+        one for one in map(released, range(20)) if 0.5 < one.ask(FEW_OF_FEW).count < one.ask("").count / 4
+    )
+    least = math.ceil(model.ask(FEW_OF_FEW).count) + 1
+    text = f"SELECT {column.format(few=FEW_OF_FEW)} AS n FROM t"
+    (hidden,) = with_minimum(model, least).sql(text).estimates()
+    assert (hidden.value, hidden.source) == (None, Source.WITHHELD)
+    (plain,) = model.sql(text).estimates()
+    assert plain.value is not None
+    wide = text.replace(FEW_OF_FEW, "c >= 1")  # of many
+    (shown,) = with_minimum(model, 2).sql(wide).estimates()
+    assert shown.value is not None
+
+
 def test_withheld_rows_sort_last_and_fail_having() -> None:
     model = with_minimum(released(0), 300)
     for order in ("n", "n DESC", "n NULLS FIRST"):

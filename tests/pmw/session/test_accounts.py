@@ -17,6 +17,8 @@ from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.loop.loop import may_test, tiers_of
 from pmw.privacy.budget import Composition, pure_charge
 from pmw.public.answer import Source
+from pmw.public.charges import WHOLE
+from pmw.public.ledger import OTHERS
 from pmw.public.options import TestKind
 from pmw.session import engine as engine_module
 from pmw.session.accounts import Account, require_named
@@ -24,6 +26,7 @@ from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.store.rows import IntentRow
 from queries import QueryError
 from queries.parsing import Question, parse_where
+from tests.pmw.service.studies import opened_study
 
 QUESTIONS = [
     f"{first} AND {second}"
@@ -282,3 +285,22 @@ def test_an_analyst_and_a_session_say_what_they_are(opened: Opener) -> None:
         assert repr(ann).startswith("Analyst('ann', Session(")
     with pytest.raises(SessionError, match="closed"):
         ann.ask(QUESTIONS[0])
+
+
+def test_an_analyst_sees_neither_questions_nor_names_of_others_in_the_ledger(tmp_path: Path) -> None:
+    with pmw.resume_session(opened_study(tmp_path)) as session:
+        ann, bea = session.analyst("ann"), session.analyst("bea")
+        ann.ask_within("age >= 33 AND sex = 'Male'", 60, at_most=1)
+        bea.measure(["sex", "member"], at_most=1)
+        whole = session.ledger()
+        for own, other in ((ann, "bea"), (bea, "ann")):
+            seen = own.ledger()
+            assert [line.price for line in seen.lines] == [line.price for line in whole.lines]
+            for line, full in zip(seen.lines, whole.lines, strict=True):
+                if full.booked == ((other, Fraction(1)),):
+                    assert (line.label, line.booked) == (OTHERS, WHOLE)
+                else:
+                    assert line == full
+            assert other not in str(seen.to_dict())
+        assert OTHERS in [line.label for line in ann.ledger().lines]
+        assert OTHERS not in [line.label for line in whole.lines]
