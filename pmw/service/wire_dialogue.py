@@ -76,8 +76,9 @@ COMMANDS = {
 _SET = re.compile(r"(?:SESSION\s+)?(.+?)(?:\s*=\s*|\s+TO\s+)(.+)", re.I | re.S)
 _NAME = re.compile(r'(?:(?P<plain>\w+)|"(?P<quoted>(?:[^"]|"")+)")')
 _TO = re.compile(r"(?:(?:WORK|TRANSACTION)\s+)?TO\s+(?:SAVEPOINT\s+)?(.+)", re.I | re.S)
+_PLAIN_END = re.compile(r"(WORK|TRANSACTION)?\s*(AND\s+NO\s+CHAIN)?", re.I)
 _MOST_POINTS = 100  # savepoints of a transaction
-_PART = re.compile(r"(\d{1,3}(?:\.\d{0,12})?|\.\d{1,12})(%?)")
+_PART = re.compile(r"([0-9]{1,3}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(%?)")
 _DATES = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(:\d\d)?)?")
 
 
@@ -342,6 +343,10 @@ class WireDialogue:
             self.settings, self.status = self._points[place][1], "T"
             del self._points[place + 1 :]
             return tag
+        if not _PLAIN_END.fullmatch(rest):  # such as AND CHAIN, after which a rollback would take back less
+            raise WireError(
+                "0A000", "expected the plain end of a transaction; leave AND CHAIN or PREPARED out"
+            )
         tag = "ROLLBACK" if self.status == "E" else tag
         if tag == "ROLLBACK":
             self.settings = self._points[0][1]
