@@ -141,7 +141,10 @@ class Servers:
         server = _Server(hosted, user, self._purses[whose], self._log)
         started = asyncio.Event()
         server.task = asyncio.create_task(self._keep((digest, hosted.name), server, started))
-        await started.wait()
+        await asyncio.wait(
+            [server.task, begun := asyncio.create_task(started.wait())], return_when="FIRST_COMPLETED"
+        )
+        begun.cancel()
         return server
 
     async def _keep(self, key: tuple[bytes, str], server: _Server, started: asyncio.Event) -> None:

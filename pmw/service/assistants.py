@@ -24,6 +24,7 @@ from pmw.public.answer import Answer
 from pmw.public.quotes import Within
 from pmw.public.tables import AnswerTable
 from pmw.service.guard import Log, told_of
+from pmw.service.limits import BusyError, EndingError
 from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.parsing import is_statement
@@ -43,10 +44,11 @@ _WRITE = (
 )
 _FREE = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)
-_UNPAID = (QueryError, BudgetError, BudgetExhaustedError)  # nothing was charged where these are raised
+# Nothing was charged where these are raised, but for the last: a service that ends may have begun.
+_UNPAID = (QueryError, BudgetError, BudgetExhaustedError, BusyError)
 _SHOWN = 300  # characters of a question, for the person
 _LISTED = 12  # values of an attribute, in words
-_MOST_CALLS = 100  # of one connection, at a time
+_OPEN_CALLS = 100  # of one connection, at a time
 
 _Question = Annotated[str, Field(description="a condition, or a statement that begins with SELECT or WITH")]
 _Within = Annotated[
@@ -102,7 +104,7 @@ class Purse:
                 found = self._bought(question, within, most)
                 charged = Fraction(found.spent.charged)
             except _UNPAID as error:
-                charged = Fraction(0)
+                charged = charged if isinstance(error, EndingError) else Fraction(0)
                 if not isinstance(error, PriceError) or error.code == "above_ceiling":
                     raise
                 return _Offer(price=told_price(error.price))
@@ -161,8 +163,8 @@ class _Server(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        told = {"code": "busy", "message": f"expected at most {_MOST_CALLS} open calls; end this dialogue"}
-        if self._calls < _MOST_CALLS:  # a client may leave, and nobody answers what it was asked
+        told = {"code": "busy", "message": f"expected at most {_OPEN_CALLS} open calls; end this dialogue"}
+        if self._calls < _OPEN_CALLS:  # a client may leave, and nobody answers what it was asked
             self._calls += 1
             try:
                 return await super().call_tool(name, arguments, context)

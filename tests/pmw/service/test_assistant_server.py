@@ -301,7 +301,7 @@ def test_dialogues_calls_and_bodies_are_bounded(place: Place, monkeypatch: pytes
 def test_calls_that_clients_left_open_are_bounded_and_end_with_the_dialogue(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assistants, "_MOST_CALLS", 2)
+    monkeypatch.setattr(assistants, "_OPEN_CALLS", 2)
     token = place.add("ann", 1)
     own = place.dialogue(token)
     called = {"name": "pay", "arguments": PAID}

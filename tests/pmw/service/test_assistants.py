@@ -30,6 +30,7 @@ from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from pmw.service.assistants import Purse, server_of
 from pmw.service.guard import Log
+from pmw.service.limits import BusyError, EndingError
 from pmw.service.users import Role, User, UsersFile
 from tests.pmw.service.test_alike import served
 
@@ -412,6 +413,21 @@ def test_calls_of_one_connection_may_come_together(session: pmw.Session) -> None
     assert all("count" in one for one in told[: len(calls)])
     assert {one.get("code") for one in told[len(calls) :]} <= {None, "not_paid"}
     assert 0 < (session.state.ledger.spent - before) / cap <= Fraction(2, 100)
+
+
+def test_a_place_that_was_not_free_takes_nothing_off_a_purse(
+    shared: pmw.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purse = purse_of(shared, "1/50", "1/20")
+    for error, left in ((BusyError("all places are taken"), "1/20"), (EndingError("it ends", 5), "3/100")):
+
+        def refused(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(purse.session, "ask_within", refused)
+        with pytest.raises(BusyError):
+            purse.offer(PAIR, 60)
+        assert purse.left == Fraction(left)  # a service that ends may have begun to charge
 
 
 def test_what_may_have_been_charged_counts_as_charged(
