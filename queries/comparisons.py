@@ -248,7 +248,7 @@ class Meaning(ABC, Generic[_Kind]):
 
     @functools.cached_property
     def boundaries(self) -> frozenset[float]:
-        """The same, to look up."""
+        """The points, as a set."""
         return frozenset(self.points)
 
     def intervals(self, comparison: Comparison) -> Intervals:

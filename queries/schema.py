@@ -65,7 +65,10 @@ def load_schema(path: str | Path) -> Domain:
 
 
 def load_drafted_from(path: str | Path) -> tuple[str, ...]:
-    """Return the digits in a schema file that tell the table again which a draft read its values off."""
+    """Return the digests in a schema file by which a table is known again; none where there are none.
+
+    It is the table that a draft read its values off.
+    """
     return tuple(_table(_read_text(Path(path), "schema file", LARGEST_SCHEMA)).get(_DRAFTED_FROM, ()))
 
 

@@ -286,6 +286,17 @@ class MemorySource(CountSource):
         A line of a CSV file that cannot be read is a record whose every value is undeclared: it counts in the
         ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is. Where
         persons are declared it has none, and is dropped.
+
+        Args:
+            parts: of the table.
+            domain: the declared attributes, and persons.
+            key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
+                declared.
+            limit: how much memory the records may take, besides the parts; None for the usual.
+
+        Raises:
+            DataError: the table is none, or cannot be read, or lacks a declared column; persons are declared
+                and there is no key; or the records exceed the limit, and the disk is full, or fails.
         """
 
         def taken_in() -> MemorySource:

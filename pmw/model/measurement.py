@@ -66,6 +66,15 @@ class Estimated(ABC):
         return self.estimate.cell_variances
 
 
+def _read_only(units: NDArray[np.int64], scope: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return a copy of noisy numbers, with an axis for each attribute."""
+    found = np.array(units, dtype=np.int64)
+    if found.ndim != len(scope):
+        raise ScopeError(f"expected {len(scope)} axes over {list(scope)}, got {found.ndim}")
+    found.flags.writeable = False
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalMeasurement(Estimated):
     """A whole marginal, each cell under fresh noise.
@@ -85,11 +94,7 @@ class MarginalMeasurement(Estimated):
     part: int = 0
 
     def __post_init__(self) -> None:
-        units = np.array(self.units, dtype=np.int64)
-        if units.ndim != len(self.scope):
-            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
-        units.flags.writeable = False
-        object.__setattr__(self, "units", units)
+        object.__setattr__(self, "units", _read_only(self.units, self.scope))
 
     @property
     def estimate(self) -> Estimate:
@@ -111,11 +116,7 @@ class PersonsMeasurement:
     noise: NoiseDistribution
 
     def __post_init__(self) -> None:
-        units = np.array(self.units, dtype=np.int64)
-        if units.ndim != len(self.scope):
-            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
-        units.flags.writeable = False
-        object.__setattr__(self, "units", units)
+        object.__setattr__(self, "units", _read_only(self.units, self.scope))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,11 +181,7 @@ class ResidualMeasurement(MarginalMeasurement):
     foundation: tuple[Block | ResidualMeasurement, ...] | None = None
 
     def __post_init__(self) -> None:
-        units = np.array(self.units, dtype=np.int64)
-        if units.ndim != len(self.scope):
-            raise ScopeError(f"expected {len(self.scope)} axes over {list(self.scope)}, got {units.ndim}")
-        units.flags.writeable = False
-        object.__setattr__(self, "units", units)
+        object.__setattr__(self, "units", _read_only(self.units, self.scope))
         if tuple(axis.size for axis in self.strategy.axes) != self.units.shape:
             raise ScopeError(f"expected the numbers of {list(self.scope)}, got {self.units.shape}")
 

@@ -167,20 +167,11 @@ class Offers:
         return offer.price if self.are_unclear(state, asked, account).any() else Fraction(0)
 
     def first(
-        self,
-        state: PublicState,
-        questions: Questions,
-        answers: Answers,
-        account: Account,
-        room: Fraction | None = None,
+        self, state: PublicState, questions: Questions, answers: Answers, account: Account
     ) -> tuple[int, Requested | None]:
-        """Return how many of the first answers stand, or what is drawn for the first question.
-
-        Args:
-            room: what may be charged for all that is asked; None where the cap alone binds.
-        """
+        """Return how many of the first answers stand, or what is drawn for the first question."""
         offer = self._offer(state, account)
-        if offer is None or room == 0:
+        if offer is None:
             self.ahead = min(2 * self.ahead, _MOST_AHEAD)
             return len(answers), None
         from pmw.loop.purchases import are_unclear, numbers_at

@@ -104,6 +104,13 @@ class Comparison:
         """Return the test whose threshold costs epsilon1 and whose ``positives`` cost epsilon2, at most.
 
         Scales Delta/epsilon1 and m c Delta/epsilon2, rounded up.
+
+        Args:
+            split: the prices; epsilon3 plays no part.
+            positives: c.
+
+        Raises:
+            BudgetError: ``monotone`` cannot hold for these sides, or there is no positive.
         """
         if positives < 1 or self.sensitivity < 1:
             raise BudgetError(

@@ -242,6 +242,15 @@ class Sparse:
 
         Within a round epsilon1 : epsilon2 is 1 : m^(2/3), the split of least variance for one positive.
 
+        Args:
+            comparison: what is compared, with which noise.
+            epsilon: of the whole run.
+            delta: of the whole run.
+            update_limit: c.
+
+        Raises:
+            BudgetError: a parameter is out of range.
+
         Privacy: (epsilon, delta)-DP as a whole; each round is pure.
         """
         from pmw.sparse_vector.comparison import Split

@@ -77,7 +77,15 @@ def replica_test(test: NoisyComparison, update_limit: int, *, redraw: bool) -> R
 def run_replicas(
     test: ReplicaTest, values: Sequence[int], thresholds: Sequence[int], runs: int, bits: BitSource
 ) -> NDArray[np.int64]:
-    """Return what each run releases at each test: int64, shape (runs, tests), NOT_RUN after its halt."""
+    """Return what each run releases at each test: int64, shape (runs, tests), NOT_RUN after its halt.
+
+    Args:
+        test: the mechanism.
+        values: the statistic of each test, shape (tests,).
+        thresholds: of each test, shape (tests,).
+        runs: independent runs.
+        bits: source of the noise.
+    """
     released = np.full((runs, len(values)), NOT_RUN, dtype=np.int64)
     noisy = test.open(runs, bits)
     positives = np.zeros(runs, dtype=np.int64)

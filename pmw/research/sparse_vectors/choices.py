@@ -34,6 +34,13 @@ _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 class TopC:
     """Choose c places one after the other, each by the exponential mechanism among those left.
 
+    Args:
+        mechanism: of one choice.
+        count: c.
+
+    Raises:
+        BudgetError: ``count`` is less than 1.
+
     Privacy: c adaptively chosen events of the mechanism's epsilon, each of bounded range, so also c times
         epsilon^2/8-zCDP. How long a choice takes depends on the values: timings are secret.
 
@@ -78,7 +85,15 @@ class TopC:
         return self.mechanism.charge()
 
     def select(self, values: NDArray[np.int64], bits: BitSource) -> tuple[int, ...]:
-        """Return c different places in the order of their choice."""
+        """Return c different places in the order of their choice.
+
+        Args:
+            values: int64, shape (n,), n at least c.
+            bits: source of the draws.
+
+        Raises:
+            BudgetError: there are fewer values than c, or one is not an integer.
+        """
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
             raise BudgetError(f"expected at least {self.count} values in a row, got shape {given.shape}")
@@ -127,6 +142,9 @@ class Retraversal:
             exp(-10^9 p), where p is the probability of passing once. This is below 10^-6 for a value that is
             within 12 standard deviations of Laplace test noise (17 of exponential noise) below what it is
             compared with.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the tests are of another kind.
 
     Privacy: the price of ``sparse``, once, for any number of passes. All passes together are one run of it on
         one longer stream: the same threshold noise, fresh noise on each test, at most c positives. Which
@@ -180,6 +198,14 @@ class Retraversal:
         """Return the pass, from 1, and the place of each selected value, in order: int64, shape (m, 2).
 
         Both follow from the outcomes of the tests, which the price covers.
+
+        Args:
+            values: int64, shape (n,).
+            thresholds: int64, shape (n,), public, before they are raised.
+            bits: source of the noise.
+
+        Raises:
+            BudgetError: a value is not an integer.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))

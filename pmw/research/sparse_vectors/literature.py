@@ -125,6 +125,12 @@ class FreeGap:
     was selected for a large gap, the estimate is biased upward near the threshold. Releasing value + nu
     itself would show the noisy threshold and is not private (Lyu, Su and Li 2017, Algorithm 3).
 
+    Args:
+        sparse: the tests, against one threshold.
+
+    Raises:
+        BudgetError: the tests have two thresholds, or are sech^2 tests, whose proof does not cover gaps.
+
     Privacy: the price of ``sparse``, unchanged: for a given gap, the shift of rho by Delta that pays for the
         negatives asks for nu' = nu + Delta + value - value' >= nu, so nu' keeps to the support of one-sided
         noise and its density falls by e^(2 Delta/b) at most (e^(Delta/b) if monotone), as the positive
@@ -213,6 +219,14 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 
     Monotone values need c Delta/epsilon2 only.
 
+    Args:
+        comparison: what is compared; Laplace noise is the paper's, exponential noise costs the same.
+        split: the shares, epsilon3 = 0.
+        update_limit: c.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the split pays for values.
+
     Privacy: (epsilon1 + epsilon2)-DP.
 
     Source: Algorithm 7 and Theorems 4 and 5; Section 4.2 for the split. Exponential noise: Liu et al. (2024).
@@ -224,6 +238,14 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 
 def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> NumericSparse:
     """Return Algorithm 7 with values: beside the tests, each positive value plus Lap(c Delta/epsilon3).
+
+    Args:
+        comparison: what is compared.
+        split: the shares, epsilon3 > 0.
+        update_limit: c.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the split does not pay for values.
 
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 

@@ -51,6 +51,13 @@ def renyi_charge(alpha: float, s: float) -> float:
     """Return R(alpha, s) = (alpha s - ln(1 + alpha (e^s - 1)))/(alpha - 1), in floating point.
 
     Near order 1, and for small s, the difference loses digits; accounts take ``renyi_charge_bound``.
+
+    Args:
+        alpha: order, above 1.
+        s: shift over scale, above 0.
+
+    Raises:
+        BudgetError: alpha or s is out of range.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -63,6 +70,13 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
 
     A relative error d in v = alpha (e^s - 1) moves ln(1 + v) by at most d v/(1 + v) <= d ln(1 + v), so the
     whole of it is below 16 units of 2^-53 of the two terms.
+
+    Args:
+        alpha: order, above 1.
+        s: shift over scale, above 0; a fraction is rounded up.
+
+    Raises:
+        BudgetError: alpha or s is out of range.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -118,7 +132,17 @@ def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: 
 def least_query_scale(
     test: Sech2Test, update_limit: int, budget: Budget, *, value_rho: float = 0.0
 ) -> Fraction:
-    """Return the smallest b, rounded up to a multiple of 2^-20 Delta, for which a run stays in the budget."""
+    """Return the smallest b, rounded up to a multiple of 2^-20 Delta, for which a run stays in the budget.
+
+    Args:
+        test: the comparison; its own query scale plays no part.
+        update_limit: c.
+        budget: of the whole run.
+        value_rho: rho of the value released at each positive.
+
+    Raises:
+        BudgetError: threshold noise and values alone exceed the budget.
+    """
 
     def fits(steps: int) -> bool:
         scaled = replace(test, query_scale=Fraction(steps * test.sensitivity, _SCALE_GRID))

@@ -33,6 +33,12 @@ def test_a_pure_filter_adds_epsilons_exactly() -> None:
         ledger.charge(pure_charge(Fraction(1, 10**30)))
 
 
+def test_a_filter_of_rhos_adds_those_of_pure_and_of_gaussian_events_exactly() -> None:
+    ledger = open_filter(Budget.of(1, 1e-9), Composition.ZCDP)
+    pure, gaussian = pure_charge(Fraction(1, 100)), gaussian_charge(Fraction(1), Fraction(50))
+    assert ledger.charge(pure).charge(gaussian).spent == pure.rho + gaussian.rho
+
+
 def test_gaussian_noise_is_no_pure_event() -> None:
     ledger = open_filter(Budget.of(1), Composition.PURE)
     with pytest.raises(BudgetError, match="expected a pure event"):

@@ -19,6 +19,25 @@ EMPTY = pd.DataFrame({"a": np.zeros(0, dtype=np.int64), "g": np.zeros(0, dtype=o
 OPENINGS = [pmw.Opening.PAIRS, pmw.Opening.ONE_WAY, pmw.Opening.NONE]
 
 
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_a_tree_of_nobody_answers_every_question(opening: pmw.Opening) -> None:
+    names = ("a", "b", "c", "d")
+    wide = Domain(tuple(IntegerAttribute(name, 0, 9) for name in names), name="t")
+    nobody = pd.DataFrame({name: np.zeros(0, dtype=np.int64) for name in names})
+    options = pmw.Options(seed=3, max_cells=300, opening=opening)
+    with pmw.open_session(nobody, wide, epsilon=1, delta=1e-9, options=options) as session:
+        for text in (
+            "",
+            "a < 5",
+            "a < 5 AND b > 3",
+            "a < 5 AND b > 3 AND d = 2",
+            "a = 1 AND b = 1 AND c = 1 AND d = 1",
+        ):
+            answer = session.ask(text)
+            assert answer.interval is not None
+            assert 0 <= answer.interval[0] <= answer.count <= answer.interval[1] < np.inf
+
+
 @pytest.fixture(params=[(opening, seed) for opening in OPENINGS for seed in range(4)], ids=str)
 def session(request: pytest.FixtureRequest) -> Iterator[pmw.Session]:
     opening, seed = request.param

@@ -28,7 +28,6 @@ from tests.pmw.session.stored import cut_off, failed, pending_of, waiting_of
 from tests.worlds import JOINED, PEOPLE, WHOLE_YEARS, World, repeat_noise
 
 SINGLE, MARGINAL = "threshold noise drawn for single questions", "threshold noise drawn"
-MOVED = "; where the table was moved, name its new place with pmw move"
 OPTIONS: dict[str, Any] = {"composition": pmw.Composition.ZCDP, "update_limit": 4}
 
 
