@@ -857,8 +857,9 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("one-quantile-of-several-reserves", "pmw/session/releases",
      "reduce(add, (entry.charge for entry in release.entries(options)))",
      "release.entries(options)[0].charge", "pmw/session/test_resumption"),
-    ("quantiles-beyond-their-share", "pmw/planning/error_quantiles", "ledger.cap * SHARE - spent",
-     "ledger.cap * SHARE", "pmw/planning/test_error_quantiles pmw/session/test_error_quantiles"),
+    ("quantiles-beyond-their-share", "pmw/public/clear", "return ledger.cap * SHARE - sum(",
+     "return ledger.cap * SHARE - 0 * sum(",
+     "pmw/planning/test_error_quantiles pmw/session/test_error_quantiles"),
 
     # --- fairness: nobody spends what is not theirs
     ("repeats-counted", "pmw/session/repeats",

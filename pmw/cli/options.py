@@ -199,12 +199,22 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
         return DatabaseTable(data, given["table"], memory_given(given), given.get("inside", False))
 
 
-def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
-    """Return the dialect that the options name."""
+def dialect_at(place: Place | None) -> CsvDialect:
+    """Return how a CSV table is written, for rows that are read as it is; the usual dialect for another."""
     from pmw.data import CsvDialect, TableFile
 
+    return place.dialect if isinstance(place, TableFile) else CsvDialect()
+
+
+def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
+    """Return the dialect that the options name, or else the schema."""
+    from pmw.data import CsvDialect, TableFile
+    from queries.schema import load_file_facts
+
+    schema, is_parquet = click.get_current_context().params.get("schema"), TableFile(table).is_parquet
+    facts = {} if schema is None or is_parquet else load_file_facts(schema)
     named = typed(*DIALECT)
-    if named and TableFile(table).is_parquet:
+    if named and is_parquet:
         verb, them = ("tells", "it") if len(named) == 1 else ("tell", "them")
         raise click.UsageError(
             f"{' and '.join(named)} {verb} how a CSV file is written, and {table} is Parquet; "
@@ -212,7 +222,8 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
         )
 
     with wrong_values():
-        delimiter, quote, missing, *rest = (given[name] for name in DIALECT)
+        told = (given[name] if typed(name) else facts.get(name, given[name]) for name in DIALECT)
+        delimiter, quote, missing, *rest = told
         return CsvDialect(_WORDS.get(delimiter, delimiter), quote, tuple(missing), *rest)
 
 

@@ -15,7 +15,7 @@ from pmw.display.elements import table
 from pmw.display.texts import budget_words, counted
 from pmw.model import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
-from pmw.public.clear import number_half_width
+from pmw.public.clear import left_of_reserve, number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, display_words, guarantee
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.options import drafted
@@ -89,11 +89,13 @@ class Reserve:
         share: part of the cap that opening left for it.
         numbers: how many lists of questions had numbers drawn.
         half_width: of a number at the full price, in records; None where none can be drawn.
+        left: part of the cap that is left of it.
     """
 
     share: float
     numbers: int
     half_width: float | None
+    left: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,8 @@ def _reserve(state: PublicState) -> Reserve | None:
     if not share:
         return None
     numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
-    return Reserve(float(share), numbers, width if math.isfinite(width) else None)
+    left = 0.0 if state.closed else float(left_of_reserve(state))
+    return Reserve(float(share), numbers, width if math.isfinite(width) else None, left)
 
 
 def status_rows(contract: Contract, status: Status) -> list[tuple[str, str]]:
@@ -280,7 +283,8 @@ def reserve_words(reserve: Reserve) -> str:
     """Return a reserve in words."""
     drawn = f"{counted(reserve.numbers, 'list')} of numbers"
     width = "" if reserve.half_width is None else f", each number within {reserve.half_width:,.0f} records"
-    return f"{reserve.share:.0%} of the budget, for wide error bars; so far {drawn} drawn{width}"
+    kept = f"{reserve.share:.0%} of the budget, for wide error bars; {reserve.left:.1%} is left"
+    return f"{kept}; so far {drawn} drawn{width}"
 
 
 def budget_meter(status: Status) -> Markup:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import NDArray
 
+from pmw.disk import CsvDialect
 from pmw.errors import ReleaseError
 from pmw.model import (
     DEFAULT_MAX_CELLS,
@@ -161,15 +162,17 @@ class RowPlan:
         independent: independent draws instead of systematic rounding.
         seed: repeats a drawing; None draws again.
         where: a condition that every row satisfies, on whole cells, such as ``age >= 65 AND sex = 'F'``.
+        dialect: how a CSV file of them is written. An empty value is an empty text, and dates are ISO 8601.
 
     Raises:
-        ReleaseError: the number of rows is out of range, or the condition is no text.
+        ReleaseError: the number of rows is out of range, the condition is no text, or the dialect is none.
     """
 
     rows: int | None = None
     independent: bool = False
     seed: int | None = None
     where: str | None = None
+    dialect: CsvDialect = field(default_factory=CsvDialect)
 
     def __post_init__(self) -> None:
         if self.rows is not None and not 1 <= self.rows <= _MOST_ROWS:
@@ -178,6 +181,8 @@ class RowPlan:
             raise ReleaseError(f"expected a seed of at least 0, got seed={self.seed}")
         if self.where is not None and not isinstance(self.where, str):
             raise ReleaseError(f"expected a condition as a text, got a {type_name(self.where)}")
+        if not isinstance(self.dialect, CsvDialect):
+            raise ReleaseError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
 
     def count(self, records: float) -> int:
         """Return the number of rows that are drawn of a model of some records.
@@ -201,21 +206,23 @@ class DrawnRows:
         records: the cell of each row along each attribute, over the declared cells.
         generator: draws the values inside the cells.
         leans: of attributes whose sums were measured, the mean place of each row's number in its cell.
+        dialect: how they are written as CSV.
     """
 
     records: CodedRecords
     generator: np.random.Generator
     leans: Mapping[str, Lean] = field(default_factory=dict)
+    dialect: CsvDialect = field(default_factory=CsvDialect)
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a table."""
         return decode_records(self.records, self.generator, self.leans)
 
     def csv_parts(self) -> Iterator[bytes]:
-        """Return the rows as CSV, some at a time: UTF-8, lines end with a line feed."""
+        """Return the rows as CSV, some at a time; lines end with a line feed."""
         batches = decode_batches(self.records, self.generator, _CSV_ROWS, self.leans)
         domain = self.records.domain
-        return (_csv(frame, domain, header=not place) for place, frame in enumerate(batches))
+        return (_csv(frame, domain, self.dialect, header=not place) for place, frame in enumerate(batches))
 
 
 def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
@@ -236,7 +243,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     if plan.where is not None:
         given = ConditionedModel.of(state, plan.where)
         chosen = given.draw(plan.count(given.records), generator, independent=plan.independent)
-        return DrawnRows(chosen, generator, ValueSums(state).leans(chosen))
+        return DrawnRows(chosen, generator, ValueSums(state).leans(chosen), plan.dialect)
     count = plan.count(state.total.records)
     records = coarse_model(state).sample(count, generator, independent=plan.independent)
     if state.contract.options.tests_marginals and not plan.independent:
@@ -248,21 +255,31 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
         targets += ValueSums(state).targets()
         records = fit_rows(records, targets, state.total.value, generator)
     records = state.coarsening.drawn(records, generator, independent=plan.independent)
-    return DrawnRows(records, generator, ValueSums(state).leans(records))
+    return DrawnRows(records, generator, ValueSums(state).leans(records), plan.dialect)
 
 
-def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
-    """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it."""
+def _csv(frame: pd.DataFrame, domain: Domain, dialect: CsvDialect, *, header: bool) -> bytes:
+    """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it.
+
+    Raises:
+        ReleaseError: the dialect has no way to write a name or a value.
+    """
     for attribute in domain:
         if (
             isinstance(attribute, DateAttribute | DatetimeAttribute)
             and frame[attribute.name].dtype.kind == "M"
         ):
             frame[attribute.name] = time_texts(frame[attribute.name], attribute.unit)
-    fields = _Fields(is_alone=len(frame.columns) == 1)
-    lines = [",".join([fields[name] for name in domain.names])] if header else []
-    lines += map(",".join, zip(*(_column_fields(frame[name], fields) for name in domain.names), strict=True))
-    return "".join([f"{line}\n" for line in lines]).encode()
+    fields, join = _Fields(dialect, is_alone=len(frame.columns) == 1), dialect.delimiter.join
+    try:
+        lines = [join([fields[name] for name in domain.names])] if header else []
+        lines += map(join, zip(*(_column_fields(frame[name], fields) for name in domain.names), strict=True))
+        return "".join([f"{line}\n" for line in lines]).encode(dialect.encoding)
+    except (csv.Error, UnicodeEncodeError):
+        raise ReleaseError(
+            f"a declared name or value cannot be written in {dialect.encoding.upper()} with the delimiter, "
+            "the quote and the escape that are given; choose Parquet"
+        ) from None
 
 
 def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
@@ -271,19 +288,31 @@ def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
         texts: list[str] = np.array([str(value) for value in distinct.tolist()], object)[places].tolist()
         return texts
     pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
-    return [fields["" if is_empty else str(value)] for value, is_empty in pairs]
+    point = fields.dialect.decimal
+    return [
+        fields["" if is_empty else str(value).replace(".", point) if isinstance(value, float) else str(value)]
+        for value, is_empty in pairs
+    ]
 
 
 class _Fields(dict[str, str]):
     """Fields of CSV by their texts: quoted where they must be."""
 
-    def __init__(self, *, is_alone: bool) -> None:
-        self._others = 0 if is_alone else 1
+    def __init__(self, dialect: CsvDialect, *, is_alone: bool) -> None:
+        self.dialect, self._is_alone = dialect, is_alone
 
     def __missing__(self, text: str) -> str:
-        written = StringIO()
-        csv.writer(written, lineterminator="\n").writerow([text, *[""] * self._others])
-        self[text] = quoted = written.getvalue().removesuffix("," * self._others + "\n")
+        written, dialect = StringIO(), self.dialect
+        csv.writer(
+            written,
+            delimiter=dialect.delimiter,
+            quotechar=dialect.quote or None,
+            quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+            escapechar=dialect.escape or None,
+            lineterminator="\n",
+        ).writerow([text, ""])
+        empty = 2 * dialect.quote if self._is_alone and not text else ""
+        self[text] = quoted = empty or written.getvalue().removesuffix(f"{dialect.delimiter}\n")
         return quoted
 
 
