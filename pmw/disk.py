@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import csv
 import json
 import os
 from collections.abc import Callable
@@ -100,6 +101,13 @@ class CsvDialect:
         if self.decimal not in (".", ","):
             raise DataError(f"expected '.' or ',' for decimal, got {self.decimal!r}")
         object.__setattr__(self, "encoding", _encoding_named(self.encoding))
+
+    @property
+    def format(self) -> dict[str, Any]:
+        """The same for readers and writers of the standard library."""
+        quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        form = {"delimiter": self.delimiter, "quotechar": self.quote or None, "quoting": quoting}
+        return {**form, "escapechar": self.escape or None}
 
     @property
     def unusual(self) -> dict[str, Any]:

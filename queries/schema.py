@@ -83,11 +83,7 @@ def load_drafted_from(path: str | Path) -> tuple[str, ...]:
 
 
 def load_file_facts(path: str | Path) -> dict[str, Any]:
-    """Return how a schema file says that the table's CSV file is written; empty where it does not.
-
-    Raises:
-        SchemaError: the file cannot be read or is not TOML, or its section [file] says something else.
-    """
+    """Return how a schema file says that the table's CSV file is written; empty where it does not."""
     return _loaded(path, lambda text: _file_facts(_table(text)))
 
 

@@ -110,10 +110,7 @@ Workloads:
     click.Choice(["jsonl", "csv", "parquet"]),
 )
 @flag("--fresh", "Ask a newer model, or for tests not yet made, what was answered before.")
-@flag(
-    "--strict",
-    "Exit with 3 when an answer is exhausted, with 4 when one is unverified and could be paid for.",
-)
+@flag("--strict", "Exit with 3 when an answer is exhausted, with 4 when one is unverified.")
 @flag("--strict-cells", "Refuse conditions that cut a cell of the schema.")
 @flag(
     "--population",

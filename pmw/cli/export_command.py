@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.options import dialect_at
 from pmw.cli.usage import PATH, echo, flag, json_option, option, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.export import ExportFormat, RowPlan
-
-_UNSPENT = "{} of the budget is not spent on what is exported"
 
 
 @click.command(
@@ -65,8 +63,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     SESSION may be a model in a file, too.
 
-    A CSV file is written as the session's table is, so that the same options read it: with its delimiter,
-    quotes, decimal sign and encoding. With --croissant, and from a model, it has commas, points and UTF-8.
+    A CSV file is written as the session's table is, so that the same schema and options read it. With
+    --croissant, and from a model, it has commas, points and UTF-8.
 
     In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
@@ -115,7 +113,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         ]
         echo(json_line(about) if as_json else "\n".join(filter(None, told)))
         if not is_model:
-            tell_left(read_session(session)[0], session, _UNSPENT)
+            tell_left(read_session(session)[0], session)
         return
     state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
@@ -125,11 +123,6 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     for croissant in beside[1:]:
         write_json(croissant, croissant_form(output, manifest))
-    if not is_model:
-        tell_left(state, session, _UNSPENT)
-    if as_json:
-        echo(json_line(manifest))
-        return
     named = " and ".join(path.name for path in beside)
     kind = ("rows", "synthetic row") if chosen.has_rows else ("measurements", "measurement")
     told = [
@@ -139,7 +132,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
         f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.",
     ]
-    echo("\n".join(filter(None, told)))
+    echo(json_line(manifest) if as_json else "\n".join(filter(None, told)))
+    if not is_model:
+        tell_left(state, session)
 
 
 def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
@@ -174,8 +169,9 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any], like: Path | None) ->
     with wrong_values():
         if not chosen.has_rows:
             return None
-        dialect = dialect_at(None if like is None else remembered_table(like))
-        return RowPlan(rows, method == "independent", seed, where, dialect)
+        plan = RowPlan(rows, method == "independent", seed, where)
+    table = None if like is None else remembered_table(like)
+    return replace(plan, dialect=getattr(table, "dialect", plan.dialect))
 
 
 def _refinement(before: float | None, after: float | None) -> str:

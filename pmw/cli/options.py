@@ -199,13 +199,6 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
         return DatabaseTable(data, given["table"], memory_given(given), given.get("inside", False))
 
 
-def dialect_at(place: Place | None) -> CsvDialect:
-    """Return how a CSV table is written, for rows that are read as it is; the usual dialect for another."""
-    from pmw.data import CsvDialect, TableFile
-
-    return place.dialect if isinstance(place, TableFile) else CsvDialect()
-
-
 def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
     """Return the dialect that the options name, or else the schema."""
     from pmw.data import CsvDialect, TableFile

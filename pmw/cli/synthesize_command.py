@@ -13,7 +13,6 @@ from pmw.cli.options import (
     SectionedCommand,
     TableName,
     database_option,
-    dialect_at,
     draft_option,
     drafts_given,
     expected_given,
@@ -115,7 +114,7 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
             "as they are declared, and their records dropped: pmw check shows it.",
             err=True,
         )
-    plan = replace(plan, dialect=dialect_at(place))
+    plan = replace(plan, dialect=getattr(place, "dialect", plan.dialect))
     manifest = export(facts.state, output, plan, force=given["force"])
     if report is not None:
         write_report(facts, report, force=given["force"])

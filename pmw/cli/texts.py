@@ -43,6 +43,7 @@ _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
+_UNSPENT = "{} of the budget is not spent on what is exported"
 _LEAST_TOLD = 0.001  # of the budget: that is left
 
 
@@ -100,7 +101,7 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def tell_left(state: PublicState, session: Path, words: str) -> None:
+def tell_left(state: PublicState, session: Path, words: str = _UNSPENT) -> None:
     """Print on standard error what is left of the budget, and what would spend it, where that is anything."""
     from pmw.public.quotes import measuring_plan
 

@@ -172,18 +172,7 @@ def _text(line: bytes, encoding: str) -> str | None:
 def _split(line: str, dialect: CsvDialect) -> list[str] | None:
     """Return the fields of one line that may hold quotes or escapes, or None where it cannot be read."""
     try:
-        rows = list(
-            csv.reader(
-                [line],
-                delimiter=dialect.delimiter,
-                quotechar=dialect.quote or None,
-                quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-                escapechar=dialect.escape or None,
-                doublequote=True,
-                strict=True,
-                skipinitialspace=dialect.trim,
-            )
-        )
+        rows = list(csv.reader([line], **dialect.format, strict=True, skipinitialspace=dialect.trim))
     except csv.Error:
         return None
     # The library takes a carriage return at the end for the line's end, and an empty line for no row.

@@ -148,10 +148,7 @@ kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
 _QUESTIONS = {  # about a column by what its texts are, and the section to fill in
     TextKind.WHOLE: ("Which ends are possible (or are these codes)? Empty ones (missing = true)?", _INTEGER),
-    TextKind.ALIKE: (
-        "A code? Then declare its values (categorical). Else which ends are possible?",
-        _INTEGER,
-    ),
+    TextKind.ALIKE: ("A code? Then declare its values. Else: which ends are possible?", _INTEGER),
     TextKind.NUMBERS: ("Between which round numbers are cells? Empty ones (missing = true)?", _NUMERIC),
     TextKind.SEPARATED: ("Is --decimal right? Can thousands be written unparted?", _UNKNOWN),
     TextKind.DAYS: ("Which first and last day are possible?", _DATE),

@@ -259,11 +259,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
 
 
 def _csv(frame: pd.DataFrame, domain: Domain, dialect: CsvDialect, *, header: bool) -> bytes:
-    """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it.
-
-    Raises:
-        ReleaseError: the dialect has no way to write a name or a value.
-    """
+    """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it."""
     for attribute in domain:
         if (
             isinstance(attribute, DateAttribute | DatetimeAttribute)
@@ -276,10 +272,8 @@ def _csv(frame: pd.DataFrame, domain: Domain, dialect: CsvDialect, *, header: bo
         lines += map(join, zip(*(_column_fields(frame[name], fields) for name in domain.names), strict=True))
         return "".join([f"{line}\n" for line in lines]).encode(dialect.encoding)
     except (csv.Error, UnicodeEncodeError):
-        raise ReleaseError(
-            f"a declared name or value cannot be written in {dialect.encoding.upper()} with the delimiter, "
-            "the quote and the escape that are given; choose Parquet"
-        ) from None
+        told = f"a declared name or value cannot be written in {dialect.unusual}; choose Parquet"
+        raise ReleaseError(told) from None
 
 
 def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
@@ -287,12 +281,9 @@ def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
         places, distinct = column.factorize()
         texts: list[str] = np.array([str(value) for value in distinct.tolist()], object)[places].tolist()
         return texts
-    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
-    point = fields.dialect.decimal
-    return [
-        fields["" if is_empty else str(value).replace(".", point) if isinstance(value, float) else str(value)]
-        for value, is_empty in pairs
-    ]
+    given, point = column.tolist(), fields.dialect.decimal
+    told = (str(one).replace(".", point) if isinstance(one, float) else str(one) for one in given)
+    return [fields["" if empty else one] for one, empty in zip(told, column.isna().tolist(), strict=True)]
 
 
 class _Fields(dict[str, str]):
@@ -303,14 +294,7 @@ class _Fields(dict[str, str]):
 
     def __missing__(self, text: str) -> str:
         written, dialect = StringIO(), self.dialect
-        csv.writer(
-            written,
-            delimiter=dialect.delimiter,
-            quotechar=dialect.quote or None,
-            quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-            escapechar=dialect.escape or None,
-            lineterminator="\n",
-        ).writerow([text, ""])
+        csv.writer(written, **dialect.format, lineterminator="\n").writerow([text, ""])
         empty = 2 * dialect.quote if self._is_alone and not text else ""
         self[text] = quoted = empty or written.getvalue().removesuffix(f"{dialect.delimiter}\n")
         return quoted
