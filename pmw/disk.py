@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import csv
 import json
 import os
 from collections.abc import Callable
@@ -105,6 +104,8 @@ class CsvDialect:
     @property
     def format(self) -> dict[str, Any]:
         """The same for readers and writers of the standard library."""
+        import csv  # late: an answer needs none of it
+
         quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         form = {"delimiter": self.delimiter, "quotechar": self.quote or None, "quoting": quoting}
         return {**form, "escapechar": self.escape or None}

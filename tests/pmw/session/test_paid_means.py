@@ -395,7 +395,7 @@ def test_persons_and_replaced_records_pay_the_same_and_have_more_noise(
 
 
 def ways(table: Any) -> list[str]:
-    return [note for note in table.notes if "may narrow such bars" in note]
+    return [note for note in table.notes if "may narrow wide bars" in note]
 
 
 def test_a_bar_that_is_wider_than_its_number_is_told_with_what_prices_a_narrower_one() -> None:

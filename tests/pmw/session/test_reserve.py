@@ -496,6 +496,8 @@ def test_what_is_not_bought_is_told_apart_from_what_nothing_is_left_for(tmp_path
     mean = f"SELECT AVG(rooms) AS a FROM people WHERE {UNHELD}"
     with opened() as session:
         assert session.state.positives_limit == 0
+        kept = session.ask(UNHELD)  # its bar is no wider than a number would give it
+        assert (kept.source, kept.spent.charged) == (Source.UNVERIFIED, 0)
         for asked in (session, session.analyst("reader", 0)):
             assert asked.ask(WIDE, at_most=0).source is Source.UNVERIFIED
             (one,) = asked.sql(mean, at_most=0).column("a")
