@@ -119,6 +119,21 @@ def test_answers_are_those_of_the_possible_part_among_possible_records(where: st
         assert ends(session.ask(where)) == ends(possible.ask(part))
 
 
+@pytest.mark.parametrize(
+    "aggregate",
+    ["AVG(age)", "SUM(age)", "STDDEV_POP(age)", "MEDIAN(age)", "SUM(CASE WHEN sex = 'f' THEN 2 END)"],
+)
+def test_aggregates_of_groups_are_those_of_their_possible_part(aggregate: str) -> None:
+    ask = f"SELECT married, {aggregate} AS x FROM people WHERE %s GROUP BY married"
+    with (
+        opened() as session,
+        pmw.open_session(FRAME[~INSIDE], PLAIN, epsilon=1, delta=1e-9, options=OPTIONS) as possible,
+    ):
+        married = session.sql(ask % "age < 20").to_dict()["rows"][1]
+        part = possible.sql(ask % "age >= 16 AND age < 20").to_dict()["rows"][1]
+    assert married == part
+
+
 def test_bars_take_in_no_impossible_cell() -> None:
     where = "age < 20 AND married = 'yes'"
     with opened(PLAIN) as plain, opened() as session:
