@@ -85,7 +85,7 @@ class Reading:
         text: what locked tables are asked; None for a session's, and where it is not on the whitelist.
         titles: of its columns, as far as they are known without running it.
         parameters: of each ``$1``, … the type, and a constant that can stand in its place.
-        unknown: what of it is not on the whitelist.
+        unknown: what of it is not on the whitelist, if it is a function.
         alone: whether all of its columns are aggregates without groups, so that it has one row.
     """
 
@@ -206,9 +206,10 @@ class Catalogue:
         _limit(tree)
         few = len(tables) <= _MOST_TABLES and len([*tree.find_all(exp.DPipe)]) <= _MOST_JOINED
         wrong = next((node for node in tree.walk() if not self._is_allowed(node)), None)
-        unknown = "more" if wrong is None else _written(wrong, "postgres")[:_LONGEST_SHOWN]
-        asked = _written(tree, "duckdb", identify=True) if few and wrong is None else None
-        return Reading(place, asked, titles, parameters, bool(tables), unknown, _is_alone(tree))
+        asked = tree.sql("duckdb", identify=True, comments=False, unsupported_level=ErrorLevel.IGNORE)
+        ran = asked if few and wrong is None else None
+        unknown = _called(wrong)[:_LONGEST_SHOWN] if isinstance(wrong, exp.Func) else "others"
+        return Reading(place, ran, titles, parameters, bool(tables), unknown, _is_alone(tree))
 
     @staticmethod
     def _trees(text: str) -> list[exp.Expr | None]:
@@ -277,8 +278,8 @@ class Catalogue:
             if number is None:
                 continue
             around = node.find_ancestor(exp.Predicate, exp.Limit, exp.Offset, exp.Select)
-            listed = isinstance(around, exp.Any | exp.All)
-            around = around.parent if isinstance(around, exp.Any | exp.All) else around
+            around = around.parent if isinstance(around, exp.Any) else around
+            call = node.find_ancestor(exp.Any, exp.Anonymous)  # ALL is none that the parser knows
             columns = around.find_all(exp.Column) if isinstance(around, exp.Predicate) else ()
             name = next((one.name for one in columns if one.name in self._types), None)
             if name is None:
@@ -293,7 +294,7 @@ class Catalogue:
                 value = attribute.literal(attribute.boundaries[0]).strip("'")
             sample = exp.Literal.string(str(value)).sql() if kind is not BOOL else str(value).upper()
             sample = "1" if kind in (INT8, FLOAT8) else sample
-            if listed:
+            if call is not None and call.name.upper() in ("", "ALL"):
                 kind, sample = kind._replace(oid=_LISTS[kind], title=f"{kind.title}[]"), f"ARRAY[{sample}]"
             found[number] = kind, sample
         return found
@@ -394,10 +395,6 @@ def _is_bounded(node: exp.Expr) -> bool:
     return not any(one.find(exp.Column, exp.Query, exp.Array, exp.Tuple) for one in node.expressions)
 
 
-def _written(node: exp.Expr, dialect: str, *, identify: bool = False) -> str:
-    return node.sql(dialect, identify=identify, comments=False, unsupported_level=ErrorLevel.IGNORE)
-
-
 def _is_alone(tree: exp.Query) -> bool:
     columns = [one.unalias() for one in tree.selects] if isinstance(tree, exp.Select) else []
     grouped = tree.args.get("group") or tree.args.get("having")
@@ -436,11 +433,11 @@ def _write_function(node: exp.Func, names: Mapping[str, str], *, is_catalogue: b
 def _write_schemas(node: exp.Expr) -> None:
     """Write the list of schemas, or its places, where it stands as a table: it has one row."""
     source, alias = node if isinstance(node, exp.Unnest) else node.this, node.args.get("alias")
-    if alias is None or not isinstance(source, exp.Func) or source.find(exp.CurrentSchemas) is None:
+    lists = isinstance(source, exp.Func) and source.find(exp.CurrentSchemas) and not source.find(exp.Query)
+    if alias is None or not lists or node.args.get("offset") is True:
         return
-    ordinal = node.args.get("offset") or None
     first = exp.Literal.string("public") if source is node else exp.Literal.number(1)
-    names = [*(alias.columns or [alias.this]), *([ordinal] if ordinal else [])]
+    names = [*(alias.columns or [alias.this]), *([node.args["offset"]] if node.args.get("offset") else [])]
     row = exp.Select(expressions=[first, exp.Literal.number(1)][: len(names)])
     node.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=alias.this, columns=names)))
 

@@ -397,8 +397,7 @@ def _function(node: exp.Expr) -> exp.Expr | None:
 
 def _read_by(name: str, text: exp.Expr, format: exp.Expr) -> exp.Expr | None:
     """Return the constant that TO_DATE or TO_TIMESTAMP reads by a pattern of PostgreSQL; None of others."""
-    constant = isinstance(text, exp.Literal) and isinstance(format, exp.Literal)
-    if name not in ("to_date", "to_timestamp") or not constant:
+    if name not in ("to_date", "to_timestamp") or {type(text), type(format)} != {exp.Literal}:
         return None
     pattern = re.sub("|".join(_READ), lambda found: _READ[found[0]], format.name.replace("%", "%%"))
     try:

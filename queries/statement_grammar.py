@@ -139,6 +139,7 @@ def _listed(node: exp.Expr) -> list[exp.Expr] | None:
         inner = right.this.unnest()
     elif isinstance(node, exp.NEQ) and isinstance(right, exp.Anonymous) and right.this == "ALL":
         inner = next(iter(right.expressions), None)
+    inner = inner.this if isinstance(inner, exp.Cast) else inner  # such as ARRAY['a']::text[]
     return inner.expressions if isinstance(inner, exp.Array) else None
 
 

@@ -29,7 +29,7 @@ _ELEMENTS = {
     1000: 16, 1005: 21, 1007: 23, 1009: 25, 1014: 1042, 1015: 1043, 1016: 20, 1021: 700, 1022: 701,
     1115: 1114, 1182: 1082, 1231: _NUMERIC,
 }  # fmt: skip  # of lists, by their types
-_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"\\]+)', re.DOTALL)
+_ELEMENT = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*|([^,{}"\\]+)', re.DOTALL)
 _NUMBERS = {20: "!q", 21: "!h", 23: "!i", 26: "!I", 700: "!f", 701: "!d"}  # types, and bytes
 # What of a statement decides where it ends and which parameters it has. What is not closed goes to its end:
 # each letter is looked at once.
@@ -176,7 +176,8 @@ def _elements(value: bytes, form: int) -> list[bytes]:
         return [
             re.sub(r"\\(.)", r"\1", one or plain.strip(), flags=re.DOTALL).encode() for one, plain in pairs
         ]
-    dimensions, _, _, size = struct.unpack("!4i", value[:16].ljust(16, b"\0"))
+    dimensions = struct.unpack("!3i", value[:12])[0]
+    size = struct.unpack("!i", value[12:16])[0] if dimensions else 0
     if dimensions > 1:
         raise ValueError
     fields = Fields(value[20:])

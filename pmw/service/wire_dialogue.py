@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 from pmw.display.texts import told_price
 from pmw.errors import BudgetExhaustedError, PMWError, PriceError, StoreError
@@ -58,7 +58,6 @@ from queries.sql_tree import SYNTHETIC
 from queries.statement_grammar import LIST
 from queries.statements import Statement
 
-_Part = TypeVar("_Part")
 _MOST_KEPT, _MOST_BYTES, _CELL = 2**12, 2**24, 64
 _STATES = {
     "unknown_attribute": "42703", "unknown_table": "42P01", "syntax": "42601", "unsupported": "0A000",
@@ -442,7 +441,7 @@ def columns_of(statement: Statement, domain: Domain, *, bars: bool) -> tuple[Col
     return tuple(_bars_last(found))
 
 
-def _bars_last(parts: Sequence[Sequence[_Part]]) -> list[_Part]:
+def _bars_last(parts: Sequence[Sequence[Any]]) -> list[Any]:
     """Return what was asked for, in its order, and then the bars: tools read columns by their places."""
     return [one[0] for one in parts] + [bar for one in parts for bar in one[1:]]
 
