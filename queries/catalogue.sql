@@ -62,7 +62,6 @@ CREATE MACRO pg_encoding_to_char(a) AS 'UTF8';
 CREATE MACRO pg_backend_pid() AS 1;
 CREATE MACRO quote_ident(a) AS a;
 CREATE MACRO array_to_string(a, b) AS '';
-CREATE MACRO array_upper(a, b) AS len(a);
 CREATE MACRO generate_subscripts(a, b) AS 1;
 CREATE MACRO current_setting(a) AS (SELECT setting FROM pg.pg_settings WHERE name = lower(a)), (a, b) AS (SELECT setting FROM pg.pg_settings WHERE name = lower(a));
 CREATE MACRO set_config(a, b, c) AS b;

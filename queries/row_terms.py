@@ -374,19 +374,9 @@ def _coalesce(node: exp.Expr, rows: Writer) -> Term:
 
 def _case(node: exp.Expr, rows: Writer) -> Term:
     branches, default = branches_of(node)
-    tests = [rows.decided(_branch_test(test, rows)) for test, _ in branches]
+    tests = [rows.decided(truth_of(test, rows)) for test, _ in branches]
     terms = [value_term(one, rows) for one in (*(value for _, value in branches), default)]
     return replace(_chosen(terms, lambda each: _branched(tests, each)), column=has_column(node))
-
-
-def _branch_test(test: exp.Expr, rows: Writer) -> Truth:
-    """Return the truth of a branch's test, which no declared value need satisfy: tools list all branches."""
-    try:
-        return truth_of(test, rows)
-    except QueryError as refusal:
-        if refusal.code != "empty_range":
-            raise
-        return truth_of(exp.false(), rows)
 
 
 def _branched(tests: Sequence[str], values: Sequence[str]) -> str:
@@ -777,7 +767,7 @@ def _pattern(node: exp.Expr, rows: Writer) -> Truth:
 def _choice_of_conditions(node: exp.Expr, rows: Writer) -> Truth:
     """Return where CASE, or IF, of conditions is true."""
     branches, default = branches_of(node)
-    tests = [rows.decided(_branch_test(test, rows)) for test, _ in branches]
+    tests = [rows.decided(truth_of(test, rows)) for test, _ in branches]
     found = [rows.decided(truth_of(one, rows)) for one in (*(value for _, value in branches), default)]
     return Truth.certain(_branched(tests, found))
 

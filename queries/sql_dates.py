@@ -405,7 +405,7 @@ def _read_by(name: str, text: exp.Expr, format: exp.Expr) -> exp.Expr | None:
     except ValueError:
         told = f"expected a text of the pattern {format.name[:40]!r}, of {', '.join(_READ)}, got another"
         raise error_at(text, "wrong_kind", told) from None
-    literal = exp.Literal.string(str(moment.date() if name == "to_date" else moment.replace(microsecond=0)))
+    literal = exp.Literal.string(str(moment.date() if name == "to_date" else moment))
     literal.meta.update(text.meta)
     return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.TIMESTAMP))
 

@@ -105,9 +105,9 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.GroupingSets: "GROUPING SETS", exp.Intersect: "INTERSECT", exp.Lateral: "LATERAL",
     exp.Null: "NULL (write IS NULL)", exp.Parameter: "a parameter", exp.Placeholder: "a placeholder",
     exp.RegexpILike: "a regular expression", exp.RegexpLike: "a regular expression", exp.Rollup: "ROLLUP",
-    exp.Select: "a sub-query", exp.SimilarTo: "SIMILAR TO", exp.Star: "*",
-    exp.Subquery: "a sub-query", exp.Tuple: "a tuple", exp.Union: "UNION", exp.Unnest: "UNNEST",
-    exp.Values: "VALUES", exp.Window: "a window function",
+    exp.Select: "a sub-query", exp.SimilarTo: "SIMILAR TO", exp.Star: "*", exp.Subquery: "a sub-query",
+    exp.Tuple: "a tuple", exp.Union: "UNION", exp.Unnest: "UNNEST", exp.Values: "VALUES",
+    exp.Window: "a window function",
 }  # fmt: skip
 _ARGUMENT_WORDS = {
     "all": "GROUP BY ALL", "cube": "CUBE", "db": "a table name with a dot", "distinct": "DISTINCT",
