@@ -37,6 +37,11 @@ DOMAIN = Domain(
     ),
     name="people",
 )
+ROWS: dict[str, list[str | None]] = {
+    "age": ["20", "30", "40"],
+    "sex": [None, "Male", "Female"],
+    "in come": ["1", "2", "3"],
+}
 CANARY = "a record of the canary"
 FILES = ("t.csv", "t.parquet", "t.json", "t.db")
 
@@ -382,7 +387,7 @@ def test_synthetic_rows_are_asked_with_their_types(catalogue: Catalogue) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("columns", "found"),
     [
         ("STDDEV_SAMP(age), VAR_POP(age), MEDIAN(age)", (10, 200 / 3, 30)),
         ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY age) AS q, CORR(age, age)", (25, 1)),
@@ -394,17 +399,15 @@ def test_synthetic_rows_are_asked_with_their_types(catalogue: Catalogue) -> None
     ],
 )  # fmt: skip
 def test_rows_are_summarized_by_functions_of_values_alone(
-    catalogue: Catalogue, asked: str, found: tuple[Any, ...]
+    catalogue: Catalogue, columns: str, found: tuple[Any, ...]
 ) -> None:
-    columns = {"age": ["20", "30", "40"], "sex": [None, "Male", "Female"], "in come": ["1", "2", "3"]}
-    reading = catalogue.read(f"SELECT {asked} FROM synthetic.people", "ann")
-    (row,) = catalogue.rows(reading, catalogue.synthetic(columns))[1]
+    reading = catalogue.read(f"SELECT {columns} FROM synthetic.people", "ann")
+    (row,) = catalogue.rows(reading, catalogue.synthetic(ROWS))[1]
     assert [*row] == [one if isinstance(one, str | datetime.date) else pytest.approx(one) for one in found]
 
 
 def test_ranks_of_rows_are_told(catalogue: Catalogue) -> None:
-    columns = {"age": ["20", "30", "40"], "sex": [None, "Male", "Female"], "in come": ["1", "2", "3"]}
-    asked = "SELECT age, RANK() OVER (ORDER BY age DESC), LAG(age) OVER (ORDER BY age)"
-    text = f"{asked} FROM synthetic.people ORDER BY 1"
-    rows = catalogue.rows(catalogue.read(text, "ann"), catalogue.synthetic(columns))[1]
+    columns = "age, RANK() OVER (ORDER BY age DESC), LAG(age) OVER (ORDER BY age)"
+    text = f"SELECT {columns} FROM synthetic.people ORDER BY 1"
+    rows = catalogue.rows(catalogue.read(text, "ann"), catalogue.synthetic(ROWS))[1]
     assert rows == [(20, 3, None), (30, 2, 20), (40, 1, 30)]
