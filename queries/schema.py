@@ -31,6 +31,7 @@ from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute
+from queries.parsing import rule_out
 from queries.person import Person
 
 _Read = TypeVar("_Read")
@@ -179,8 +180,8 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = False) -> Domain:
-    known = ("name", "person", "lookups", "attributes", _DRAFTED_FROM, *([] if is_stored else ["file"]))
-    _refuse_unknown(table, known, "the schema")
+    known = ("name", "person", "lookups", "attributes", "impossible", _DRAFTED_FROM)
+    _refuse_unknown(table, known if is_stored else (*known, "file"), "the schema")
     _file_facts(table)
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -207,9 +208,21 @@ def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = 
         )
     try:
         lookups = _lookups(table.get("lookups", {}), folder)
-        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")), lookups)
+        person, name = _person(table.get("person")), table.get("name", "records")
+        domain = Domain(tuple(attributes), name, person, lookups)
+        return rule_out(domain, *_impossible(table["impossible"])) if "impossible" in table else domain
     except DomainError as error:
         raise SchemaError(str(error)) from None
+
+
+def _impossible(entries: object) -> tuple[str, ...]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise SchemaError('expected one [[impossible]] section per condition, with where = "..."')
+    for entry in entries:
+        _refuse_unknown(entry, ("where",), "[[impossible]]")
+        if "where" not in entry:
+            raise SchemaError("[[impossible]] needs the key 'where', a condition that no record satisfies")
+    return tuple(entry["where"] for entry in entries)
 
 
 def _person(entry: object) -> Person | None:
@@ -520,6 +533,8 @@ def _text(domain: Domain, *, is_stored: bool) -> str:
             lines += ["resolution = false"] if attribute.usual_resolution is not None else []
     for lookup in domain.lookups:
         lines += ["", f"[lookups.{_toml(lookup.name)}]", *_lines(lookup, ("attribute", "key", "values"))]
+    for one in domain.impossible:
+        lines += ["", "[[impossible]]", *_lines(one, ("where",))]
     return "\n".join(lines) + "\n"
 
 
