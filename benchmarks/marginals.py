@@ -41,7 +41,8 @@ import pmw
 from benchmarks.methods import Settings, all_pairs
 from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
 from benchmarks.tables import MADE_UP, TABLES, Case, NotApplicableError, StreamChoice
-from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution
+from pmw.model.distribution import SyntheticDistribution
+from pmw.model.measurement import Measurement, QueryMeasurement
 from pmw.planning.opening import filter_of_squares
 from pmw.public.state import PublicState
 from pmw.research.baselines import (

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from pmw.loop.fit import model_holds
 from pmw.loop.purchases import numbers_at
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.planning.opening import kept_for_later

@@ -16,34 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import (
+from pmw.model.bins import CoarsenedDistribution, Coarsening, coarse_target
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term, dual_numbers
+from pmw.model.fitting import refit, step
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import (
     DEFAULT_BINS,
-    DEFAULT_MAX_CELLS,
-    FIRST_STEP_SIZE,
-    Aim,
-    CoarsenedDistribution,
-    Coarsening,
-    DenseDistribution,
-    DescentRule,
-    GraphicalDistribution,
     MarginalMeasurement,
-    MarginalTerm,
     QueryMeasurement,
-    QueryTerm,
     RowsMeasurement,
     SingleMeasurement,
-    SyntheticDistribution,
     Target,
-    Term,
-    along,
-    coarse_target,
-    descend,
-    dual_numbers,
-    free_numbers,
-    refit,
-    step,
-    with_local_fits,
 )
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, free_numbers, with_local_fits
+from pmw.model.strategy import along
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, with_founded
 from pmw.public.options import UpdateRule, is_dense

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, model_holds
 from pmw.loop.measuring import draw_numbers
-from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement, QueryMeasurement
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, concatenated, placed

@@ -21,14 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError, SessionError
-from pmw.model import (
-    COUNT_UNITS,
-    SumMeasurement,
-    SummedRows,
-    SummedValues,
-    half_width,
-    sums_of,
-)
+from pmw.model.measured_sums import SumMeasurement, SummedRows
+from pmw.model.measurement import half_width
+from pmw.model.value_sums import COUNT_UNITS, SummedValues, sums_of
 from pmw.planning.calibration import noise_of_price
 from pmw.planning.opening import planned_sums
 from pmw.planning.row_quotes import PREFERRED, require_rows

@@ -18,7 +18,8 @@ from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from pmw.errors import NoiseError
-from pmw.model import AxisPrice, ResidualMeasurement, asked_prices
+from pmw.model.measurement import ResidualMeasurement
+from pmw.model.prices import AxisPrice, asked_prices
 from pmw.planning.calibration import marginal_noise
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.public.charges import marginal_charge

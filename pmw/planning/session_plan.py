@@ -11,7 +11,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from pmw.errors import BudgetError
-from pmw.model import DEFAULT_MAX_CELLS
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.planning.opening import PairsForecast
 from pmw.planning.outlook import AttributeForecast, OrderForecast
 from pmw.planning.tested_bounds import (

@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pmw.model import COUNT_UNITS, Places, SumMeasurement, SummedValues, sums_of
+from pmw.model.measured_sums import SumMeasurement
+from pmw.model.value_sums import COUNT_UNITS, Places, SummedValues, sums_of
 from pmw.planning.calibration import noise_of_share
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width

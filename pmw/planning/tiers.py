@@ -19,19 +19,12 @@ from fractions import Fraction
 from functools import cache
 
 from pmw.errors import NoiseError
-from pmw.model import (
-    DEFAULT_BINS,
-    DEFAULT_MAX_CELLS,
-    AxisPrice,
-    asked_prices,
-    assumed_domain,
-    coarse_of,
-    fewest_bins,
-    half_width,
-    leaf_variances,
-    noise_variance,
-    shared_prices,
-)
+from pmw.model.bins import assumed_domain, coarse_of, fewest_bins
+from pmw.model.estimate import noise_variance
+from pmw.model.hierarchical_histogram import leaf_variances
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import DEFAULT_BINS, half_width
+from pmw.model.prices import AxisPrice, asked_prices, shared_prices
 from pmw.planning.calibration import (
     marginal_noise,
     marginal_statistic,

@@ -29,20 +29,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    AxisRows,
-    HierarchicalHistogram,
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measured_sums import SumMeasurement, SummedRows
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
-    Strategy,
-    SumMeasurement,
-    SummedRows,
-    SummedValues,
 )
+from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Budget, Charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis, QuestionKind

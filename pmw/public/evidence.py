@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    Estimate,
+from pmw.model.estimate import Estimate, noise_variance
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
@@ -25,7 +25,6 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     combined,
-    noise_variance,
 )
 from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.answer import Basis

@@ -17,18 +17,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    LARGEST_TREE,
-    Aim,
-    GraphicalDistribution,
+from pmw.model.bins import coarse_target
+from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
+from pmw.model.measurement import (
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
     Target,
-    coarse_target,
-    local_fit,
 )
+from pmw.model.mirror_descent import Aim, local_fit
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, coarse_model, singly
 from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums

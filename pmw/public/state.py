@@ -10,11 +10,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
+from pmw.model.bins import CoarsenedDistribution, Coarsening
+from pmw.model.distribution import SyntheticDistribution
+from pmw.model.estimate import noise_variance
+from pmw.model.measured_sums import SumMeasurement
+from pmw.model.measurement import (
     DEFAULT_BINS,
-    FIRST_STEP_SIZE,
-    CoarsenedDistribution,
-    Coarsening,
     MarginalMeasurement,
     Measurement,
     OneWayMeasurement,
@@ -23,11 +24,9 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
-    Strategy,
-    SumMeasurement,
-    SyntheticDistribution,
-    noise_variance,
 )
+from pmw.model.mirror_descent import FIRST_STEP_SIZE
+from pmw.model.strategy import Strategy
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import CellNumbers, Event, Measurable, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.contract import Contract

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pmw.display.charts import meter
 from pmw.display.elements import table
 from pmw.display.texts import budget_words, counted
-from pmw.model import MarginalMeasurement, RowsMeasurement
+from pmw.model.measurement import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, display_words, guarantee

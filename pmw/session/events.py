@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
 from pmw.loop.untested import OpeningDraws, choose_bins
-from pmw.model import (
-    Coarsening,
+from pmw.model.bins import Coarsening
+from pmw.model.measured_sums import SumMeasurement, SummedRows
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
@@ -25,11 +26,8 @@ from pmw.model import (
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
-    SumMeasurement,
-    SummedRows,
-    SummedValues,
-    sums_of,
 )
+from pmw.model.value_sums import SummedValues, sums_of
 from pmw.planning.refusals import check_model_size
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter, open_filter

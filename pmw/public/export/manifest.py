@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
@@ -23,9 +23,9 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
-    most_squares,
     target_of,
 )
+from pmw.model.row_fitting import most_squares
 from pmw.public.codec import form_of
 from pmw.public.contract import guarantee
 from pmw.public.error_quantiles import typical_errors

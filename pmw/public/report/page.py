@@ -23,7 +23,7 @@ from pmw.disk import require_file, write_whole
 from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
 from pmw.display.texts import at_most_percent, budget_words, counted, isolated, number, percent
-from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
+from pmw.model.measurement import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.bars import Bars
 from pmw.public.charges import Event

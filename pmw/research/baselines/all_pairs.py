@@ -5,19 +5,13 @@ from __future__ import annotations
 import itertools
 from fractions import Fraction
 
-from pmw.model import (
-    DEFAULT_MAX_CELLS,
-    FIRST_STEP_SIZE,
-    DenseDistribution,
-    DescentRule,
-    GraphicalDistribution,
-    MarginalMeasurement,
-    SyntheticDistribution,
-    descend,
-    target_of,
-)
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import SyntheticDistribution
 from pmw.model.factors import positions
-from pmw.model.junction_tree import fits_tree, junction_tree
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits_tree, junction_tree
+from pmw.model.measurement import MarginalMeasurement, target_of
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, DescentRule, descend
 from pmw.planning.calibration import marginal_noise
 from pmw.privacy.budget import Budget, Composition, Number, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter

@@ -31,18 +31,12 @@ from pmw.display.texts import counted
 from pmw.errors import BudgetError, DataError, NoiseError, ReleaseError
 from pmw.loop.fit import correct, fitted_to, model_holds
 from pmw.loop.untested import draw_opening, settle_opening
-from pmw.model import (
-    DenseDistribution,
-    DescentRule,
-    MarginalMeasurement,
-    Measurement,
-    QueryMeasurement,
-    SyntheticDistribution,
-    half_width,
-    noise_variance,
-    refit,
-    step,
-)
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import SyntheticDistribution
+from pmw.model.estimate import noise_variance
+from pmw.model.fitting import refit, step
+from pmw.model.measurement import MarginalMeasurement, Measurement, QueryMeasurement, half_width
+from pmw.model.mirror_descent import DescentRule
 from pmw.planning import opening
 from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
 from pmw.planning.refusals import check_model_size, check_neighbors

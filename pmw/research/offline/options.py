@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
-from pmw.model import DEFAULT_MAX_CELLS
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.options import ModelKind, Opening, Options, TestKind, UpdateRule

@@ -31,7 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 from pmw.data import CountSource
 from pmw.errors import BudgetError, SessionError
 from pmw.loop.untested import draw_opening, settle_opening
-from pmw.model import DenseDistribution, MarginalTerm
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.refusals import check_neighbors
 from pmw.planning.tiers import plan_query_test

@@ -19,7 +19,7 @@ from pmw.loop import loop, priors, untested
 from pmw.loop.loop import batch_entries, draw_tests, propose, settle
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import BatchDraws, QueryRequest
-from pmw.model import DenseDistribution
+from pmw.model.dense import DenseDistribution
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source

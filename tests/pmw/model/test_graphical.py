@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import GraphicalDistribution, MarginalTerm, QueryTerm, Term
 from pmw.model.calibration import Beliefs, calibrate, plan_calibration
+from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.factors import KeptTables, Positions, project, spread
-from pmw.model.graphical import ScopedTable, expect, joint
+from pmw.model.graphical import GraphicalDistribution, ScopedTable, expect, joint
 from pmw.model.junction_tree import junction_tree
 from queries import UNITS, Domain, Factor, LinearQuery
 from tests.pmw.model.test_distribution import (

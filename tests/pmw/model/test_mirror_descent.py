@@ -11,23 +11,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import (
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, Target, target_of
+from pmw.model.mirror_descent import (
     FIRST_STEP_SIZE,
     Aim,
-    DenseDistribution,
     DescentRule,
-    GraphicalDistribution,
-    MarginalMeasurement,
-    MarginalTerm,
-    QueryMeasurement,
-    SyntheticDistribution,
-    Target,
     descend,
+    free_numbers,
     local_fit,
-    target_of,
     with_local_fits,
 )
-from pmw.model.mirror_descent import free_numbers
 from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 

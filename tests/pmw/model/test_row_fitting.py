@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import Target, fit_rows, most_squares
-from pmw.model.row_fitting import ENOUGH
+from pmw.model.measurement import Target
+from pmw.model.row_fitting import ENOUGH, fit_rows, most_squares
 from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 from tests.residuals import ordered_rows, value_rows
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
 from pmw.loop.untested import Requested, Tables
-from pmw.model import COUNT_UNITS, SumMeasurement, SummedRows, SummedValues, opening_sums
+from pmw.model.measured_sums import SumMeasurement, SummedRows
+from pmw.model.value_sums import COUNT_UNITS, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import QuestionNumbers, SumNumbers

@@ -13,7 +13,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.model import AxisPrice, asked_prices, coarse_of, noise_variance, shared_prices
+from pmw.model.bins import coarse_of
+from pmw.model.estimate import noise_variance
+from pmw.model.prices import AxisPrice, asked_prices, shared_prices
 from pmw.planning.error_quantiles import reserved_share
 from pmw.planning.opening import (
     EXPECTED_SHARE,

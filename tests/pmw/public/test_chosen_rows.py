@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.bars import Bars

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import MarginalMeasurement, noise_variance
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source

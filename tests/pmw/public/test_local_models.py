@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import OneWayMeasurement, ResidualMeasurement, coarse_target
+from pmw.model.bins import coarse_target
+from pmw.model.measurement import OneWayMeasurement, ResidualMeasurement
 from pmw.model.mirror_descent import free_numbers
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.local_models import LocalModels, local_models

@@ -15,14 +15,10 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import ReleaseError
-from pmw.model import (
-    CoarsenedDistribution,
-    Coarsening,
-    DenseDistribution,
-    GraphicalDistribution,
-    MarginalTerm,
-    SyntheticDistribution,
-)
+from pmw.model.bins import CoarsenedDistribution, Coarsening
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution
+from pmw.model.graphical import GraphicalDistribution
 from pmw.public.export import RowPlan, draw_rows, export
 from pmw.public.export.rows import ConditionedModel
 from pmw.public.state import PublicState

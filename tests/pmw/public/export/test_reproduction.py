@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.loop.fit import correct
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.export import RowPlan, draw_rows, reproduction_sentence
 from pmw.public.export.manifest import reproduction

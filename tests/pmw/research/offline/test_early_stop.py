@@ -15,7 +15,7 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
-from pmw.model import QueryMeasurement, half_width
+from pmw.model.measurement import QueryMeasurement, half_width
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource

@@ -13,7 +13,8 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError
-from pmw.model import CoarsenedDistribution, MarginalMeasurement
+from pmw.model.bins import CoarsenedDistribution
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.budget import gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source

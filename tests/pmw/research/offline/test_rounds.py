@@ -18,7 +18,8 @@ import pmw.research.offline
 from pmw.data import MemorySource
 from pmw.errors import DataError
 from pmw.loop.untested import draw_opening, settle_opening
-from pmw.model import DenseDistribution, QueryMeasurement
+from pmw.model.dense import DenseDistribution
+from pmw.model.measurement import QueryMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
