@@ -80,11 +80,11 @@ def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurem
     terms = list(distribution.terms)
     if len(terms) > len(measurements):
         raise BudgetError(f"expected at most {len(measurements)} terms, got {len(terms)}")
-    terms += [_zero_term(distribution, measurement) for measurement in measurements[len(terms) :]]
     aims = [
         one if isinstance(one, QueryMeasurement) else target_of(one, distribution.total)
         for one in measurements
     ]
+    terms += [aim.term(np.zeros(aim.values.shape)) for aim in aims[len(terms) :]]
     workspace = distribution.workspace()
     for _ in range(_SWEEPS):
         moved = 0.0
@@ -94,13 +94,6 @@ def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurem
         if moved < _TOLERANCE:
             break
     return workspace.combine(tuple(terms))
-
-
-def _zero_term(distribution: DenseDistribution, measurement: SingleMeasurement) -> Term:
-    if isinstance(measurement, QueryMeasurement):
-        return QueryTerm(measurement.query, 0.0)
-    shape = distribution.domain.scope_shape(measurement.scope)
-    return MarginalTerm(measurement.scope, np.zeros(shape))
 
 
 def _solve(workspace: DenseWorkspace, term: Term, aim: Target | QueryMeasurement) -> tuple[Term, float]:
@@ -117,7 +110,7 @@ def _solve_marginal(workspace: DenseWorkspace, term: MarginalTerm, target: Targe
     change = _marginal_steps(term.duals, answers, target.values, PRIOR_WEIGHT * target.variance)
     workspace.tilt_marginal(term.scope, change)
     moved = (np.abs(answers * np.expm1(change)) / np.sqrt(target.variance)).max()
-    return replace(term, duals=term.duals + change), float(moved)
+    return term.moved(change), float(moved)
 
 
 def _marginal_steps(

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.calibration import AxisOrder, Beliefs, CalibrationPlan, by_size, calibrate, plan_calibration
-from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term, WeightedFactor
+from pmw.model.distribution import QueryTerm, SyntheticDistribution, Term, WeightedFactor
 from pmw.model.factors import (
     KeptTables,
     Positions,
@@ -454,11 +454,9 @@ class GraphicalDistribution(SyntheticDistribution):
         """Return the sum of all terms per distinct scope: float64, natural logarithms."""
         sums: dict[Positions, NDArray[np.float64]] = {}
         for term in self.terms:
-            if isinstance(term, MarginalTerm):
-                scope, duals = term.scope, term.duals
-            else:
-                scope, duals = term.query.scope, np.asarray(term.query.weights() * (term.dual / UNITS))
-            places = positions_in(self.domain, scope)
+            duals, places = term.duals, positions_in(self.domain, term.scope)
+            if isinstance(term, QueryTerm):
+                duals = np.asarray(term.query.weights() * (term.dual / UNITS))
             sums[places] = sums[places] + duals if places in sums else np.asarray(duals, dtype=np.float64)
         return [self._shape.axes.inward(sums[places], places) for places in self._shape.scopes]
 
@@ -472,9 +470,7 @@ class GraphicalDistribution(SyntheticDistribution):
 
 def _scopes(domain: Domain, terms: Sequence[Term]) -> tuple[Positions, ...]:
     """Return the distinct scopes of terms as positions, in order of first appearance."""
-    named = dict.fromkeys(
-        term.scope if isinstance(term, MarginalTerm) else term.query.scope for term in terms
-    )
+    named = dict.fromkeys(term.scope for term in terms)
     return tuple(tuple([domain.index(name) for name in scope]) for scope in named)
 
 

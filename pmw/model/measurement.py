@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
+from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.estimate import Block, Covariance, Estimate, OfTree, noise_scale, noise_variance
 from pmw.model.hierarchical_histogram import (
     HierarchicalHistogram,
@@ -258,6 +259,13 @@ class QueryMeasurement:
     units: int
     noise: NoiseDistribution
     model_units: int = 0
+    free_numbers: ClassVar[int] = 1
+    information: ClassVar[None] = None  # it is seen by itself
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attributes that the query is about."""
+        return self.query.scope
 
     @property
     def value(self) -> float:
@@ -265,9 +273,18 @@ class QueryMeasurement:
         return self.units / UNITS
 
     @property
+    def values(self) -> NDArray[np.float64]:
+        """The noisy answer, as a fit aims at it: float64, shape ()."""
+        return np.array(self.value)
+
+    @property
     def variance(self) -> float:
         """Variance of the noise, in squared records."""
         return noise_variance(self.noise)
+
+    def term(self, dual: NDArray[np.float64]) -> Term:
+        """Return the factor of a model that is fitted to it."""
+        return QueryTerm(self.query, float(dual))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -353,6 +370,10 @@ class Target:
         if self.weighed is not None:
             return math.prod(self.values.shape[: self.weighed] + self.values.shape[self.weighed + 1 :])
         return math.prod(size - (self.information is not None) for size in self.values.shape)
+
+    def term(self, duals: NDArray[np.float64]) -> Term:
+        """Return the factor of a model that is fitted to it."""
+        return MarginalTerm(self.scope, duals)
 
     def pull(self, errors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return K'K (a - y) / v, by which errors of the values weigh: float64, one axis per attribute.

@@ -15,7 +15,6 @@ import pytest
 import pmw
 from pmw.model.bins import coarse_target
 from pmw.model.measurement import OneWayMeasurement, ResidualMeasurement
-from pmw.model.mirror_descent import free_numbers
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.state import PublicState, coarse_model
@@ -68,7 +67,7 @@ def misfit(table: np.ndarray, scope: tuple[str, ...], measured: OneWayMeasuremen
     target = coarse_target(state().coarsening, measured, state().total.value)
     axes = tuple(axis for axis, name in enumerate(scope) if name not in target.scope)
     error = table.sum(axis=axes) - target.values
-    return float(np.vdot(target.pull(error), error)) / free_numbers(target)
+    return float(np.vdot(target.pull(error), error)) / target.free_numbers
 
 
 def pairs_beside() -> list[ResidualMeasurement]:
