@@ -48,9 +48,7 @@ from pmw.model.factors import (
     spread,
     weighted_sum,
 )
-from pmw.model.factors import (
-    positions as positions_in,
-)
+from pmw.model.factors import positions as positions_in
 from pmw.model.gradient import Gradient, plan_gradient
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from queries.cells import cell_count
@@ -204,10 +202,7 @@ def _absorption(
 
 
 def _eliminated(
-    shape: tuple[int, ...],
-    tables: Sequence[tuple[Hashable, ScopedTable]],
-    scope: Positions,
-    kept: KeptTables,
+    shape: tuple[int, ...], tables: Sequence[tuple[Hashable, ScopedTable]], scope: Positions, kept: KeptTables
 ) -> NDArray[np.float64]:
     """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous."""
     held = dict(enumerate(tables))

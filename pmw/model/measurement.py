@@ -20,11 +20,7 @@ from numpy.typing import NDArray
 from pmw.errors import PMWError
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.estimate import Block, Covariance, Estimate, OfTree, noise_scale, noise_variance
-from pmw.model.hierarchical_histogram import (
-    HierarchicalHistogram,
-    least_squares,
-    non_negative_least_squares,
-)
+from pmw.model.hierarchical_histogram import HierarchicalHistogram, least_squares, non_negative_least_squares
 from pmw.model.strategy import Strategy, along
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from queries.errors import ScopeError

@@ -485,12 +485,7 @@ def _vector(
     return NumericSparse(Sparse(test, limit, kind.redraw), noise)
 
 
-def plan_test(
-    contract: Contract,
-    opening: OpeningPlan,
-    ledger: PrivacyFilter,
-    total: float,
-) -> TestPlan:
+def plan_test(contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float) -> TestPlan:
     """Return the tiers of a session, in order; none where nothing is left for any."""
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None

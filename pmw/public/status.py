@@ -288,8 +288,7 @@ def budget_meter(status: Status) -> Markup:
     terms = budget_words(status.epsilon_cap, status.delta, " = ")
     seeded = f". {SEEDED_WARNING}" if status.seeded else ""
     return meter(
-        status.budget_share,
-        f"{status.budget_share:.1%} of the budget is spent; the cap is {terms}{seeded}",
+        status.budget_share, f"{status.budget_share:.1%} of the budget is spent; the cap is {terms}{seeded}"
     )
 
 

@@ -194,11 +194,7 @@ class NumericSparse:
         return state, Outcome(outcomes[0]), released
 
     def scan(
-        self,
-        state: SparseState,
-        values: Integers,
-        thresholds: Integers,
-        bits: BitSource,
+        self, state: SparseState, values: Integers, thresholds: Integers, bits: BitSource
     ) -> tuple[SparseState, NDArray[np.int8], int | None]:
         """Test values in order, up to and including the first positive.
 

@@ -132,11 +132,7 @@ class AboveThreshold:
         return state, Outcome(outcomes[0])
 
     def scan(
-        self,
-        noisy: NoisyThreshold | None,
-        values: Integers,
-        thresholds: Integers,
-        bits: BitSource,
+        self, noisy: NoisyThreshold | None, values: Integers, thresholds: Integers, bits: BitSource
     ) -> tuple[NoisyThreshold | None, NDArray[np.int8]]:
         """Test values in order, up to and including the first positive.
 
@@ -152,12 +148,7 @@ class AboveThreshold:
         return noisy, outcomes
 
     def find(
-        self,
-        values: Integers,
-        thresholds: Integers,
-        bits: BitSource,
-        *,
-        random_index: bool = False,
+        self, values: Integers, thresholds: Integers, bits: BitSource, *, random_index: bool = False
     ) -> int | None:
         """Return the place of the first value found above its threshold, in a run of its own.
 
@@ -309,11 +300,7 @@ class Sparse:
         return state, Outcome(outcomes[0])
 
     def scan(
-        self,
-        state: SparseState,
-        values: Integers,
-        thresholds: Integers,
-        bits: BitSource,
+        self, state: SparseState, values: Integers, thresholds: Integers, bits: BitSource
     ) -> tuple[SparseState, NDArray[np.int8]]:
         """Test values in order, up to and including the first positive, after which the caller may react.
 

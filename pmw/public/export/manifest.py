@@ -350,7 +350,4 @@ def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
 
 
 def _noise_facts(measurement: SingleMeasurement) -> dict[str, Any]:
-    return {
-        "standard_deviation": math.sqrt(measurement.variance),
-        "noise": form_of(measurement.noise),
-    }
+    return {"standard_deviation": math.sqrt(measurement.variance), "noise": form_of(measurement.noise)}

@@ -14,15 +14,6 @@ from pmw.research.baselines.residual_planner import (
 )
 
 __all__ = [
-    "all_pairs_max_entropy",
-    "cell_variance",
-    "centred",
-    "FittedPairs",
-    "mwem",
-    "offline_pmw",
-    "PairRules",
-    "reconstructed",
-    "residual_prices",
-    "residual_variances",
-    "Scope",
-]
+    "all_pairs_max_entropy", "cell_variance", "centred", "FittedPairs", "mwem", "offline_pmw", "PairRules",
+    "reconstructed", "residual_prices", "residual_variances", "Scope",
+]  # fmt: skip

@@ -18,14 +18,6 @@ from pmw.research.offline.options import (
 )
 
 __all__ = [
-    "fit_workload",
-    "largest_error",
-    "last_measured",
-    "MOST_CANDIDATES",
-    "OfflineOptions",
-    "OfflineRelease",
-    "ROUNDS_PER_ATTRIBUTE",
-    "small_error",
-    "Targets",
-    "WorkloadItem",
-]
+    "fit_workload", "largest_error", "last_measured", "MOST_CANDIDATES", "OfflineOptions", "OfflineRelease",
+    "ROUNDS_PER_ATTRIBUTE", "small_error", "Targets", "WorkloadItem",
+]  # fmt: skip

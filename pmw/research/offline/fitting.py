@@ -398,12 +398,7 @@ class OfflineRelease:
         return draw_rows(self.state, RowPlan(rows, independent, seed)).frame()
 
     def export(
-        self,
-        path: str | Path,
-        plan: RowPlan | None = None,
-        *,
-        format: str | None = None,
-        force: bool = False,
+        self, path: str | Path, plan: RowPlan | None = None, *, format: str | None = None, force: bool = False
     ) -> dict[str, Any]:
         """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
 

@@ -6,10 +6,6 @@ from pmw.research.online.loop import OnlineAnswer, PrivateMultiplicativeWeights
 from pmw.research.online.parts import Correction, MultiplicativeWeights, SparseVector, UpdateRule
 
 __all__ = [
-    "Correction",
-    "MultiplicativeWeights",
-    "OnlineAnswer",
-    "PrivateMultiplicativeWeights",
-    "SparseVector",
+    "Correction", "MultiplicativeWeights", "OnlineAnswer", "PrivateMultiplicativeWeights", "SparseVector",
     "UpdateRule",
-]
+]  # fmt: skip

@@ -26,20 +26,7 @@ from pmw.research.sparse_vectors.sech2_charges import (
 )
 
 __all__ = [
-    "AdaptiveSech2",
-    "AdaptiveState",
-    "algorithm_1",
-    "algorithm_2",
-    "algorithm_7",
-    "FreeGap",
-    "least_query_scale",
-    "NaiveAboveThreshold",
-    "numeric_algorithm_7",
-    "order_charges",
-    "order_filter",
-    "renyi_charge",
-    "renyi_charge_bound",
-    "Retraversal",
-    "run_epsilon",
-    "TopC",
-]
+    "AdaptiveSech2", "AdaptiveState", "algorithm_1", "algorithm_2", "algorithm_7", "FreeGap",
+    "least_query_scale", "NaiveAboveThreshold", "numeric_algorithm_7", "order_charges", "order_filter",
+    "renyi_charge", "renyi_charge_bound", "Retraversal", "run_epsilon", "TopC",
+]  # fmt: skip

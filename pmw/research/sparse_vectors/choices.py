@@ -18,12 +18,7 @@ from pmw.privacy.noise import DiscreteLaplace, Geometric, uniform_array_below
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import MOST_PASSES, ExponentialMechanism, first_passes
 from pmw.sparse_vector.comparison import scale_up
-from pmw.sparse_vector.noisy_comparison import (
-    NoiseKind,
-    NoisyThreshold,
-    Sides,
-    require_integers,
-)
+from pmw.sparse_vector.noisy_comparison import NoiseKind, NoisyThreshold, Sides, require_integers
 from pmw.sparse_vector.sparse import Sparse
 from queries.frozen import dataclass
 
@@ -234,11 +229,7 @@ class Retraversal:
         return noise
 
     def _hits(
-        self,
-        noisy: NoisyThreshold,
-        values: NDArray[np.int64],
-        limits: NDArray[np.int64],
-        bits: BitSource,
+        self, noisy: NoisyThreshold, values: NDArray[np.int64], limits: NDArray[np.int64], bits: BitSource
     ) -> NDArray[np.int64]:
         """Return the pass in which each value would first be selected: int64, shape (n,)."""
         test = self.sparse.test

@@ -96,11 +96,7 @@ class NaiveAboveThreshold:
         return answered, Outcome(outcomes[0]), int(released[0])
 
     def scan(
-        self,
-        answered: int,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
-        bits: BitSource,
+        self, answered: int, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
     ) -> tuple[int, NDArray[np.int8], NDArray[np.int64]]:
         """Release values with fresh noise, positives and negatives alike.
 
@@ -174,11 +170,7 @@ class FreeGap:
         return state, Outcome(outcomes[0]), gap
 
     def scan(
-        self,
-        state: SparseState,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
-        bits: BitSource,
+        self, state: SparseState, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
     ) -> tuple[SparseState, NDArray[np.int8], int | None]:
         """Test values in order, up to and including the first positive.
 
