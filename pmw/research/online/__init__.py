@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from pmw.research.online.loop import OnlineAnswer, PrivateMultiplicativeWeights
-from pmw.research.online.parts import Correction, MultiplicativeWeights, SparseVector, UpdateRule
+from pmw.research.online.loop import (
+    Correction,
+    MultiplicativeWeights,
+    OnlineAnswer,
+    PrivateMultiplicativeWeights,
+    SparseVector,
+    UpdateRule,
+)
 
 __all__ = [
     "Correction", "MultiplicativeWeights", "OnlineAnswer", "PrivateMultiplicativeWeights", "SparseVector",
