@@ -68,12 +68,6 @@ from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise, sigma_up
 from pmw.sparse_vector.sparse import Sparse, SparseState
 from queries.frozen import dataclass
 
-__all__ = [
-    "AdaptiveSech2", "AdaptiveState", "algorithm_1", "algorithm_2", "algorithm_7", "FreeGap",
-    "least_query_scale", "NaiveAboveThreshold", "numeric_algorithm_7", "order_charges", "order_filter",
-    "renyi_charge", "renyi_charge_bound", "Retraversal", "run_epsilon", "TopC",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class NaiveAboveThreshold:
