@@ -431,7 +431,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "most = max(4 * alone**2,", "most = max(0,", "pmw/model/test_value_sums"),
     ("sums-of-questions-that-cells-do-not-decide", "pmw/session/events",
      " or not all(row.is_whole for row in summed.rows)", "", "pmw/model/test_value_sums"),
-    ("sums-of-questions-of-everybody", "pmw/model/measured_sums",
+    ("sums-of-questions-of-everybody", "pmw/model/measurement",
      "row.answer(known[row.scope][part]) // UNITS", "int(known[row.scope][part].counts.sum())",
      "pmw/model/test_value_sums"),
     ("sums-of-questions-for-other-records", "pmw/public/value_sums",

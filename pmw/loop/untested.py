@@ -21,13 +21,14 @@ from pmw.model.bins import Coarsening, choose_coarsening, told_apart_by
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import SyntheticDistribution
 from pmw.model.fitting import refit
-from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     PersonsMeasurement,
     RowsMeasurement,
+    SumMeasurement,
+    SummedRows,
     measured_as,
     target_of,
 )

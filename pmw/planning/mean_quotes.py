@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError, SessionError
-from pmw.model.measured_sums import SumMeasurement, SummedRows
-from pmw.model.measurement import half_width
+from pmw.model.measurement import SumMeasurement, SummedRows, half_width
 from pmw.model.value_sums import COUNT_UNITS, SummedValues, sums_of
 from pmw.planning.calibration import noise_of_price
 from pmw.planning.opening import planned_sums

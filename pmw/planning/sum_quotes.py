@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pmw.model.measured_sums import SumMeasurement
+from pmw.model.measurement import SumMeasurement
 from pmw.model.value_sums import COUNT_UNITS, Places, SummedValues, sums_of
 from pmw.planning.calibration import noise_of_share
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.hierarchical_histogram import HierarchicalHistogram
-from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -38,6 +37,8 @@ from pmw.model.measurement import (
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
+    SumMeasurement,
+    SummedRows,
 )
 from pmw.model.strategy import AxisRows, Strategy
 from pmw.model.value_sums import SummedValues

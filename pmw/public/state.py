@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pmw.model.bins import CoarsenedDistribution, Coarsening
 from pmw.model.distribution import SyntheticDistribution
 from pmw.model.estimate import noise_variance
-from pmw.model.measured_sums import SumMeasurement
 from pmw.model.measurement import (
     DEFAULT_BINS,
     MarginalMeasurement,
@@ -24,6 +23,7 @@ from pmw.model.measurement import (
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
+    SumMeasurement,
 )
 from pmw.model.mirror_descent import FIRST_STEP_SIZE
 from pmw.model.strategy import Strategy

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.estimate import noise_variance
-from pmw.model.measured_sums import SumMeasurement
-from pmw.model.measurement import Target
+from pmw.model.measurement import SumMeasurement, Target
 from pmw.model.value_sums import Places
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pmw.errors import SessionCorruptError
 from pmw.loop.untested import OpeningDraws, choose_bins
 from pmw.model.bins import Coarsening
-from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -26,6 +25,8 @@ from pmw.model.measurement import (
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
+    SumMeasurement,
+    SummedRows,
 )
 from pmw.model.value_sums import SummedValues, sums_of
 from pmw.planning.refusals import check_model_size

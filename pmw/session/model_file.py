@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop.untested import choose_bins
-from pmw.model.measured_sums import SumMeasurement
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     PersonsMeasurement,
     QueryMeasurement,
+    SumMeasurement,
 )
 from pmw.planning.refusals import check_model_size
 from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read

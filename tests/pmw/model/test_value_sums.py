@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
 from pmw.loop.untested import Requested, Tables
-from pmw.model.measured_sums import SumMeasurement, SummedRows
+from pmw.model.measurement import SumMeasurement, SummedRows
 from pmw.model.value_sums import COUNT_UNITS, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian

@@ -21,7 +21,6 @@ from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
 from pmw.loop.untested import OpeningDraws
 from pmw.model.bins import Coarsening
 from pmw.model.hierarchical_histogram import HierarchicalHistogram
-from pmw.model.measured_sums import SumMeasurement, SummedRows
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
@@ -29,6 +28,8 @@ from pmw.model.measurement import (
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
+    SumMeasurement,
+    SummedRows,
 )
 from pmw.model.strategy import AxisRows, Strategy
 from pmw.model.value_sums import COUNT_UNITS, SummedValues
