@@ -290,7 +290,9 @@ class Tier(ABC, Generic[Want, Asked]):
         """Return the state after a batch: its round, what its tests found, and the model corrected."""
         requests = cast("Sequence[Asked]", proposal.requests)
         state = self.certified(state, requests[: draws.negatives])
-        is_open = self._stays_open(proposal, draws)
+        # It holds threshold noise after a batch, but not after its last positive.
+        goes_on = not self.plan.sparse.redraw and proposal.positives + 1 < self.plan.update_limit
+        is_open = draws.released is None or goes_on
         rounds = (*state.rounds[: self.place], is_open, *state.rounds[self.place + 1 :])
         if rounds != state.rounds:  # the very same state is known again
             state = replace(state, rounds=rounds)
@@ -305,12 +307,6 @@ class Tier(ABC, Generic[Want, Asked]):
     @abstractmethod
     def measurement(self, request: Asked, released: Released) -> LaterMeasurement:
         """Return the measurement that a positive released."""
-
-    def _stays_open(self, proposal: Proposal, draws: BatchDraws) -> bool:
-        """Tell whether the sparse vector holds threshold noise after a batch: not after its last positive."""
-        if draws.released is None:
-            return True
-        return not self.plan.sparse.redraw and proposal.positives + 1 < self.plan.update_limit
 
 
 _PAIRS = 6  # of attributes, which every question may ask to be tested

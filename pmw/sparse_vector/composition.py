@@ -189,7 +189,8 @@ def require_printed(budget: Budget, rounds: int, *, halved: bool = False) -> Non
         price = Fraction(epsilon / root) * Fraction(1 + 2 * (1 - _NEARLY))  # not below the printed one
         if composed_delta(price, rounds, budget.epsilon) <= budget.delta:
             return
-        stops = _printed_stop(root, rounds, math.log(budget.delta), 8 * log, epsilon)
+        kept = math.log(budget.delta)
+        stops, _ = _parted(lambda one: _exact_float(one / root, rounds, one) <= kept, 8 * log, epsilon)
         whole = float(composed_epsilon(Fraction(epsilon / root), rounds, budget.delta))
         reached = f"; here its rounds compose to {whole:.6g}"
     raise BudgetError(
@@ -212,11 +213,6 @@ def _check_rounds(rounds: int) -> None:
         raise BudgetError(f"expected at least 1 round, got {rounds}")
 
 
-def _printed_stop(root: float, rounds: int, log_delta: float, low: float, high: float) -> float:
-    """Return the largest epsilon at which rounds at epsilon/root keep (epsilon, delta), in floating point."""
-    return _parted(lambda middle: _exact_float(middle / root, rounds, middle) <= log_delta, low, high)[0]
-
-
 def _parted(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Return two neighbours, of which a condition that holds at the low end holds at the first alone."""
     for _ in range(_STEPS):
@@ -229,7 +225,8 @@ def _dwork_roth_price(budget: Budget, rounds: int) -> Fraction:
     with decimal.localcontext() as context:
         context.prec = _DIGITS
         root = (8 * rounds * -decimal_of(budget.delta).ln()).sqrt()
-        price = _floor(decimal_of(budget.epsilon) / root)
+        price = Fraction(decimal_of(budget.epsilon) / root) * (1 - Fraction(1, 10**40))
+        price = Fraction(math.floor(price * RHO_GRID), RHO_GRID)
     if price <= 0 or _advanced(price, rounds, budget.delta) > budget.epsilon:
         raise BudgetError(
             f"epsilon={float(budget.epsilon):g} lies outside Dwork and Roth's corollary; use another"
@@ -311,10 +308,6 @@ def _smallest_above(guess: float, certain: Callable[[Fraction], bool]) -> Fracti
             return candidate
         slack *= 16
     raise BudgetError("expected rounds whose total is bounded, got dearer ones")
-
-
-def _floor(value: Decimal) -> Fraction:
-    return Fraction(math.floor(Fraction(value) * (1 - Fraction(1, 10**40)) * RHO_GRID), RHO_GRID)
 
 
 def _ceiling(value: Decimal) -> Fraction:

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -287,8 +288,8 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
             for attribute, bin_, share in zip(bins.fine, bins.bins, bins.shares, strict=True)
             if bin_ is not None and share is not None
         },
-        "marginals": _of_kind(state, MarginalMeasurement, lambda one: _marginal_form(state, one)),
-        "residuals": _of_kind(state, ResidualMeasurement, lambda one: _residual_form(state, one)),
+        "marginals": _of_kind(state, MarginalMeasurement, partial(_cells_form, state)),
+        "residuals": _of_kind(state, ResidualMeasurement, partial(_cells_form, state)),
         "trees": _of_kind(state, HierarchicalMeasurement, _tree_form),
         "queries": [
             *_of_kind(state, QueryMeasurement, _query_form),
@@ -308,32 +309,23 @@ def _of_kind(
     return [{"position": position, **form(one)} for position, one in entries if type(one) is kind]
 
 
-def _binned(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
-    """Return the attributes of a marginal whose cells are bins."""
-    sizes = zip(measurement.scope, measurement.units.shape, strict=True)
-    return [name for name, size in sizes if size < state.domain[name].size]
-
-
-def _marginal_form(state: PublicState, measurement: MarginalMeasurement) -> dict[str, Any]:
-    return {
-        "scope": list(measurement.scope),
-        "binned": _binned(state, measurement),
-        "shape": list(measurement.units.shape),
-        "values": measurement.values.tolist(),
-        **_noise_facts(measurement),
+def _cells_form(state: PublicState, measurement: MarginalMeasurement) -> dict[str, Any]:
+    """Return the form of a marginal, measured by its cells or by rows."""
+    scope, shape = measurement.scope, measurement.units.shape
+    head = {
+        "scope": list(scope),
+        "binned": [name for name, size in zip(scope, shape, strict=True) if size < state.domain[name].size],
+        "shape": list(shape),
     }
-
-
-def _residual_form(state: PublicState, measurement: ResidualMeasurement) -> dict[str, Any]:
-    strategy = measurement.strategy
+    values = measurement.values.tolist()
+    if not isinstance(measurement, ResidualMeasurement):
+        return {**head, "values": values, **_noise_facts(measurement)}
     return {
-        "scope": list(measurement.scope),
-        "binned": _binned(state, measurement),
-        "shape": list(measurement.units.shape),
-        "factor": strategy.factor,
-        "rows": [axis.matrix.tolist() for axis in strategy.axes],
+        **head,
+        "factor": measurement.strategy.factor,
+        "rows": [axis.matrix.tolist() for axis in measurement.strategy.axes],
         "numbers": measurement.units.tolist(),
-        "values": measurement.values.tolist(),
+        "values": values,
         "standard_deviation": float(measurement.drawn.sigma),
         "noise": form_of(measurement.drawn),
     }
