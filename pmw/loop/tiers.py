@@ -526,10 +526,15 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
             return [()] * len(queries)
         if state.contract.options.bar_limit is not None:
             answers = ModelAnswers(state)
-            tested = [
-                _has_one_reading(state, query) and answers.answer(query).is_refused for query in queries
+            return [
+                (query,)
+                if query.factors
+                and query.readings is None
+                and state.domain.scope_size(query.scope) <= _LARGEST_COUNTED
+                and answers.answer(query).is_refused
+                else ()
+                for query in queries
             ]
-            return [(query,) if test else () for query, test in zip(queries, tested, strict=True)]
         if self.place == 0:
             return [
                 () if query.readings is not None or is_held(state, query) else (query,) for query in queries
@@ -608,9 +613,3 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
 
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
         return QueryMeasurement(request.query, int(released), self.plan.noise, request.model_units)
-
-
-def _has_one_reading(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether a test bounds the error of a question: cells decide it, and not too many are counted."""
-    few = state.domain.scope_size(query.scope) <= _LARGEST_COUNTED
-    return bool(query.factors) and query.readings is None and few

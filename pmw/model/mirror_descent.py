@@ -219,15 +219,12 @@ class _Loss:
     def at(self, duals: NDArray[np.float64]) -> _Point:
         """Return the point of some duals."""
         error = self.evaluate.values(duals) - self.measured
-        residuals = self._weighed(error) / self.variance
+        seen = error
+        if any(one is not None for one in self.information):  # errors of residuals, as their rows see them
+            tables = zip(self.information, self.evaluate.tables(error), strict=True)
+            seen = self.evaluate.flat([one if axes is None else along(axes, one) for axes, one in tables])
+        residuals = seen / self.variance
         return _Point(duals, residuals, float(np.vdot(residuals, error)) / 2)
-
-    def _weighed(self, error: Flat) -> Flat:
-        """Return the errors, those of residuals as their rows see them."""
-        if all(one is None for one in self.information):
-            return error
-        tables = zip(self.information, self.evaluate.tables(error), strict=True)
-        return self.evaluate.flat([one if axes is None else along(axes, one) for axes, one in tables])
 
 
 def descend(

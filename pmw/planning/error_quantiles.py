@@ -154,20 +154,15 @@ def quantiles_left(state: PublicState) -> Fraction:
     options, ledger = state.contract.options, state.ledger
     entries = [quantile_entry(one.kind.describe(), one.noise, options) for one in state.quantiles]
     spent = sum((ledger.price(entry.charge) for entry in entries), Fraction(0))
-    planned = sum((_planned(state, place) for place in range(len(state.plan))), Fraction(0))
+    planned = Fraction(0)  # positives, and the threshold noise that is not drawn yet
+    for place, tier in enumerate(state.plan):
+        positives = tier.update_limit - state.positives(place)
+        if positives > 0:
+            is_open = state.rounds[place]
+            planned += price_of_positives(tier, positives, options, ledger, round_open=is_open)
     kept = kept_for_tests(state)
     tests = planned if kept is None else min(planned, kept)
     return max(min(ledger.cap * SHARE - spent, ledger.remaining - tests - left_for_parts(state)), Fraction(0))
-
-
-def _planned(state: PublicState, place: int) -> Fraction:
-    """Return what a tier may still charge: its positives, and the threshold noise that it has not drawn."""
-    tier, ledger = state.plan[place], state.ledger
-    positives = tier.update_limit - state.positives(place)
-    if positives <= 0:
-        return Fraction(0)
-    options, is_open = state.contract.options, state.rounds[place]
-    return price_of_positives(tier, positives, options, ledger, round_open=is_open)
 
 
 def _sample(questions: AnsweredQuestions, asked: int) -> AnsweredQuestions:

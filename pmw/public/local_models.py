@@ -63,9 +63,7 @@ class LocalModels:
         old, new = before._state, self._state
         later = new.measured[len(old.measured) :]
         is_same = old.model is new.model and old.opening is new.opening and self._has_rows
-        is_same = is_same and len(new.measured) >= len(old.measured)
-        pairs = zip(old.measured, new.measured, strict=False)
-        is_same = is_same and all(one is other for one, other in pairs)
+        is_same = is_same and new.goes_on_from(old.measured)
         if not is_same or not all(isinstance(one, RowsMeasurement) for one in later):
             return
         rows = [frozenset(number.query.scope) for number in singly(later)]  # type: ignore[union-attr]

@@ -239,6 +239,12 @@ class PublicState:
         """The model's version: how often it was fitted since opening."""
         return len(self.measured)
 
+    def goes_on_from(self, measured: tuple[LaterMeasurement, ...]) -> bool:
+        """Tell whether it measured all that an earlier state had, and perhaps more."""
+        pairs = zip(measured, self.measured, strict=False)
+        is_longer = len(self.measured) >= len(measured)
+        return self.measured is measured or (is_longer and all(one is other for one, other in pairs))
+
     def known_until(self, version: int) -> PublicState:
         """Return what was released until the model had a version; the model is the newest all the same."""
         return replace(

@@ -144,7 +144,7 @@ class UpdateRule(Protocol):
 class MultiplicativeWeights:
     """The textbook's update: A(x) becomes A(x) exp(+-eta q(x)), up where the measured answer is higher.
 
-    Source: Dwork and Roth (2014), Algorithm 5, as ``pmw.model.step``.
+    Source: Dwork and Roth (2014), Algorithm 5, as ``pmw.model.fitting.step``.
     """
 
     learning_rate: float
