@@ -192,12 +192,7 @@ def test_only_what_counts_or_draws_sees_the_table() -> None:
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if not name.startswith("_") and "CountSource" in str(inspect.signature(function))
     }
-    assert holders == {
-        "draw_opening",
-        "draw_tests",
-        "prior_of_table",
-        "ranked_errors",
-    }
+    assert holders == {"draw_opening", "draw_tests", "prior_of_table", "ranked_errors"}
 
 
 def test_covered_questions_are_not_tested() -> None:

@@ -15,14 +15,7 @@ from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import MarginalTerm, SyntheticDistribution
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, Target, target_of
-from pmw.model.mirror_descent import (
-    FIRST_STEP_SIZE,
-    Aim,
-    DescentRule,
-    descend,
-    local_fit,
-    with_local_fits,
-)
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, local_fit, with_local_fits
 from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 

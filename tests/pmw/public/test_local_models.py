@@ -225,12 +225,7 @@ def test_measurements_of_the_same_rows_count_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "choices",
-    [
-        {"delta": 0},
-        {"opening": pmw.Opening.ONE_WAY},
-        {"test": pmw.TestKind.QUERY},
-    ],
+    "choices", [{"delta": 0}, {"opening": pmw.Opening.ONE_WAY}, {"test": pmw.TestKind.QUERY}]
 )
 def test_a_session_that_nothing_lies_beside_answers_from_its_model(choices: dict[str, object]) -> None:
     delta = choices.get("delta", 1e-9)

@@ -28,11 +28,7 @@ from queries.parsing import parse_where
 from tests.worlds import WIDE
 
 DOMAIN = Domain(
-    (
-        IntegerAttribute("a", 0, 5),
-        CategoricalAttribute("b", ("x", "y", "z")),
-        IntegerAttribute("c", 0, 3),
-    )
+    (IntegerAttribute("a", 0, 5), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 3))
 )
 COARSE = Domain((IntegerAttribute("a", 0, 2), *DOMAIN.attributes[1:]))
 BINS = np.array([0, 0, 0, 1, 1, 2])
