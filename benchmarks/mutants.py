@@ -1424,7 +1424,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "groups = sum(1 for _ in self.groups())", "groups = self.limit or sum(1 for _ in self.groups())",
      "pmw/public/test_chosen_rows"),
     ("chosen-rows-divide-the-ordered-column-alone", "pmw/public/sums",
-     "Bars(self._state, events, groups=self._statement.choices)", "Bars(self._state, events)",
+     "Bars(state, events, groups=statement.choices)", "Bars(state, events)",
      "pmw/public/test_chosen_rows"),
     ("counts-of-chosen-rows-as-fixed-ones", "pmw/public/tabulation",
      "self._answers[key] = chosen_answer(bars, query, self._answers[key])", "pass",

@@ -427,22 +427,6 @@ def round_charges(proposal: Round, options: Options) -> tuple[Charge, Charge]:
     return proposal.selection.charge(), charge(proposal.noise, options)
 
 
-def round_entries(
-    proposal: Round, measured: RoundMeasurement, options: Options
-) -> tuple[LedgerEntry, LedgerEntry]:
-    """Return a round's charges with what they paid for."""
-    selection, measurement = round_charges(proposal, options)
-    among = (
-        counted(len(proposal.scopes), "marginal")
-        if isinstance(proposal, MarginalRound)
-        else counted(len(proposal.queries), "question")
-    )
-    return (
-        LedgerEntry(Event.SELECTION, f"one of {among}", selection),
-        LedgerEntry(*paid_for(measured), measurement),
-    )
-
-
 # --- drawn: the private side --------------------------------------------------------------------------------
 
 
@@ -543,7 +527,14 @@ def settle_round(
         an early end leaves the later ones out. The charges of the rounds that were played compose as in any
         release, the last round's among them, and the filter holds them under its cap.
     """
-    entries = round_entries(proposal, measured, state.contract.options)
+    selection, measurement = round_charges(proposal, state.contract.options)
+    among = (
+        counted(len(proposal.scopes), "marginal")
+        if isinstance(proposal, MarginalRound)
+        else counted(len(proposal.queries), "question")
+    )
+    choice = LedgerEntry(Event.SELECTION, f"one of {among}", selection)
+    entries = choice, LedgerEntry(*paid_for(measured), measurement)
     if isinstance(measured, MarginalMeasurement):
         before = coarse_model(state).marginal(measured.scope)
         if state.contract.options.tests_marginals:
