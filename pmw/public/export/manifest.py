@@ -48,7 +48,6 @@ from queries.categories import CategoricalAttribute
 from queries.cells import number_text
 from queries.domain import Attribute, OrderedAttribute
 from queries.factors import UNITS
-from queries.frozen import dataclass
 from queries.numbers import NumericAttribute
 from queries.places import as_index
 from queries.records import CodedRecords
@@ -57,48 +56,19 @@ from queries.schema import format_schema, kind_name, parse_schema
 _NAMED = 3  # marginals that one line has room for
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """A measured marginal that rows do not reproduce.
-
-    Args:
-        scope: attribute names in declared order.
-        distance: the sum over its cells of |rows - measured|, less what the noise of the measurement makes of
-            it on average, as a fraction of the records.
-    """
-
-    scope: tuple[str, ...]
-    distance: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {"scope": list(self.scope), "distance": round(self.distance, 6)}
-
-
-@dataclass(frozen=True, slots=True)
-class Reproduction:
-    """What rows reproduce of the marginals that were measured, one by one: more attributes are not looked at.
-
-    Args:
-        missed: those that the rows are farther from than noise explains, the farthest first.
-    """
-
-    measured: int
-    missed: tuple[Shortfall, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {"measured": self.measured, "not_reproduced": [one.to_dict() for one in self.missed]}
-
-
-def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
-    """Return which measured marginals synthetic rows do not reproduce beyond their noise.
+def reproduction(state: PublicState, records: CodedRecords) -> dict[str, Any]:
+    """Return which measured marginals synthetic rows do not reproduce beyond their noise, ready for JSON.
 
     If rows were the table itself, the squares of their errors, each over the variance of its noise, would sum
     to a chi-square number of as many degrees as the measurement has free numbers. Rows miss a marginal where
     that is more than noise makes but once in about 700 times. Of a pair that is measured as a residual it is
     the residual that counts; what its attributes say alone is looked at alone. Of a scope that was measured
     several times, the quietest measurement counts.
+
+    Returns:
+        ``measured``, how many there are; more attributes are not looked at. ``not_reproduced``, the farthest
+        first: the scope, and as ``distance`` the sum over its cells of |rows - measured|, less what the noise
+        of the measurement makes of it on average, as a fraction of the records.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -109,12 +79,13 @@ def reproduction(state: PublicState, records: CodedRecords) -> Reproduction:
             if known is None or one.cell_variances.sum() < known.cell_variances.sum():
                 quietest[one.scope] = one
     coarse = state.coarsening.cells_of(records.columns)
-    found = [
-        _shortfall(state, one, records.columns if _is_fine(state, one) else coarse)
-        for one in quietest.values()
-    ]
-    missed = sorted((one for one in found if one is not None), key=lambda one: -one.distance)
-    return Reproduction(len(quietest), tuple(missed))
+    found = {
+        scope: _shortfall(state, one, records.columns if _is_fine(state, one) else coarse)
+        for scope, one in quietest.items()
+    }
+    missed = sorted(((scope, far) for scope, far in found.items() if far), key=lambda one: -one[1])
+    told = [{"scope": list(scope), "distance": round(far, 6)} for scope, far in missed]
+    return {"measured": len(quietest), "not_reproduced": told}
 
 
 def reproduction_sentence(form: dict[str, Any]) -> str:
@@ -136,7 +107,8 @@ def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
 
 def _shortfall(
     state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
-) -> Shortfall | None:
+) -> float:
+    """Return how far rows are from a marginal beyond its noise, as a part of the records; 0 for not at all."""
     target = target_of(one, state.total.value)
     own = tuple(columns[state.domain.index(name)] for name in one.scope)
     shape = target.values.shape
@@ -146,7 +118,7 @@ def _shortfall(
     squares, free = float(np.vdot(target.pull(errors), errors)), target.free_numbers
     beyond = float(np.abs(errors).sum()) - math.sqrt(2 / math.pi) * float(np.sqrt(one.cell_variances).sum())
     is_missed = squares > most_squares(free) and beyond > 0
-    return Shortfall(one.scope, beyond / state.total.value) if is_missed else None
+    return beyond / state.total.value if is_missed else 0.0
 
 
 _MEASUREMENTS = "online-pmw measurements"
@@ -187,16 +159,14 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
 
 
 def table_manifest(
-    state: PublicState, file_format: str, plan: RowPlan, rows: int, marginals: Reproduction
+    state: PublicState, file_format: str, plan: RowPlan, rows: int, marginals: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what goes beside a synthetic table."""
     method = "independent draws" if plan.independent else "systematic rounding"
     drawn: dict[str, Any] = {"rows": rows, "method": method, "row_seed": plan.seed}
     if plan.where is not None:
         drawn["where"] = plan.where
-    return _manifest(
-        state, file_format, "online-pmw synthetic table", {**drawn, "marginals": marginals.to_dict()}
-    )
+    return _manifest(state, file_format, "online-pmw synthetic table", {**drawn, "marginals": marginals})
 
 
 def measurements_manifest(state: PublicState, file_format: str) -> dict[str, Any]:
@@ -568,5 +538,7 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
 def drawn_table(state: PublicState, plan: RowPlan, form: str) -> tuple[DrawnRows, dict[str, Any]]:
     """Return synthetic rows, and the manifest of a table of them."""
     drawn = draw_rows(state, plan)
-    found = reproduction(state, drawn.records) if plan.where is None else Reproduction(0, ())
+    found: dict[str, Any] = {"measured": 0, "not_reproduced": []}
+    if plan.where is None:
+        found = reproduction(state, drawn.records)
     return drawn, table_manifest(state, form, plan, len(drawn.records), found)
