@@ -108,7 +108,7 @@ def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
 def _shortfall(
     state: PublicState, one: OneWayMeasurement, columns: Sequence[NDArray[np.integer[Any]]]
 ) -> float:
-    """Return how far rows are from a marginal beyond its noise, as a part of the records; 0 for not at all."""
+    """Return how far rows are from a marginal beyond its noise, as a part of the records; 0 where not."""
     target = target_of(one, state.total.value)
     own = tuple(columns[state.domain.index(name)] for name in one.scope)
     shape = target.values.shape
