@@ -336,7 +336,7 @@ MUTANTS = tuple(Mutant(*row) for row in (
      "pmw/privacy/test_gaussian_dp_proof::test_a_run_that_is_not_redrawn_is_one_event"),
     ("round-without-its-positive", "pmw/sparse_vector/sparse", "pure_charge(self.round_epsilon), NOTHING",
      "pure_charge(self.test.threshold_price), NOTHING", "pmw/sparse_vector/test_sparse"),
-    ("value-without-noise", "pmw/sparse_vector/numeric_sparse",
+    ("value-without-noise", "pmw/sparse_vector/sparse",
      "int(values[len(outcomes) - 1]) + self.value_noise.sample(bits)", "int(values[len(outcomes) - 1])",
      "pmw/sparse_vector/test_numeric_sparse pmw/loop/test_questions"),
 

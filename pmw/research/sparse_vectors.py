@@ -52,8 +52,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric, uniform_array_below
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import MOST_PASSES, ExponentialMechanism, first_passes
-from pmw.sparse_vector.comparison import Comparison, Ratio, Split, scale_up
-from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
+from pmw.sparse_vector.composition import Comparison, Ratio, Split, composed_epsilon, round_epsilon, scale_up
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyThreshold,
@@ -64,8 +63,7 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdTest,
     require_integers,
 )
-from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise, sigma_up, value_charge
-from pmw.sparse_vector.sparse import Sparse, SparseState
+from pmw.sparse_vector.sparse import NumericSparse, Sparse, SparseState, ValueNoise, sigma_up, value_charge
 from queries.frozen import dataclass
 
 
