@@ -31,6 +31,7 @@ from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute
+from queries.parsing import rule_out
 from queries.person import Person
 
 LARGEST_SCHEMA = 16 * 2**20  # bytes
@@ -151,7 +152,9 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = False) -> Domain:
-    _refuse_unknown(table, ("name", "person", "lookups", "attributes", _DRAFTED_FROM), "the schema")
+    _refuse_unknown(
+        table, ("name", "person", "lookups", "attributes", "impossible", _DRAFTED_FROM), "the schema"
+    )
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
@@ -177,9 +180,21 @@ def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = 
         )
     try:
         lookups = _lookups(table.get("lookups", {}), folder)
-        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")), lookups)
+        person, name = _person(table.get("person")), table.get("name", "records")
+        domain = Domain(tuple(attributes), name, person, lookups)
+        return rule_out(domain, *_impossible(table["impossible"])) if "impossible" in table else domain
     except DomainError as error:
         raise SchemaError(str(error)) from None
+
+
+def _impossible(entries: object) -> tuple[str, ...]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise SchemaError('expected one [[impossible]] section per condition, with where = "..."')
+    for entry in entries:
+        _refuse_unknown(entry, ("where",), "[[impossible]]")
+        if "where" not in entry:
+            raise SchemaError("[[impossible]] needs the key 'where', a condition that no record satisfies")
+    return tuple(entry["where"] for entry in entries)
 
 
 def _person(entry: object) -> Person | None:
@@ -490,6 +505,8 @@ def _text(domain: Domain, *, is_stored: bool) -> str:
             lines += ["resolution = false"] if attribute.usual_resolution is not None else []
     for lookup in domain.lookups:
         lines += ["", f"[lookups.{_toml(lookup.name)}]", *_lines(lookup, ("attribute", "key", "values"))]
+    for one in domain.impossible:
+        lines += ["", "[[impossible]]", *_lines(one, ("where",))]
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,7 @@ from pmw.display.elements import table
 from pmw.display.texts import budget_words, counted
 from pmw.model.measurement import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
+from pmw.public.bars import Bars
 from pmw.public.clear import number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, display_words, guarantee
 from pmw.public.error_quantiles import TypicalError, typical_errors
@@ -120,6 +121,8 @@ class Status:
         prior_used: whether the model begins with it; None until the pairs that decide it are measured.
         kept: which records are counted; None where no column of ids bounds a person's.
         reserve: what is kept for questions whose bars are wide; None where nothing is.
+        impossible: the conditions of which the schema says that no record satisfies them.
+        contradicted: those of them of which released numbers say, at the stated confidence, that some do.
     """
 
     table: str
@@ -144,6 +147,8 @@ class Status:
     prior_used: bool | None = None
     kept: RecordsKept | None = None
     reserve: Reserve | None = None
+    impossible: tuple[str, ...] = ()
+    contradicted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -158,10 +163,12 @@ class Status:
             ("certified_marginals", None),
             ("drafts", None),
             ("reserve", None),
+            ("impossible", ()),
+            ("contradicted", ()),
         ):
-            if form[name] is usual:
+            if form[name] == usual:
                 del form[name]
-        form["typical_errors"] = list(form["typical_errors"])
+        form |= {name: list(value) for name, value in form.items() if isinstance(value, tuple)}
         return form
 
     def _repr_html_(self) -> str:
@@ -222,7 +229,25 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         prior_used=state.elects_prior,
         kept=state.contract.records_kept,
         reserve=_reserve(state),
+        impossible=tuple(one.where for one in state.domain.impossible),
+        contradicted=contradicted(state),
     )
+
+
+def contradicted(state: PublicState) -> tuple[str, ...]:
+    """Return the impossible conditions that released numbers contradict, all of them looked at together.
+
+    Records that satisfy one are dropped when they are read. So noise alone does that, or a table that was not
+    read by the schema.
+    """
+    domain, found = state.domain, list[str]()
+    bars = Bars(state, max(1, len(domain.impossible)))
+    for one in domain.impossible:
+        weights = one.inside.astype(np.float64)
+        bounds = bars.of_family(one.scope, weights)
+        if bounds is not None and bounds.low(weights) > 0:
+            found.append(one.where)
+    return tuple(found)
 
 
 def _reserve(state: PublicState) -> Reserve | None:
@@ -270,6 +295,9 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
     for one in status.typical_errors:
         part = f"{questions} on {one.kind} were within {one.within_fraction:.2%}"
         rows.append(("typical error", part))
+    for where in status.impossible:
+        told = ": released numbers say that some records satisfy it" if where in status.contradicted else ""
+        rows.append(("impossible", f"{where}{told}"))
     if status.prior is not None:
         rows.append(("public prior", prior_words(status.prior, used=status.prior_used)))
     closed = "nothing is spent any more; questions and exports go on from the model"

@@ -189,7 +189,7 @@ def test_a_text_that_describes_no_domain_is_refused(text: str, message: str, tmp
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
         (
             b"\xef\xbb\xbf\nnmae = 3",
-            ": the schema knows the keys name, person, lookups, attributes, drafted_from",
+            ": the schema knows the keys name, person, lookups, attributes, impossible, drafted_from",
         ),
         (b"# " + b"x" * (16 * 2**20), ": expected a schema file of at most 16 MB"),
     ],

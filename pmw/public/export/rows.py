@@ -2,7 +2,8 @@
 
 A condition is a product of factors. One about a single attribute multiplies the model, and the shares of the
 cells inside its bins. So does one about several attributes that are not binned, where the model's tree has
-room for them. Rows of the model are chosen by the others, which leaves the same distribution.
+room for them. Rows of the model are chosen by the others, which leaves the same distribution. So are
+rows that are in no impossible cell.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from queries.dates import DateAttribute, DatetimeAttribute, TimeAttribute
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
+from queries.impossible import possible_records
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_where, require_aligned
@@ -106,19 +108,25 @@ class ConditionedModel:
                 f"{1 / self.part:,.0f} satisfies; ask for fewer rows, or for a wider condition"
             )
         kept, left = list[Sequence[NDArray[np.integer]]](), count
+        domain, drawn = self.coarsening.fine, 0
         while left > 0:
             tries = min(math.ceil(left / self.part) + _SPARE, _BATCH) if self.chosen else left
             rows = self.model.sample(tries, generator, independent=independent)
             columns = self.coarsening.drawn(rows, generator, independent=independent).columns
-            found = np.ones(len(columns[0]), dtype=np.bool_)
+            found = possible_records(domain.impossible, domain.names, columns)
             for factor in self.chosen:
-                cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
+                cells = tuple(as_index(columns[domain.index(name)]) for name in factor.scope)
                 found &= factor.weights[cells] > 0
-            places = np.flatnonzero(found)[:left]
+            places, drawn = np.flatnonzero(found)[:left], drawn + tries
             kept.append([column[places] for column in columns])
             left -= len(places)
+            if left > 0 and domain.impossible and drawn > max(_MOST_DRAWN, _TIMES * count / self.part):
+                raise ReleaseError(
+                    f"{count:,} rows were looked for among {drawn:,}, nearly all of which are impossible by "
+                    "the schema; measure the attributes of its [[impossible]] conditions together first"
+                )
         whole = tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))
-        return CodedRecords(self.coarsening.fine, whole)
+        return CodedRecords(domain, whole)
 
 
 def _within(coarsening: Coarsening, factor: Factor) -> Coarsening:
@@ -223,7 +231,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     sums are about those that were measured.
 
     Rows that satisfy a condition are drawn from the model given it (``ConditionedModel``), and are not fitted
-    to marginals, which are of all records.
+    to marginals, which are of all records. A row in an impossible cell gives way to another draw.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -243,7 +251,22 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
         targets += ValueSums(state).targets()
         records = fit_rows(records, targets, state.total.value, generator)
     records = state.coarsening.drawn(records, generator, independent=plan.independent)
+    records = _possible(state, records, generator)
     return DrawnRows(records, generator, ValueSums(state).leans(records))
+
+
+def _possible(state: PublicState, records: CodedRecords, generator: np.random.Generator) -> CodedRecords:
+    """Return rows with others of the model in place of those that are in an impossible cell."""
+    domain = state.domain
+    places = np.flatnonzero(~possible_records(domain.impossible, domain.names, records.columns))
+    if not places.size:
+        return records
+    whole = ConditionedModel(coarse_model(state), state.coarsening, state.total.records, (), 1.0)
+    columns = [column.copy() for column in records.columns]
+    others = whole.draw(places.size, generator, independent=True).columns
+    for column, other in zip(columns, others, strict=True):
+        column[places] = other
+    return CodedRecords(records.domain, tuple(columns))
 
 
 def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
