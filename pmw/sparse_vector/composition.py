@@ -33,7 +33,7 @@ from pmw.sparse_vector.noisy_comparison import NoiseKind, Sides, ThresholdTest
 from queries.frozen import dataclass
 
 _EXACT = 2**40  # a scale with parts up to this is kept as it is
-_DIGITS = 40
+_SCALE_BITS = 40
 _GRID = 2**16
 
 
@@ -157,7 +157,7 @@ def scale_up(scale: Fraction) -> Fraction:
     if max(scale.numerator, scale.denominator) <= _EXACT:
         return scale
     size = math.floor(scale).bit_length() if scale >= 1 else -int(1 / scale).bit_length() + 1
-    return round_up(scale, 2 ** min(50, max(0, _DIGITS - size)))
+    return round_up(scale, 2 ** min(50, max(0, _SCALE_BITS - size)))
 
 
 # --- composition of rounds --------------------------------------------------------------------------------
