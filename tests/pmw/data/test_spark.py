@@ -188,7 +188,7 @@ def test_impossible_records_are_dropped_as_in_memory(written: Any, person: Perso
     same_counts(as_source(written(table), domain, KEY), expected, domain)
     scope, everybody = ("age", "Age"), as_source(table.to_pandas(), plain, KEY)
     assert not expected.counts(scope).counts[:4, 0].any()
-    assert everybody.counts(scope).counts[:4, 0].all()
+    assert everybody.counts(scope).counts[:4, 0].any()
 
 
 @pytest.mark.parametrize("empty", ["drop", "person"])
