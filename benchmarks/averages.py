@@ -43,8 +43,8 @@ from benchmarks.runner import cpu_seconds, parser, tell_alone
 from benchmarks.tables import AVERAGED, Averaged
 from pmw.data import MemorySource
 from pmw.loop.untested import Requested, Tables, apply
-from pmw.model import Places
-from pmw.planning.sum_quotes import quote_sum
+from pmw.model.value_sums import Places
+from pmw.planning.mean_quotes import quote_sum
 from pmw.privacy.random_bits import BitSource, person_key, repeatable_seed
 from pmw.public.charges import SumNumbers
 from pmw.public.quotes import affordable_price

@@ -37,7 +37,7 @@ import numpy as np
 import pmw
 from benchmarks.runner import parser, pin_threads, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts, zipf_drawn
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.planning.plans import plan_accuracy
 from pmw.privacy.filter import open_filter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace

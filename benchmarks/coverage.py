@@ -40,7 +40,7 @@ import pmw
 from benchmarks.runner import alone, parser, promise_scores, tell, typical_scores
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
 from pmw.display.texts import counted
-from pmw.model import QueryMeasurement, RowsMeasurement
+from pmw.model.measurement import QueryMeasurement, RowsMeasurement
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState, coarse_model
 from queries import UNITS, CodedRecords, LinearQuery

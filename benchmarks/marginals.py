@@ -12,7 +12,7 @@ there are (``scopes_of``), and how many cells one may have (``most_cells``).
   each answer when it is given;
 * ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/methods.py``);
 * ``residuals-alike``, ``residuals-by-cells``: told the workload, with the same budget
-  (``pmw/research/baselines/residual_planner.py``). The first minimises the sum over marginals of the mean
+  (``pmw/research/baselines.py``). The first minimises the sum over marginals of the mean
   variance of a cell, so that each marginal counts alike; the second the sum of the variances of all cells.
   Nothing is clipped. ``planned_rmse_cell`` is what the closed form says of ``rmse_cell``.
 
@@ -41,7 +41,8 @@ import pmw
 from benchmarks.methods import Settings, all_pairs
 from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
 from benchmarks.tables import MADE_UP, TABLES, Case, NotApplicableError, StreamChoice
-from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution
+from pmw.model.distribution import SyntheticDistribution
+from pmw.model.measurement import Measurement, QueryMeasurement
 from pmw.planning.opening import filter_of_squares
 from pmw.public.state import PublicState
 from pmw.research.baselines import (

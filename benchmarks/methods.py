@@ -24,7 +24,7 @@ import pmw
 import pmw.planning.opening
 import pmw.planning.tiers
 from benchmarks.tables import Case, NotApplicableError, stream_scopes, true_counts
-from pmw.model import SyntheticDistribution
+from pmw.model.distribution import SyntheticDistribution
 from pmw.planning.calibration import marginal_noise, value_noise
 from pmw.planning.opening import MARGINAL_OPENING_SHARE
 from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from benchmarks.tables import STREAMS, Case, NotApplicableError, TableAbsentError
 from pmw.errors import PMWError
-from pmw.model import SyntheticDistribution
+from pmw.model.distribution import SyntheticDistribution
 from pmw.public.answer import Answer
 from pmw.public.export import RowPlan, draw_rows
 from pmw.public.options import Opening

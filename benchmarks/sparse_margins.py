@@ -38,7 +38,7 @@ from pmw.sparse_vector import (
     ThresholdNoise,
     round_epsilon,
 )
-from pmw.sparse_vector.comparison import scale_up
+from pmw.sparse_vector.composition import scale_up
 
 BETA = 0.05
 _LEAST_SHARE, _MOST_SHARE = 0.005, 0.8

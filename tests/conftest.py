@@ -124,7 +124,7 @@ def repeatable_everywhere() -> Iterator[None]:
             "pmw.session.journal",
             "pmw.privacy.random_bits",
             "pmw.session.drafts",
-            "pmw.research.offline.fitting",
+            "pmw.research.offline",
         ):
             patch.setattr(f"{module}.fresh_seed", REPEATED.next_seed)
         patch.setattr("pmw.public.export.rows.default_rng", REPEATED.rows_of)

@@ -10,18 +10,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    AxisRows,
-    Estimate,
-    HierarchicalHistogram,
+from pmw.model.estimate import Estimate
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     ResidualMeasurement,
-    Strategy,
-    axis_rows,
     combined,
 )
+from pmw.model.prices import axis_rows
+from pmw.model.strategy import AxisRows, Strategy
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.foundations import attributes_alone, on_everybody
 from pmw.public.state import Total

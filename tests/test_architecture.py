@@ -225,7 +225,7 @@ def test_what_prices_rest_on_is_little_enough_to_read() -> None:
     modules = reached(["pmw.public.charges"], late=False)
     assert {name for name in modules if room_of(name) in ("pmw.model", "pmw.sparse_vector")} == {
         "pmw.model.hierarchical_histogram", "pmw.model.strategy", "pmw.model.value_sums",
-        "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.numeric_sparse", "pmw.sparse_vector.sparse",
+        "pmw.sparse_vector.noisy_comparison", "pmw.sparse_vector.sparse",
     }  # fmt: skip
     modules.remove("queries.frozen")  # how values are made, as ``dataclasses`` would
     assert sum(len(MODULES[name].text.splitlines()) for name in modules) <= 7_550
@@ -310,7 +310,7 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
     }
     assert places == {
         "pmw.loop.tiers", "pmw.loop.untested", "pmw.loop.priors",
-        "pmw.research.baselines.all_pairs", "pmw.research.offline.fitting", "pmw.research.online.loop",
+        "pmw.research.baselines", "pmw.research.offline", "pmw.research.online.loop",
         "pmw.session.drafts", "pmw.cli.demo",
     }  # fmt: skip
 

@@ -24,7 +24,7 @@ from pmw.data import Table, TableFile, as_place, as_source
 from pmw.display.figures import MEASURED, MODEL, new_figure, require_matplotlib, tidy, write_figure
 from pmw.display.texts import counted, installed_by
 from pmw.errors import DataError, ReleaseError
-from pmw.model import RowsMeasurement
+from pmw.model.measurement import RowsMeasurement
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import open_filter
 from pmw.public.answer import Answer

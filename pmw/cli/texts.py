@@ -17,7 +17,7 @@ import click
 from pmw.cli.usage import echo
 from pmw.display.texts import counted, listed, number, terminal_text
 from pmw.errors import SessionError
-from pmw.model import noise_variance
+from pmw.model.estimate import noise_variance
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer
 from pmw.public.contract import Contract, contract_words, guarantee
 from pmw.public.options import Opening

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from pmw.loop.fit import model_holds
 from pmw.loop.purchases import numbers_at
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.planning.opening import kept_for_later
@@ -163,7 +163,9 @@ def plan_spare(
         return None
     asked = scopes()
     new = sum(requested(one) is None for one in state.measured[version(state.settled // 2) :])
-    wanted = _AGAIN * new + _unasked(state, set().union(*asked.values())) * plan.update_limit
+    pairs = {pair for scope in set().union(*asked.values()) for pair in itertools.combinations(scope, 2)}
+    unasked = 1 - Fraction(len(pairs), max(1, math.comb(len(state.domain.names), 2)))
+    wanted = _AGAIN * new + unasked * plan.update_limit
     reserve, test = max(kept, _positives(state, plan, wanted)), _positives(state, plan, Fraction(1))
     room = {
         name: left - reserve
@@ -219,11 +221,6 @@ def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:
 def _positives(state: PublicState, plan: MarginalTestPlan, number: Fraction) -> Fraction:
     charge = reservation(plan, state.contract.options, state.ledger.composition, round_open=False)
     return number * state.ledger.price(charge)
-
-
-def _unasked(state: PublicState, scopes: Iterable[tuple[str, ...]]) -> Fraction:
-    asked = {pair for scope in scopes for pair in itertools.combinations(scope, 2)}
-    return 1 - Fraction(len(asked), max(1, math.comb(len(state.domain.names), 2)))
 
 
 def _uses(

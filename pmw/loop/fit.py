@@ -16,34 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import (
+from pmw.model.bins import CoarsenedDistribution, Coarsening, coarse_target
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term, dual_numbers
+from pmw.model.fitting import refit, step
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import (
     DEFAULT_BINS,
-    DEFAULT_MAX_CELLS,
-    FIRST_STEP_SIZE,
-    Aim,
-    CoarsenedDistribution,
-    Coarsening,
-    DenseDistribution,
-    DescentRule,
-    GraphicalDistribution,
     MarginalMeasurement,
-    MarginalTerm,
     QueryMeasurement,
-    QueryTerm,
     RowsMeasurement,
     SingleMeasurement,
-    SyntheticDistribution,
     Target,
-    Term,
-    along,
-    coarse_target,
-    descend,
-    dual_numbers,
-    free_numbers,
-    refit,
-    step,
-    with_local_fits,
 )
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, with_local_fits
+from pmw.model.strategy import along
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, with_founded
 from pmw.public.options import UpdateRule, is_dense
@@ -266,7 +254,7 @@ def elected(state: PublicState) -> PublicState:
         shares = (1 - _SMOOTHED) * _prior_shares(state, prior, one.scope) + _SMOOTHED * independent
         with_prior += _misfit(target, raked(shares, first, second) * state.total.value)
         alone += _misfit(target, independent * state.total.value)
-        numbers += free_numbers(target)
+        numbers += target.free_numbers
     return replace(state, elects_prior=with_prior < min(alone, _FARTHEST * numbers))
 
 
@@ -321,7 +309,7 @@ def _from_prior(state: PublicState) -> PublicState:
     for one in (*state.opening, *held):
         target = coarse_target(state.coarsening, one, total)
         aims.append(replace(target, values=_prior_shares(state, prior, one.scope) * total))
-    nothing = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in aims if isinstance(aim, Target)]
+    nothing = [aim.term(np.zeros(aim.values.shape)) for aim in aims]
     model = model_of_terms(state.contract, state.coarsening, total, nothing)
     start = coarse_model(replace(state, model=model))
     terms = descend(start, aims, step_size=FIRST_STEP_SIZE, rule=_OF_PRIOR).model.terms
@@ -348,20 +336,18 @@ def _corrected(state: PublicState, measured: Sequence[LaterMeasurement]) -> Synt
 
 
 def _fits(state: PublicState, measurement: LaterMeasurement) -> bool:
-    if isinstance(measurement, MarginalMeasurement):
-        return model_holds(state, measurement.scope)
     if isinstance(measurement, RowsMeasurement):
         return _is_inside(state, measurement)
-    return state.coarsening.is_aligned(measurement.query) and model_holds(state, measurement.query.scope)
+    cuts = isinstance(measurement, QueryMeasurement) and not state.coarsening.is_aligned(measurement.query)
+    return not cuts and model_holds(state, measurement.scope)
 
 
 def _is_inside(state: PublicState, measurement: LaterMeasurement) -> bool:
     """Tell whether a measurement cuts no bin, and the model's tree has room for it as it is."""
     queries = [one.query for one in singly([measurement]) if isinstance(one, QueryMeasurement)]
-    scope = measurement.query.scope if isinstance(measurement, QueryMeasurement) else measurement.scope
     model = coarse_model(state)
-    cliques = model.cliques if isinstance(model, GraphicalDistribution) else [scope]
-    is_held = any({*scope} <= {*clique} for clique in cliques)
+    cliques = model.cliques if isinstance(model, GraphicalDistribution) else [measurement.scope]
+    is_held = any({*measurement.scope} <= {*clique} for clique in cliques)
     return is_held and all(map(state.coarsening.is_aligned, queries))
 
 

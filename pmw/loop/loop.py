@@ -157,16 +157,13 @@ def settle(
     if proposal.requests:
         first, *later = tiers_of(state.plan)[proposal.tier :]
         state, found = first.settle(state, proposal, draws, free)
-        answers = found(_undisputed(state, later, proposal.queries))
+        # To those before the first that asks a later tier for a test.
+        wanted = zip(*(tier.wanted(state, proposal.queries) for tier in later), strict=True)
+        ends = (number for number, wants in enumerate(wanted) if any(wants))
+        answers = found(next(ends, len(proposal.queries)))
     else:
         answers = free.answers(state, QuestionList(proposal.queries))
     return Settled(replace(state, asked=state.asked + len(answers)), answers)
-
-
-def _undisputed(state: PublicState, later: Sequence[_Tier], queries: Sequence[LinearQuery]) -> int:
-    """Return how many of the questions come before the first that asks a later tier for a test."""
-    wanted = zip(*(tier.wanted(state, queries) for tier in later), strict=True)
-    return next((number for number, wants in enumerate(wanted) if any(wants)), len(queries))
 
 
 # --- what asking could cost ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Strategy
+from pmw.model.strategy import Strategy
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from queries.factors import UNITS

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import DataError
-from pmw.model import CoarsenedDistribution, Coarsening, SyntheticDistribution, choose_coarsening
+from pmw.model.bins import CoarsenedDistribution, Coarsening, choose_coarsening
+from pmw.model.distribution import SyntheticDistribution
 from pmw.public.prior import LARGEST_PAIR, Prior, PriorPair, attributes_text
 from queries.domain import Domain
 

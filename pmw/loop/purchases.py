@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
 from pmw.loop.untested import Requested
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.planning.calibration import marginal_noise, noise_of_price
 from pmw.planning.error_quantiles import quantiles_left
 from pmw.planning.row_quotes import MOST_ROWS, are_counted, is_counted

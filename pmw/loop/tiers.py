@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, model_holds
 from pmw.loop.measuring import draw_numbers
-from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement, QueryMeasurement
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers, concatenated, placed
@@ -289,7 +290,9 @@ class Tier(ABC, Generic[Want, Asked]):
         """Return the state after a batch: its round, what its tests found, and the model corrected."""
         requests = cast("Sequence[Asked]", proposal.requests)
         state = self.certified(state, requests[: draws.negatives])
-        is_open = self._stays_open(proposal, draws)
+        # It holds threshold noise after a batch, but not after its last positive.
+        goes_on = not self.plan.sparse.redraw and proposal.positives + 1 < self.plan.update_limit
+        is_open = draws.released is None or goes_on
         rounds = (*state.rounds[: self.place], is_open, *state.rounds[self.place + 1 :])
         if rounds != state.rounds:  # the very same state is known again
             state = replace(state, rounds=rounds)
@@ -304,12 +307,6 @@ class Tier(ABC, Generic[Want, Asked]):
     @abstractmethod
     def measurement(self, request: Asked, released: Released) -> LaterMeasurement:
         """Return the measurement that a positive released."""
-
-    def _stays_open(self, proposal: Proposal, draws: BatchDraws) -> bool:
-        """Tell whether the sparse vector holds threshold noise after a batch: not after its last positive."""
-        if draws.released is None:
-            return True
-        return not self.plan.sparse.redraw and proposal.positives + 1 < self.plan.update_limit
 
 
 _PAIRS = 6  # of attributes, which every question may ask to be tested
@@ -529,10 +526,15 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
             return [()] * len(queries)
         if state.contract.options.bar_limit is not None:
             answers = ModelAnswers(state)
-            tested = [
-                _has_one_reading(state, query) and answers.answer(query).is_refused for query in queries
+            return [
+                (query,)
+                if query.factors
+                and query.readings is None
+                and state.domain.scope_size(query.scope) <= _LARGEST_COUNTED
+                and answers.answer(query).is_refused
+                else ()
+                for query in queries
             ]
-            return [(query,) if test else () for query, test in zip(queries, tested, strict=True)]
         if self.place == 0:
             return [
                 () if query.readings is not None or is_held(state, query) else (query,) for query in queries
@@ -611,9 +613,3 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
 
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
         return QueryMeasurement(request.query, int(released), self.plan.noise, request.model_units)
-
-
-def _has_one_reading(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether a test bounds the error of a question: cells decide it, and not too many are counted."""
-    few = state.domain.scope_size(query.scope) <= _LARGEST_COUNTED
-    return bool(query.factors) and query.readings is None and few

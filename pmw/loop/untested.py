@@ -17,26 +17,24 @@ from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, fitted_to, model_of_terms
 from pmw.loop.measuring import draw_numbers, noise_on, numbers_of, with_noise
-from pmw.model import (
-    FIRST_STEP_SIZE,
-    Coarsening,
-    DenseDistribution,
+from pmw.model.bins import Coarsening, choose_coarsening, told_apart_by
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import SyntheticDistribution
+from pmw.model.fitting import refit
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     PersonsMeasurement,
     RowsMeasurement,
-    Strategy,
     SumMeasurement,
     SummedRows,
-    SummedValues,
-    SyntheticDistribution,
-    choose_coarsening,
     measured_as,
-    refit,
     target_of,
-    told_apart_by,
 )
+from pmw.model.mirror_descent import FIRST_STEP_SIZE
+from pmw.model.strategy import Strategy
+from pmw.model.value_sums import SummedValues
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution

@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
-from pmw.model.measurement import (
-    DEFAULT_BINS,
-    OneWayMeasurement,
-    ResidualMeasurement,
-    Target,
-    target_of,
-)
+from pmw.model.measurement import DEFAULT_BINS, OneWayMeasurement, ResidualMeasurement, Target, target_of
 from queries.boxes import Boxes, Counted
 from queries.categories import CategoricalAttribute
 from queries.domain import Attribute, Domain

@@ -145,10 +145,7 @@ def calibrate(plan: CalibrationPlan, potentials: Sequence[NDArray[np.float64]]) 
 
 
 def _gathered(
-    plan: CalibrationPlan,
-    number: int,
-    tables: Sequence[NDArray[np.float64]],
-    values: NDArray[np.float64],
+    plan: CalibrationPlan, number: int, tables: Sequence[NDArray[np.float64]], values: NDArray[np.float64]
 ) -> _Clique:
     """Return a clique with its tables combined into the given array, and what it sends to its parent."""
     highest = [float(table.max()) for table in tables]

@@ -28,6 +28,20 @@ class QueryTerm:
     query: LinearQuery
     dual: float
 
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attributes that the query is about."""
+        return self.query.scope
+
+    @property
+    def duals(self) -> NDArray[np.float64]:
+        """The dual as an array: float64, shape ()."""
+        return np.array(self.dual)
+
+    def moved(self, duals: NDArray[np.float64]) -> QueryTerm:
+        """Return the factor with more on its dual."""
+        return QueryTerm(self.query, self.dual + float(duals))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalTerm:
@@ -40,14 +54,17 @@ class MarginalTerm:
     scope: tuple[str, ...]
     duals: NDArray[np.float64]
 
+    def moved(self, duals: NDArray[np.float64]) -> MarginalTerm:
+        """Return the factor with more on its duals."""
+        return MarginalTerm(self.scope, self.duals + duals)
+
 
 Term = QueryTerm | MarginalTerm
 
 
 def dual_numbers(terms: Sequence[Term]) -> NDArray[np.float64]:
     """Return the dual numbers of terms, in their order: float64, shape (k,)."""
-    parts = [one.duals.ravel() if isinstance(one, MarginalTerm) else [one.dual] for one in terms]
-    return np.concatenate([np.empty(0), *parts])
+    return np.concatenate([np.empty(0), *(one.duals.ravel() for one in terms)])
 
 
 class SyntheticDistribution(Protocol):

@@ -51,20 +51,15 @@ def step(
     if not 0 < learning_rate < math.inf:
         raise BudgetError(f"expected a positive learning rate, got {learning_rate}")
     term = QueryTerm(query, learning_rate if increase else -learning_rate)
-    terms = (*distribution.terms, term)
-    due = _is_due(terms, distribution.combined)
+    terms, combined = (*distribution.terms, term), distribution.combined
+    steps = [abs(one.dual) for one in terms[combined:] if isinstance(one, QueryTerm)]
+    before = sum(isinstance(one, QueryTerm) for one in terms[:combined])
     workspace = distribution.workspace()
-    if due:
+    # They are combined again whenever their number doubles, or their exponents grow large.
+    if len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT:
         return workspace.combine(terms)
     workspace.tilt_query(term.query, term.dual)
     return workspace.freeze(terms)
-
-
-def _is_due(terms: Sequence[Term], combined: int) -> bool:
-    """Tell whether steps are combined again: whenever their number doubles, or their exponents grow large."""
-    steps = [abs(term.dual) for term in terms[combined:] if isinstance(term, QueryTerm)]
-    before = sum(isinstance(term, QueryTerm) for term in terms[:combined])
-    return len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT
 
 
 def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurement]) -> DenseDistribution:
@@ -80,11 +75,11 @@ def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurem
     terms = list(distribution.terms)
     if len(terms) > len(measurements):
         raise BudgetError(f"expected at most {len(measurements)} terms, got {len(terms)}")
-    terms += [_zero_term(distribution, measurement) for measurement in measurements[len(terms) :]]
     aims = [
         one if isinstance(one, QueryMeasurement) else target_of(one, distribution.total)
         for one in measurements
     ]
+    terms += [aim.term(np.zeros(aim.values.shape)) for aim in aims[len(terms) :]]
     workspace = distribution.workspace()
     for _ in range(_SWEEPS):
         moved = 0.0
@@ -96,28 +91,17 @@ def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurem
     return workspace.combine(tuple(terms))
 
 
-def _zero_term(distribution: DenseDistribution, measurement: SingleMeasurement) -> Term:
-    if isinstance(measurement, QueryMeasurement):
-        return QueryTerm(measurement.query, 0.0)
-    shape = distribution.domain.scope_shape(measurement.scope)
-    return MarginalTerm(measurement.scope, np.zeros(shape))
-
-
 def _solve(workspace: DenseWorkspace, term: Term, aim: Target | QueryMeasurement) -> tuple[Term, float]:
     """Return the term with its dual solved for, and by how many standard deviations its answer moved."""
     if isinstance(term, MarginalTerm) and isinstance(aim, Target):
-        return _solve_marginal(workspace, term, aim)
+        answers = workspace.marginal(term.scope)
+        change = _marginal_steps(term.duals, answers, aim.values, PRIOR_WEIGHT * aim.variance)
+        workspace.tilt_marginal(term.scope, change)
+        moved = (np.abs(answers * np.expm1(change)) / np.sqrt(aim.variance)).max()
+        return term.moved(change), float(moved)
     if isinstance(term, QueryTerm) and isinstance(aim, QueryMeasurement):
         return _solve_query(workspace, term, aim)
     raise BudgetError("expected the terms of a model in the order of its measurements")
-
-
-def _solve_marginal(workspace: DenseWorkspace, term: MarginalTerm, target: Target) -> tuple[Term, float]:
-    answers = workspace.marginal(term.scope)
-    change = _marginal_steps(term.duals, answers, target.values, PRIOR_WEIGHT * target.variance)
-    workspace.tilt_marginal(term.scope, change)
-    moved = (np.abs(answers * np.expm1(change)) / np.sqrt(target.variance)).max()
-    return replace(term, duals=term.duals + change), float(moved)
 
 
 def _marginal_steps(

@@ -167,7 +167,8 @@ def plan_contraction(
     )
     order = [*stack, *rows, *columns]
     union = tuple(sorted({*first, *second}))
-    cost, written = _matrices_cost(shape, operands, union), _written_cost(shape, union, result)
+    cost = _matrices_cost(shape, operands, union)
+    written = table_cells(shape, union) * _WRITTEN * (1 if union == result else 2)
     return Contraction(
         result,
         union if written <= cost else (),
@@ -199,10 +200,6 @@ def _matrices_cost(shape: tuple[int, ...], operands: tuple[_Operand, _Operand], 
     stack = operands[0].shape[0]
     copies = sum(table_cells(shape, one.kept) for one in operands if one.axes != tuple(range(len(one.axes))))
     return stack * _MATRIX + table_cells(shape, union) * _MULTIPLIED + copies * _WRITTEN
-
-
-def _written_cost(shape: tuple[int, ...], union: Positions, result: Positions) -> float:
-    return table_cells(shape, union) * _WRITTEN * (1 if union == result else 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.calibration import AxisOrder, Beliefs, CalibrationPlan, by_size, calibrate, plan_calibration
-from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term, WeightedFactor
+from pmw.model.distribution import QueryTerm, SyntheticDistribution, Term, WeightedFactor
 from pmw.model.factors import (
     KeptTables,
     Positions,
@@ -48,9 +48,7 @@ from pmw.model.factors import (
     spread,
     weighted_sum,
 )
-from pmw.model.factors import (
-    positions as positions_in,
-)
+from pmw.model.factors import positions as positions_in
 from pmw.model.gradient import Gradient, plan_gradient
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from queries.cells import cell_count
@@ -204,10 +202,7 @@ def _absorption(
 
 
 def _eliminated(
-    shape: tuple[int, ...],
-    tables: Sequence[tuple[Hashable, ScopedTable]],
-    scope: Positions,
-    kept: KeptTables,
+    shape: tuple[int, ...], tables: Sequence[tuple[Hashable, ScopedTable]], scope: Positions, kept: KeptTables
 ) -> NDArray[np.float64]:
     """Return the product of tables, summed over all positions but those of a scope: float64, C-contiguous."""
     held = dict(enumerate(tables))
@@ -454,11 +449,9 @@ class GraphicalDistribution(SyntheticDistribution):
         """Return the sum of all terms per distinct scope: float64, natural logarithms."""
         sums: dict[Positions, NDArray[np.float64]] = {}
         for term in self.terms:
-            if isinstance(term, MarginalTerm):
-                scope, duals = term.scope, term.duals
-            else:
-                scope, duals = term.query.scope, np.asarray(term.query.weights() * (term.dual / UNITS))
-            places = positions_in(self.domain, scope)
+            duals, places = term.duals, positions_in(self.domain, term.scope)
+            if isinstance(term, QueryTerm):
+                duals = np.asarray(term.query.weights() * (term.dual / UNITS))
             sums[places] = sums[places] + duals if places in sums else np.asarray(duals, dtype=np.float64)
         return [self._shape.axes.inward(sums[places], places) for places in self._shape.scopes]
 
@@ -472,9 +465,7 @@ class GraphicalDistribution(SyntheticDistribution):
 
 def _scopes(domain: Domain, terms: Sequence[Term]) -> tuple[Positions, ...]:
     """Return the distinct scopes of terms as positions, in order of first appearance."""
-    named = dict.fromkeys(
-        term.scope if isinstance(term, MarginalTerm) else term.query.scope for term in terms
-    )
+    named = dict.fromkeys(term.scope for term in terms)
     return tuple(tuple([domain.index(name) for name in scope]) for scope in named)
 
 

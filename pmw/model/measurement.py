@@ -8,28 +8,28 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
+from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.estimate import Block, Covariance, Estimate, OfTree, noise_scale, noise_variance
-from pmw.model.hierarchical_histogram import (
-    HierarchicalHistogram,
-    least_squares,
-    non_negative_least_squares,
-)
+from pmw.model.hierarchical_histogram import HierarchicalHistogram, least_squares, non_negative_least_squares
 from pmw.model.strategy import Strategy, along
+from pmw.model.value_sums import Places, SummedValues
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.marginal import Marginal
 
 DEFAULT_BINS = 16  # on which a long ordered attribute is measured with others, at least
 
@@ -258,6 +258,13 @@ class QueryMeasurement:
     units: int
     noise: NoiseDistribution
     model_units: int = 0
+    free_numbers: ClassVar[int] = 1
+    information: ClassVar[None] = None  # it is seen by itself
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The attributes that the query is about."""
+        return self.query.scope
 
     @property
     def value(self) -> float:
@@ -265,9 +272,18 @@ class QueryMeasurement:
         return self.units / UNITS
 
     @property
+    def values(self) -> NDArray[np.float64]:
+        """The noisy answer, as a fit aims at it: float64, shape ()."""
+        return np.array(self.value)
+
+    @property
     def variance(self) -> float:
         """Variance of the noise, in squared records."""
         return noise_variance(self.noise)
+
+    def term(self, dual: NDArray[np.float64]) -> Term:
+        """Return the factor of a model that is fitted to it."""
+        return QueryTerm(self.query, float(dual))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -354,6 +370,10 @@ class Target:
             return math.prod(self.values.shape[: self.weighed] + self.values.shape[self.weighed + 1 :])
         return math.prod(size - (self.information is not None) for size in self.values.shape)
 
+    def term(self, duals: NDArray[np.float64]) -> Term:
+        """Return the factor of a model that is fitted to it."""
+        return MarginalTerm(self.scope, duals)
+
     def pull(self, errors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return K'K (a - y) / v, by which errors of the values weigh: float64, one axis per attribute.
 
@@ -424,3 +444,101 @@ def _as_one(parts: tuple[OneWayMeasurement, ...]) -> Estimate:
         values += variance / own * one.values
         squares.append((variance / own * noise_scale(one.noise) / noise_scale(noise)) ** 2)
     return replace(Estimate.of_cells(parts[0].scope, noise, values, sum(squares)), peak=max(squares))
+
+
+# --- sums of values ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SummedRows(SummedValues):
+    """Sums over the records that each of a list of questions counts, one number for each question.
+
+    Args:
+        rows: the questions, of whole cells, each once; ``scope`` has all of their attributes.
+    """
+
+    rows: tuple[LinearQuery, ...] = ()
+
+    def shape(self, domain: Domain) -> tuple[int, ...]:
+        """Return the shape of what is measured: the parts, and the questions."""
+        return (self.parts, len(self.rows))
+
+    def tables(self, domain: Domain) -> Sequence[tuple[str, ...]]:
+        """Return the scope of each question, with the attribute."""
+        return tuple(dict.fromkeys(self._over(domain, row) for row in self.rows))
+
+    def _over(self, domain: Domain, row: LinearQuery) -> tuple[str, ...]:
+        return domain.scope(tuple(dict.fromkeys((*row.scope, self.attribute))))
+
+    def _added(
+        self, domain: Domain, tables: Mapping[tuple[str, ...], Sequence[NDArray[np.int64]]]
+    ) -> Sequence[NDArray[np.int64]]:
+        known: dict[tuple[str, ...], list[Marginal]] = {}
+        for row in self.rows:
+            if row.scope not in known:
+                over = self._over(domain, row)
+                known[row.scope] = [Marginal(domain, over, one).project(row.scope) for one in tables[over]]
+        parts = range(len(next(iter(known.values()))))
+        answers = [[row.answer(known[row.scope][part]) // UNITS for row in self.rows] for part in parts]
+        return [np.array(one, dtype=np.int64) for one in answers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumMeasurement:
+    """Sums of values, each under fresh noise.
+
+    Args:
+        units: int64, of their ``shape``, noisy: sums in units of 2^-20 of the scope's w, then numbers of
+            values, then squares, in those of ``SummedValues``.
+    """
+
+    summed: SummedValues | SummedRows
+    units: NDArray[np.int64]
+    noise: NoiseDistribution
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        parts, axes = self.summed.parts, self.summed.axes
+        if units.ndim != axes or len(units) != parts:
+            raise ScopeError(
+                f"expected {parts} numbers a cell, {axes} axes over {list(self.summed.scope)}, got "
+                f"{units.shape}"
+            )
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Attribute names in declared order, by which values are summed, or that the questions are about."""
+        return self.summed.scope
+
+    @property
+    def sums(self) -> NDArray[np.int64]:
+        """The sums: int64, one axis per attribute of the scope, in units."""
+        return np.asarray(self.units[0], dtype=np.int64)
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """How many records have a value, where that is measured: float64, one axis per attribute."""
+        return np.asarray(self.units[1] / self.summed.count_units, dtype=np.float64)
+
+    def scales(self, domain: Domain) -> NDArray[np.float64]:
+        """Return what one record's units stand for in each sum: w/2 steps, in the attribute's own unit."""
+        step = Places.of(domain, self.summed.attribute).grid.step
+        if self.summed.clipped:
+            return np.full(self.sums.shape, UNITS / self.summed.factor(domain) * step)
+        return np.asarray(self.summed.widths(domain) * (step / 2), dtype=np.float64)
+
+    def values(self, domain: Domain) -> NDArray[np.float64]:
+        """Return the noisy sums of values less the middles that they are measured from: float64."""
+        return np.asarray(self.sums / UNITS * self.scales(domain), dtype=np.float64)
+
+    def squares(self, domain: Domain) -> NDArray[np.float64]:
+        """Return the sums of squared differences of values from what they are measured from: float64."""
+        return np.asarray(self.units[2] / UNITS * self.scales(domain) ** 2, dtype=np.float64)
+
+    def middles(self, domain: Domain) -> NDArray[np.float64]:
+        """Return what the values of each cell of the attribute are measured from: float64, shape (cells,)."""
+        places = Places.of(domain, self.summed.attribute)
+        middle, _ = self.summed.ends(domain)
+        return np.where(places.present, places.grid.number(0) + places.grid.step * middle / 2, 0.0)

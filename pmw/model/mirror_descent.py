@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
+from pmw.model.distribution import SyntheticDistribution
 from pmw.model.factors import plan_projections
 from pmw.model.gradient import Gradient
 from pmw.model.graphical import GraphicalDistribution
@@ -71,7 +71,7 @@ class Evaluator(abc.ABC):
 
     def __init__(self, aims: Sequence[Aim]) -> None:
         self._aims = aims
-        self._declared = [np.shape(_values(aim)) for aim in aims]
+        self._declared = [aim.values.shape for aim in aims]
         ends = itertools.accumulate(map(math.prod, self._declared), initial=0)
         self._parts = [slice(*pair) for pair in itertools.pairwise(ends)]
 
@@ -106,8 +106,7 @@ class _OfModels(Evaluator):
         targets = [aim for aim in aims if isinstance(aim, Target)]
         if not isinstance(model, GraphicalDistribution) or len(targets) < len(aims):
             return
-        terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in targets]
-        shaped = model.with_terms(terms)
+        shaped = model.with_terms([aim.term(np.zeros(aim.values.shape)) for aim in targets])
         self._gradient = shaped.gradient()
         places = zip(targets, super().tables(self._order), strict=True)
         turned = [shaped.inward(aim.scope, part) for aim, part in places]
@@ -139,7 +138,7 @@ class _OfModels(Evaluator):
     def model(self, duals: Flat) -> SyntheticDistribution:
         """Return the model of these duals."""
         parts = zip(self._aims, self.tables(duals), strict=True)
-        return self._like.with_terms([_term(aim, part) for aim, part in parts])
+        return self._like.with_terms([aim.term(part) for aim, part in parts])
 
     def _on_tree(self, gradient: Gradient, duals: Flat) -> Flat | None:
         """Return the values by the gradient, or None where ordinary numbers do not hold them."""
@@ -153,12 +152,6 @@ class _OfModels(Evaluator):
         values = np.concatenate([found[number].reshape(-1) for number in self._scopes])
         values *= self._like.total
         return values
-
-
-def _term(aim: Aim, dual: NDArray[np.float64]) -> Term:
-    if isinstance(aim, Target):
-        return MarginalTerm(aim.scope, dual)
-    return QueryTerm(aim.query, float(dual))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,25 +212,19 @@ class _Loss:
     @classmethod
     def of(cls, evaluate: Evaluator, aims: Sequence[Aim]) -> _Loss:
         """Return the loss of what is evaluated."""
-        measured = [np.asarray(_values(aim)) for aim in aims]
-        variance = [
-            np.broadcast_to(aim.variance, values.shape) for aim, values in zip(aims, measured, strict=True)
-        ]
-        information = tuple(aim.information if isinstance(aim, Target) else None for aim in aims)
-        return cls(evaluate, evaluate.flat(measured), evaluate.flat(variance), information)
+        measured = evaluate.flat([aim.values for aim in aims])
+        variance = evaluate.flat([np.broadcast_to(aim.variance, aim.values.shape) for aim in aims])
+        return cls(evaluate, measured, variance, tuple(aim.information for aim in aims))
 
     def at(self, duals: NDArray[np.float64]) -> _Point:
         """Return the point of some duals."""
         error = self.evaluate.values(duals) - self.measured
-        residuals = self._weighed(error) / self.variance
+        seen = error
+        if any(one is not None for one in self.information):  # errors of residuals, as their rows see them
+            tables = zip(self.information, self.evaluate.tables(error), strict=True)
+            seen = self.evaluate.flat([one if axes is None else along(axes, one) for axes, one in tables])
+        residuals = seen / self.variance
         return _Point(duals, residuals, float(np.vdot(residuals, error)) / 2)
-
-    def _weighed(self, error: Flat) -> Flat:
-        """Return the errors, those of residuals as their rows see them."""
-        if all(one is None for one in self.information):
-            return error
-        tables = zip(self.information, self.evaluate.tables(error), strict=True)
-        return self.evaluate.flat([one if axes is None else along(axes, one) for axes, one in tables])
 
 
 def descend(
@@ -256,11 +243,11 @@ def descend(
     """
     if len(model.terms) > len(aims):
         raise BudgetError(f"expected at most {len(aims)} terms, got {len(model.terms)}")
-    numbers = sum(np.size(_values(aim)) for aim in aims)
+    numbers = sum(aim.values.size for aim in aims)
     if numbers == 0:
         return Descent(model, step_size, 0.0, 0)
-    start = [_dual(term) for term in model.terms]
-    start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
+    start = [term.duals for term in model.terms]
+    start += [np.zeros(aim.values.shape) for aim in aims[len(start) :]]
     evaluate = _OfModels(model, aims)
     lowest = lowered(evaluate, aims, start, step_size=step_size, rule=rule, told=told)
     return Descent(evaluate.model(lowest.duals), lowest.step_size, 2 * lowest.loss / numbers, lowest.steps)
@@ -290,7 +277,7 @@ def lowered(
         evaluate: what models say of the aims; there is at least one number.
         start: duals of each aim, shaped like it.
     """
-    numbers, free = sum(one.size for one in start), sum(map(free_numbers, aims))
+    numbers, free = sum(one.size for one in start), sum(aim.free_numbers for aim in aims)
     unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
     loss = _Loss.of(evaluate, aims)
     best = ahead = loss.at(evaluate.flat(start))
@@ -316,10 +303,6 @@ def lowered(
     return Lowest(best.duals, best.loss, step_size, steps)
 
 
-def _values(aim: Aim) -> NDArray[np.float64] | float:
-    return aim.values if isinstance(aim, Target) else aim.value
-
-
 def _curvature(aim: Aim) -> float:
     """Return the largest cell over its variance: how fast a residual answers to its dual, at most."""
     if isinstance(aim, Target):
@@ -329,15 +312,6 @@ def _curvature(aim: Aim) -> float:
         variance = aim.variance / largest
         return float((np.maximum(aim.values, np.sqrt(variance)) / variance).max())
     return float(max(aim.value, aim.variance**0.5) / aim.variance)
-
-
-def free_numbers(aim: Aim) -> int:
-    """Return how many numbers a measurement is of."""
-    return aim.free_numbers if isinstance(aim, Target) else 1
-
-
-def _dual(term: Term) -> NDArray[np.float64]:
-    return term.duals if isinstance(term, MarginalTerm) else np.array(term.dual)
 
 
 # --- local fits --------------------------------------------------------------------------------------------
@@ -374,7 +348,7 @@ class _Cells(Evaluator):
         super().__init__(aims)
         self._base = np.log(np.maximum(base, _LEAST))
         self._total = float(base.sum())
-        axes = [tuple([scope.index(name) for name in _names(aim)]) for aim in aims]
+        axes = [tuple([scope.index(name) for name in aim.scope]) for aim in aims]
         self._spread = [[size if axis in own else 1 for axis, size in enumerate(base.shape)] for own in axes]
         self._weights = [None if isinstance(aim, Target) else aim.query.weights() / UNITS for aim in aims]
         self._sums = plan_projections(base.shape, tuple(range(base.ndim)), tuple(axes))
@@ -404,7 +378,7 @@ def local_fit(base: NDArray[np.float64], scope: tuple[str, ...], aims: Sequence[
         base: float64, one axis per attribute, records: the model's marginal.
         aims: what was measured of some or all of them, on the cells of ``base``, each once.
     """
-    start = [np.zeros(np.shape(aim.values) if isinstance(aim, Target) else ()) for aim in aims]
+    start = [np.zeros(aim.values.shape) for aim in aims]
     if not aims or base.size == 1:
         return LocalFit(base, start, 0)
     cells = _Cells(base, scope, aims)
@@ -430,19 +404,11 @@ def _with_local_fit(
     model: GraphicalDistribution, scope: tuple[str, ...], aims: Sequence[Aim]
 ) -> GraphicalDistribution:
     """Return the model whose marginal over a scope is fitted to what was measured inside it."""
-    places = [place for place, aim in enumerate(aims) if set(_names(aim)) <= set(scope)]
+    places = [place for place, aim in enumerate(aims) if set(aim.scope) <= set(scope)]
     fit = local_fit(model.marginal(scope), scope, [aims[place] for place in places])
     if fit.steps <= 1:
         return model
     terms = list(model.terms)
     for place, added in zip(places, fit.duals, strict=True):
-        term = terms[place]
-        if isinstance(term, MarginalTerm):
-            terms[place] = MarginalTerm(term.scope, term.duals + added)
-        else:
-            terms[place] = QueryTerm(term.query, term.dual + float(added))
+        terms[place] = terms[place].moved(added)
     return model.with_terms(terms)
-
-
-def _names(aim: Aim) -> tuple[str, ...]:
-    return aim.scope if isinstance(aim, Target) else aim.query.scope

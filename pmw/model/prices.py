@@ -104,10 +104,7 @@ def asked_cells(attribute: Attribute) -> tuple[float, float]:
     ranges = cells * (cells + 1) // 2
     share = (1 - _CELLS_PART) / (ranges + special)
     alone = share * special + _CELLS_PART
-    return (
-        share * ranges * (cells + 2) / 3 + alone,
-        share * ranges * (cells + 1) * (cells + 2) / 6 + alone,
-    )
+    return (share * ranges * (cells + 2) / 3 + alone, share * ranges * (cells + 1) * (cells + 2) / 6 + alone)
 
 
 def asked_gram(attribute: Attribute) -> NDArray[np.float64]:

@@ -2,7 +2,3 @@
 
 Nothing here sees a record: the inputs are the schema, the budget, the options and released numbers.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -150,21 +150,16 @@ def kept_for_tests(state: PublicState) -> Fraction | None:
 
 def quantiles_left(state: PublicState) -> Fraction:
     """Return what error quantiles may still cost, besides all that tests may still charge."""
-    ledger = state.ledger
-    planned = sum((_planned(state, place) for place in range(len(state.plan))), Fraction(0))
+    options, ledger = state.contract.options, state.ledger
+    planned = Fraction(0)  # positives, and the threshold noise that is not drawn yet
+    for place, tier in enumerate(state.plan):
+        positives = tier.update_limit - state.positives(place)
+        if positives > 0:
+            is_open = state.rounds[place]
+            planned += price_of_positives(tier, positives, options, ledger, round_open=is_open)
     kept = kept_for_tests(state)
     tests = planned if kept is None else min(planned, kept)
     return max(min(left_for_quantiles(state), ledger.remaining - tests - left_for_parts(state)), Fraction(0))
-
-
-def _planned(state: PublicState, place: int) -> Fraction:
-    """Return what a tier may still charge: its positives, and the threshold noise that it has not drawn."""
-    tier, ledger = state.plan[place], state.ledger
-    positives = tier.update_limit - state.positives(place)
-    if positives <= 0:
-        return Fraction(0)
-    options, is_open = state.contract.options, state.rounds[place]
-    return price_of_positives(tier, positives, options, ledger, round_open=is_open)
 
 
 def _sample(questions: AnsweredQuestions, asked: int) -> AnsweredQuestions:

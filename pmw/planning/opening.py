@@ -23,20 +23,12 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import (
-    AxisPrice,
-    HierarchicalHistogram,
-    SharedPrices,
-    SummedValues,
-    asked_prices,
-    coarse_of,
-    mean_range_variance,
-    noise_variance,
-    opening_sums,
-    rows_of,
-    shared_prices,
-    widest_of_rows,
-)
+from pmw.model.bins import coarse_of
+from pmw.model.estimate import noise_variance
+from pmw.model.hierarchical_histogram import HierarchicalHistogram, mean_range_variance
+from pmw.model.prices import AxisPrice, SharedPrices, asked_prices, rows_of, shared_prices
+from pmw.model.strategy import widest_of_rows
+from pmw.model.value_sums import SummedValues, opening_sums
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
 from pmw.planning.refusals import check_expected, check_reserve, check_triples
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test

@@ -15,15 +15,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    Coarsening,
-    GraphicalDistribution,
+from pmw.model.bins import Coarsening
+from pmw.model.estimate import noise_variance
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     ResidualMeasurement,
     measured_as,
-    noise_variance,
 )
 from pmw.model.prices import symmetric
 from pmw.planning.opening import Opened, widest_bar

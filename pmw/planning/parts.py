@@ -13,12 +13,13 @@ All of it follows from prices, scales and questions, never from what was drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from pmw.errors import NoiseError
-from pmw.model import AxisPrice, ResidualMeasurement, asked_prices
+from pmw.model.measurement import ResidualMeasurement
+from pmw.model.prices import AxisPrice, asked_prices
 from pmw.planning.calibration import marginal_noise
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.public.charges import marginal_charge
@@ -124,6 +125,8 @@ def _levels(state: PublicState, asked: Mapping[Scope, int]) -> dict[Scope, Level
     if not every:
         return {}
     known = questions / (questions + _PSEUDO)
+    unit = marginal_charge(DiscreteGaussian(Fraction(UNITS)), state.contract.options)
+    record = float(state.ledger.price(unit))
     found = dict[Scope, Level]()
     for scope in sorted(opened.keys() | need.keys()):
         own, usual = (
@@ -133,13 +136,9 @@ def _levels(state: PublicState, asked: Mapping[Scope, int]) -> dict[Scope, Level
         if scope in opened:
             found[scope] = Level(math.hypot(own, usual), paid[scope])
         elif own and len(scope) == 3 and strategy_of(state, scope) is not None:
-            worth = _worth(state, [together[name] for name in scope])
+            # Worth the price at which noise is as large as the interaction of a triple that is expected.
+            axes = [together[name] for name in scope]
+            spread, mean = math.prod(one.spread for one in axes), math.prod(one.mean for one in axes)
+            worth = record * spread / (mean * (_INTERACTION * state.total.value) ** 2)
             found[scope] = Level(own, paid.get(scope, 0.0) + worth)
     return found
-
-
-def _worth(state: PublicState, axes: Sequence[AxisPrice]) -> float:
-    """Return the price at which noise is as large as the interaction of a triple that is expected."""
-    spread, mean = math.prod(one.spread for one in axes), math.prod(one.mean for one in axes)
-    record = marginal_charge(DiscreteGaussian(Fraction(UNITS)), state.contract.options)
-    return float(state.ledger.price(record)) * spread / (mean * (_INTERACTION * state.total.value) ** 2)

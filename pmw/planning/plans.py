@@ -50,12 +50,7 @@ _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-6, 1e3
 
 
 def plan_session(
-    domain: Domain,
-    *,
-    records: int,
-    epsilon: Number,
-    delta: Number = 0,
-    options: Options | None = None,
+    domain: Domain, *, records: int, epsilon: Number, delta: Number = 0, options: Options | None = None
 ) -> SessionPlan:
     """Return what a session would give over a table of a stated size; nothing is read or spent.
 

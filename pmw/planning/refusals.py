@@ -9,7 +9,8 @@ import itertools
 import math
 
 from pmw.errors import BudgetError
-from pmw.model import check_dense_size, extreme_domains
+from pmw.model.bins import extreme_domains
+from pmw.model.dense import check_dense_size
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract

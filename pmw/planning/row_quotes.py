@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from pmw.errors import SessionError
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.planning.calibration import noise_of_share
 from pmw.public.aggregates import Aggregates
 from pmw.public.charges import QuestionNumbers

@@ -11,15 +11,10 @@ from dataclasses import asdict, field
 from typing import Any
 
 from pmw.errors import BudgetError
-from pmw.model import DEFAULT_MAX_CELLS
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.planning.opening import PairsForecast
 from pmw.planning.outlook import AttributeForecast, OrderForecast
-from pmw.planning.tested_bounds import (
-    BinForecast,
-    MarginalForecast,
-    SparseVectorForecast,
-    VectorForecast,
-)
+from pmw.planning.tested_bounds import BinForecast, MarginalForecast, SparseVectorForecast, VectorForecast
 from pmw.planning.theorems import MOST_RECORDS, TextbookForecast
 from pmw.public.clear import FULL
 from pmw.public.contract import Contract, guarantee, largest_belief

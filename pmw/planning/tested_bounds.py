@@ -14,14 +14,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pmw.errors import BudgetError
-from pmw.model import (
-    DEFAULT_MAX_CELLS,
-    extreme_domains,
-    half_width,
-    is_long,
-    longest_kept,
-    noise_variance,
-)
+from pmw.model.bins import extreme_domains, is_long, longest_kept
+from pmw.model.estimate import noise_variance
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import half_width
 from pmw.planning.calibration import half_band
 from pmw.planning.outlook import OrderForecast, Outlook, noise_error
 from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test

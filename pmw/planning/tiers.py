@@ -19,19 +19,12 @@ from fractions import Fraction
 from functools import cache
 
 from pmw.errors import NoiseError
-from pmw.model import (
-    DEFAULT_BINS,
-    DEFAULT_MAX_CELLS,
-    AxisPrice,
-    asked_prices,
-    assumed_domain,
-    coarse_of,
-    fewest_bins,
-    half_width,
-    leaf_variances,
-    noise_variance,
-    shared_prices,
-)
+from pmw.model.bins import assumed_domain, coarse_of, fewest_bins
+from pmw.model.estimate import noise_variance
+from pmw.model.hierarchical_histogram import leaf_variances
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import DEFAULT_BINS, half_width
+from pmw.model.prices import AxisPrice, asked_prices, shared_prices
 from pmw.planning.calibration import (
     marginal_noise,
     marginal_statistic,
@@ -492,12 +485,7 @@ def _vector(
     return NumericSparse(Sparse(test, limit, kind.redraw), noise)
 
 
-def plan_test(
-    contract: Contract,
-    opening: OpeningPlan,
-    ledger: PrivacyFilter,
-    total: float,
-) -> TestPlan:
+def plan_test(contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float) -> TestPlan:
     """Return the tiers of a session, in order; none where nothing is left for any."""
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None

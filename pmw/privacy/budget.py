@@ -114,9 +114,7 @@ class Charge:
 
     def __add__(self, other: Charge) -> Charge:
         return Charge(
-            _sum(self.epsilon, other.epsilon),
-            self.rho + other.rho,
-            _sum(self.mu_squared, other.mu_squared),
+            _sum(self.epsilon, other.epsilon), self.rho + other.rho, _sum(self.mu_squared, other.mu_squared)
         )
 
 

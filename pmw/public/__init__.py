@@ -2,7 +2,3 @@
 
 Nothing here reaches the table, the loop or a session's files.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

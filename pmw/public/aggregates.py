@@ -26,7 +26,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import PersonsMeasurement, noise_variance
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import PersonsMeasurement
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.bars import SumBounds
 from pmw.public.state import PublicState

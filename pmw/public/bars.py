@@ -25,7 +25,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pmw.model import Coarsening, QueryMeasurement, half_width
+from pmw.model.bins import Coarsening
+from pmw.model.measurement import QueryMeasurement, half_width
 from pmw.public.answer import Basis
 from pmw.public.bounded import (
     NOTHING,

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Coarsening
+from pmw.model.bins import Coarsening
 from pmw.public.answer import Basis
 from pmw.public.evidence import BASES, Candidates, Evidence
 from queries.boxes import Counted

@@ -24,7 +24,7 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
-    from pmw.model.measured_sums import SummedRows
+    from pmw.model.measurement import SummedRows
     from queries.linear import LinearQuery
 
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked

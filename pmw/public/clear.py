@@ -17,7 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pmw.errors import NoiseError
-from pmw.model import MarginalMeasurement, half_width
+from pmw.model.measurement import MarginalMeasurement, half_width
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution

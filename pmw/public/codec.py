@@ -29,20 +29,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    AxisRows,
-    HierarchicalHistogram,
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
-    Strategy,
     SumMeasurement,
     SummedRows,
-    SummedValues,
 )
+from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Budget, Charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis, QuestionKind
@@ -433,10 +432,6 @@ def _is_whole(form: Any) -> bool:
     return type(form) is int and abs(form) <= _LARGEST
 
 
-def _is_real(form: Any) -> bool:
-    return _is_whole(form) or (isinstance(form, float) and math.isfinite(form))
-
-
 def _fraction(reader: _Reader, kind: Any, form: Any) -> Fraction:
     _require(isinstance(form, str) and _FRACTION.fullmatch(form) is not None, "no fraction")
     found = Fraction(form)
@@ -471,7 +466,9 @@ _READ: dict[Any, Callable[[_Reader, Any, Any], Any]] = {
     type(None): _plain(lambda form: form is None, "null"),
     bool: _plain(lambda form: isinstance(form, bool), "flag"),
     int: _plain(_is_whole, "whole number"),
-    float: _plain(_is_real, "finite number"),
+    float: _plain(
+        lambda form: _is_whole(form) or (isinstance(form, float) and math.isfinite(form)), "finite number"
+    ),
     str: _plain(_is_text, "text"),
     Fraction: _fraction,
     QuestionKind: _kind,

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    Estimate,
+from pmw.model.estimate import Estimate, noise_variance
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
@@ -25,7 +25,6 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     combined,
-    noise_variance,
 )
 from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.answer import Basis
@@ -71,13 +70,6 @@ class OwnNumbers:
                     self._numbers[text] = number
                 self._scopes.add(number.query.scope)
 
-    def is_before(self, state: PublicState) -> bool:
-        """Tell whether a state measured all that is known here, and perhaps more."""
-        known, now = self.measured, state.measured
-        if known is now:
-            return True
-        return len(now) >= len(known) and all(one is other for one, other in zip(known, now, strict=False))
-
     def of(self, query: LinearQuery) -> QueryMeasurement | None:
         """Return a question's own number; None where it has none."""
         return self._numbers.get(query.to_json()) if query.scope in self._scopes else None
@@ -103,7 +95,7 @@ class OwnNumbers:
 def own_numbers(state: PublicState) -> OwnNumbers:
     """Return the questions of a state that have numbers of their own; kept with the newest."""
     found = state.found.own
-    if not isinstance(found, OwnNumbers) or not found.is_before(state):
+    if not isinstance(found, OwnNumbers) or not state.goes_on_from(found.measured):
         found = state.found.own = OwnNumbers(state)
     elif found.measured is not state.measured:
         found = state.found.own = OwnNumbers(state, found)

@@ -15,15 +15,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    Block,
-    Covariance,
-    Measurement,
-    OneWayMeasurement,
-    ResidualMeasurement,
-    Strategy,
-    rows_of,
-)
+from pmw.model.estimate import Block, Covariance
+from pmw.model.measurement import Measurement, OneWayMeasurement, ResidualMeasurement
+from pmw.model.prices import rows_of
+from pmw.model.strategy import Strategy
 from pmw.public.plans import MOST_RESIDUAL_CELLS, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState, Total
 from queries.errors import ScopeError

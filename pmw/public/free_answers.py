@@ -16,7 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Coarsening, half_width
+from pmw.model.bins import Coarsening
+from pmw.model.measurement import half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Estimate, OfTree, noise_variance
+from pmw.model.estimate import Estimate, OfTree, noise_variance
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.tail_bounds import (

@@ -17,18 +17,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
-    LARGEST_TREE,
-    Aim,
-    GraphicalDistribution,
+from pmw.model.bins import coarse_target
+from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
+from pmw.model.measurement import (
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
     Target,
-    coarse_target,
-    local_fit,
 )
+from pmw.model.mirror_descent import Aim, local_fit
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, coarse_model, singly
 from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
@@ -65,9 +63,7 @@ class LocalModels:
         old, new = before._state, self._state
         later = new.measured[len(old.measured) :]
         is_same = old.model is new.model and old.opening is new.opening and self._has_rows
-        is_same = is_same and len(new.measured) >= len(old.measured)
-        pairs = zip(old.measured, new.measured, strict=False)
-        is_same = is_same and all(one is other for one, other in pairs)
+        is_same = is_same and new.goes_on_from(old.measured)
         if not is_same or not all(isinstance(one, RowsMeasurement) for one in later):
             return
         rows = [frozenset(number.query.scope) for number in singly(later)]  # type: ignore[union-attr]

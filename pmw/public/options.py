@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, as_fraction
@@ -149,6 +150,9 @@ def is_dense(test: TestKind, model: ModelKind, cells: int) -> bool:
     return model is ModelKind.AUTO and cells <= SMALL_DOMAIN
 
 
+_Fault: TypeAlias = tuple[bool, str]  # whether choices are wrong, and what is said of them then
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The custodian's choices; None leaves a choice to planning.
@@ -276,38 +280,12 @@ class Options:
             object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
         if self.reserve is not None:
             object.__setattr__(self, "reserve", as_fraction(self.reserve, "reserve"))
-        self._check_numbers()
-        if not 0 <= self.reserved < 1:
-            raise BudgetError(f"expected a reserve in [0, 1), got {float(self.reserved):g}")
-        if self.reserved and self.without_reserve:
-            raise BudgetError(f"a reserve does not go with {self.without_reserve}; leave one of them out")
-        if not 0 < self.confidence < 1:
-            raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
-        if self.confidence > GREATEST_CONFIDENCE:
-            raise BudgetError(f"expected a confidence of at most 1 - 1e-9, got {self.confidence!r}")
-        column = self.person_column
-        if column is not None and not issubclass(type(column), str):
-            raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
-        self._check_choices()
-        self._check_test()
+        faults = (self._faults_of_numbers(), self._faults_of_choices(), self._faults_of_the_test())
+        for is_wrong, told in itertools.chain(*faults):
+            if is_wrong:
+                raise BudgetError(told)
 
-    def _check_choices(self) -> None:
-        if self.sides is Sides.ONE_SIDED:
-            raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
-        if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
-            raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
-
-        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
-            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
-        accuracy = self.accuracy
-        if accuracy is not None and not 0 < accuracy < 1:
-            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
-        if (accuracy is None) != (self.records is None):
-            raise BudgetError(
-                "an accuracy is a part of a stated number of records; give accuracy and records together"
-            )
-
-    def _check_numbers(self) -> None:
+    def _faults_of_numbers(self) -> Iterator[_Fault]:
         for name, low, high in (
             ("records_per_person", 1, 10**6),
             ("update_limit", 1, 10**6),
@@ -317,14 +295,89 @@ class Options:
             ("minimum_count", 2, 10**6),
         ):
             value = getattr(self, name)
-            if value is not None and not (_is_whole(value) and low <= value <= high):
-                raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
+            is_wrong = value is not None and not (_is_whole(value) and low <= value <= high)
+            yield is_wrong, f"expected {name} from {low:,} to {high:,}, got {value!r}"
         for name in ("threshold", "learning_rate"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BudgetError(f"expected a positive {name}, got {value!r}")
-        if self.threshold is not None and self.threshold > 10**12:
-            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
+            is_wrong = value is not None and not 0 < value < math.inf
+            yield is_wrong, f"expected a positive {name}, got {value!r}"
+        most = self.threshold is not None and self.threshold > 10**12
+        yield most, f"expected a threshold of at most 1e12 records, got {self.threshold!r}"
+        yield not 0 <= self.reserved < 1, f"expected a reserve in [0, 1), got {float(self.reserved):g}"
+        beside = self.without_reserve
+        told = f"a reserve does not go with {beside}; leave one of them out"
+        yield bool(self.reserved and beside), told
+        told = f"expected a confidence strictly between 0 and 1, got {self.confidence!r}"
+        yield not 0 < self.confidence < 1, told
+        told = f"expected a confidence of at most 1 - 1e-9, got {self.confidence!r}"
+        yield self.confidence > GREATEST_CONFIDENCE, told
+
+    def _faults_of_choices(self) -> Iterator[_Fault]:
+        column, accuracy = self.person_column, self.accuracy
+        is_wrong = column is not None and not issubclass(type(column), str)
+        yield is_wrong, f"expected a name as person_column, got {shown_text(column)}"
+        one_sided = self.sides is Sides.ONE_SIDED
+        yield one_sided, "a loop tests for errors of both signs; choose two-sided or two-thresholds"
+        is_wrong = self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree
+        yield is_wrong, "two thresholds need add-remove neighbours; choose two-sided under replace-one"
+        is_wrong = self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2
+        yield is_wrong, "sech2 tests have no price in GDP; choose composition zcdp or pure"
+        is_wrong = accuracy is not None and not 0 < accuracy < 1
+        yield is_wrong, f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}"
+        told = "an accuracy is a part of a stated number of records; give accuracy and records together"
+        yield (accuracy is None) != (self.records is None), told
+
+    def _faults_of_the_test(self) -> Iterator[_Fault]:
+        # All triples leave nothing for tests of marginals; their intervals hold for one question at a time.
+        for name, is_asked in (
+            ("test = query", not self.tests_marginals),
+            ("update_limit", self.update_limit is not None),
+            ("simultaneous", self.simultaneous),
+            ("an accuracy contract", self.accuracy is not None),
+        ):
+            told = f"opening = triples does not go with {name}; choose opening = pairs"
+            yield is_asked and self.opening is Opening.TRIPLES, told
+        are_charges = all(isinstance(one, DraftCharge) for one in self.drafts)
+        yield not are_charges, "expected charges of drafts, as read_charges gives them"
+        told = (
+            "the drafts of the schema are for other neighbouring tables than the session; open it with the "
+            "same --neighbors as they were made with"
+        )
+        yield any(one.neighboring_relation is not self.neighboring_relation for one in self.drafts), told
+        known = self.prior is None or isinstance(self.prior, Prior)
+        yield not known, "expected a prior that public_prior made, or None"
+        known = self.expected is None or isinstance(self.expected, ExpectedQuestions)
+        yield not known, "expected questions that expected_questions made, or None"
+        yield from self._faults_of_marginals() if self.tests_marginals else self._faults_of_questions()
+
+    def _faults_of_marginals(self) -> Iterator[_Fault]:
+        told = (
+            "a single step corrects one question: update = step goes with test = query; where marginals are "
+            "tested, choose update = refit"
+        )
+        yield self.update is UpdateRule.STEP, told
+        for name in ("threshold", "learning_rate", "sides"):
+            told = f"{name} belongs to test = query; where marginals are tested, leave it out"
+            yield getattr(self, name) is not None, told
+        told = (
+            "simultaneous intervals need one-sided test noise: under Laplace noise a negative bounds its own "
+            "test alone"
+        )
+        yield bool(self.simultaneous and self.sparse_vector and self.sparse_vector.is_laplace), told
+        told = "max_cells bounds a graphical model's tree; a dense model has none"
+        yield self.model is ModelKind.DENSE and self.max_cells is not None, told
+
+    def _faults_of_questions(self) -> Iterator[_Fault]:
+        told = "test = query tests the questions that come: expected_queries has to be above 0"
+        yield not self.expected_queries, told
+        told = "learning_rate is the length of a single step: choose update = step, or leave it out"
+        yield self.learning_rate is not None and self.update is UpdateRule.REFIT, told
+        told = "single questions need a dense model; choose test = marginal for a graphical one"
+        yield self.model is ModelKind.GRAPHICAL, told
+        told = "max_cells bounds a graphical model's tree, which goes with test = marginal"
+        yield self.max_cells is not None, told
+        yield self.simultaneous, "simultaneous intervals go with test = marginal"
+        yield self.accuracy is not None, "an accuracy contract goes with test = marginal"
 
     @property
     def reserved(self) -> Fraction:
@@ -365,79 +418,6 @@ class Options:
         questions are tested, are for counts of records alone.
         """
         return self.tests_marginals and not self.simultaneous and self.bar_limit is None
-
-    def _check_test(self) -> None:
-        if self.opening is Opening.TRIPLES:
-            self._check_triples()
-        self._check_drafts()
-        if self.prior is not None and not isinstance(self.prior, Prior):
-            raise BudgetError("expected a prior that public_prior made, or None")
-        if self.expected is not None and not isinstance(self.expected, ExpectedQuestions):
-            raise BudgetError("expected questions that expected_questions made, or None")
-        if self.tests_marginals:
-            self._check_marginals()
-        else:
-            self._check_questions()
-
-    def _check_drafts(self) -> None:
-        if not all(isinstance(one, DraftCharge) for one in self.drafts):
-            raise BudgetError("expected charges of drafts, as read_charges gives them")
-        if any(one.neighboring_relation is not self.neighboring_relation for one in self.drafts):
-            raise BudgetError(
-                "the drafts of the schema are for other neighbouring tables than the session; open it with "
-                "the same --neighbors as they were made with"
-            )
-
-    def _check_triples(self) -> None:
-        """Refuse what all triples cannot be measured with before any question.
-
-        They leave nothing for tests of marginals, and their intervals hold for one question at a time.
-        """
-        for name, is_asked in (
-            ("test = query", not self.tests_marginals),
-            ("update_limit", self.update_limit is not None),
-            ("simultaneous", self.simultaneous),
-            ("an accuracy contract", self.accuracy is not None),
-        ):
-            if is_asked:
-                raise BudgetError(f"opening = triples does not go with {name}; choose opening = pairs")
-
-    def _check_marginals(self) -> None:
-        if self.update is UpdateRule.STEP:
-            raise BudgetError(
-                "a single step corrects one question: update = step goes with test = query; "
-                "where marginals are tested, choose update = refit"
-            )
-        for name in ("threshold", "learning_rate", "sides"):
-            if getattr(self, name) is not None:
-                raise BudgetError(f"{name} belongs to test = query; where marginals are tested, leave it out")
-        if self.simultaneous and self.sparse_vector is not None and self.sparse_vector.is_laplace:
-            raise BudgetError(
-                "simultaneous intervals need one-sided test noise: under Laplace noise a negative "
-                "bounds its own test alone"
-            )
-        if self.model is ModelKind.DENSE and self.max_cells is not None:
-            raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
-
-    def _check_questions(self) -> None:
-        if not self.expected_queries:
-            raise BudgetError(
-                "test = query tests the questions that come: expected_queries has to be above 0"
-            )
-        if self.learning_rate is not None and self.update is UpdateRule.REFIT:
-            raise BudgetError(
-                "learning_rate is the length of a single step: choose update = step, or leave it out"
-            )
-        if self.model is ModelKind.GRAPHICAL:
-            raise BudgetError(
-                "single questions need a dense model; choose test = marginal for a graphical one"
-            )
-        if self.max_cells is not None:
-            raise BudgetError("max_cells bounds a graphical model's tree, which goes with test = marginal")
-        if self.simultaneous:
-            raise BudgetError("simultaneous intervals go with test = marginal")
-        if self.accuracy is not None:
-            raise BudgetError("an accuracy contract goes with test = marginal")
 
     @property
     def public_count(self) -> bool:

@@ -13,8 +13,7 @@ from pmw.model.strategy import Strategy
 from pmw.model.value_sums import SummedValues
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.sparse_vector.numeric_sparse import NumericSparse
-from pmw.sparse_vector.sparse import Sparse
+from pmw.sparse_vector.sparse import NumericSparse, Sparse
 from queries.factors import UNITS
 from queries.frozen import dataclass
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from pmw.display.texts import counted, number
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.model import SummedValues, measured_as
+from pmw.model.measurement import measured_as
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import LEAST_SIGMA, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import (
+from pmw.model.bins import CoarsenedDistribution, Coarsening
+from pmw.model.distribution import SyntheticDistribution
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import (
     DEFAULT_BINS,
-    FIRST_STEP_SIZE,
-    CoarsenedDistribution,
-    Coarsening,
     MarginalMeasurement,
     Measurement,
     OneWayMeasurement,
@@ -23,11 +23,10 @@ from pmw.model import (
     ResidualMeasurement,
     RowsMeasurement,
     SingleMeasurement,
-    Strategy,
     SumMeasurement,
-    SyntheticDistribution,
-    noise_variance,
 )
+from pmw.model.mirror_descent import FIRST_STEP_SIZE
+from pmw.model.strategy import Strategy
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import CellNumbers, Event, Measurable, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.contract import Contract
@@ -239,6 +238,12 @@ class PublicState:
     def version(self) -> int:
         """The model's version: how often it was fitted since opening."""
         return len(self.measured)
+
+    def goes_on_from(self, measured: tuple[LaterMeasurement, ...]) -> bool:
+        """Tell whether it measured all that an earlier state had, and perhaps more."""
+        pairs = zip(measured, self.measured, strict=False)
+        is_longer = len(self.measured) >= len(measured)
+        return self.measured is measured or (is_longer and all(one is other for one, other in pairs))
 
     def known_until(self, version: int) -> PublicState:
         """Return what was released until the model had a version; the model is the newest all the same."""

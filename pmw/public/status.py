@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pmw.display.charts import meter
 from pmw.display.elements import table
 from pmw.display.texts import budget_words, counted
-from pmw.model import MarginalMeasurement, RowsMeasurement
+from pmw.model.measurement import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.bars import Bars
 from pmw.public.clear import left_of_reserve, number_half_width
@@ -320,8 +320,7 @@ def budget_meter(status: Status) -> Markup:
     terms = budget_words(status.epsilon_cap, status.delta, " = ")
     seeded = f". {SEEDED_WARNING}" if status.seeded else ""
     return meter(
-        status.budget_share,
-        f"{status.budget_share:.1%} of the budget is spent; the cap is {terms}{seeded}",
+        status.budget_share, f"{status.budget_share:.1%} of the budget is spent; the cap is {terms}{seeded}"
     )
 
 

@@ -7,6 +7,7 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -218,7 +219,8 @@ class Sums:
         self._whole = statement.condition
         self._meant: dict[CellCondition | None, CellCondition] = {}  # where further conditions hold
         self._values = ValueSums(state)
-        self._bounds: dict[int, Bars] = {}
+        # By how many aggregates fail together.
+        self._shared = functools.cache(lambda events: Bars(state, events, groups=statement.choices))
 
     @property
     def domain(self) -> Domain:
@@ -311,11 +313,6 @@ class Sums:
     def bounds(self, weights: GroupWeights, events: int) -> SumBounds | None:
         """Return the bounds on sums over the attributes of one; None where nothing released holds them."""
         return self._shared(events).of_family(weights.scope, weights.high)
-
-    def _shared(self, events: int) -> Bars:
-        if events not in self._bounds:
-            self._bounds[events] = Bars(self._state, events, groups=self._statement.choices)
-        return self._bounds[events]
 
     def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
         """Return what a sum lies between; what is known of fewer attributes serves where it does not vary.

@@ -14,7 +14,7 @@ import numpy as np
 
 from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
-from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answer import Answer, Source
 from pmw.public.bars import Bars
 from pmw.public.clear import may_draw
 from pmw.public.contract import display_words
@@ -165,7 +165,10 @@ class Tabulation:
             moved += uncertain_places(reader, groups, statement.order, range(len(groups))[chosen])
         queries = [*self.left_out, *(query for _, _, query in self._asked)]
         moved += (*_bin_notes(state, statement, queries), *reader.reasons(shown, listed))
-        version, spent = _stand(state, answers if statement.counts_alone else ())
+        # As the answers say, where they say it all; else of the newest model.
+        version, spent = state.version, spent_in(state)
+        if statement.counts_alone and answers:
+            version, spent = max(answer.version for answer in answers), answers[-1].spent
         words = statement.where.describe()
         return AnswerTable(
             tuple(column.title for column in keys),
@@ -254,13 +257,6 @@ def _bin_notes(state: PublicState, statement: Statement, queries: Iterable[Linea
                 f"of {name} these rows are known by {bin_.max() + 1:,} bins of {bin_.size:,} values: those "
                 "that share bins are told apart by how all records are spread inside them, not by their own"
             )
-
-
-def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
-    """Return the newest model's version and what was spent: as the answers say, where they say it all."""
-    if answers:
-        return max(answer.version for answer in answers), answers[-1].spent
-    return state.version, spent_in(state)
 
 
 def _totals(keys: Sequence[Node], groups: Sequence[Group]) -> tuple[tuple[int, ...], ...]:

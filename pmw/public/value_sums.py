@@ -19,7 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import Places, SumMeasurement, Target, noise_variance
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import SumMeasurement, Target
+from pmw.model.value_sums import Places
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.local_models import local_models

@@ -218,11 +218,7 @@ class Windows:
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        groups: Sequence[Group],
-        aggregates: Aggregates,
-        statement: Statement,
+        self, rows: Rows, groups: Sequence[Group], aggregates: Aggregates, statement: Statement
     ) -> None:
         self._rows, self._groups, self._aggregates = rows, groups, aggregates
         self._domain, self._are_chosen = statement.domain, statement.is_filtered

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
 from pmw.loop.untested import OpeningDraws, choose_bins
-from pmw.model import (
-    Coarsening,
+from pmw.model.bins import Coarsening
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
@@ -27,9 +27,8 @@ from pmw.model import (
     RowsMeasurement,
     SumMeasurement,
     SummedRows,
-    SummedValues,
-    sums_of,
 )
+from pmw.model.value_sums import SummedValues, sums_of
 from pmw.planning.refusals import check_model_size
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter, open_filter

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.loop import Forecast
-from pmw.model import QueryMeasurement, RowsMeasurement
+from pmw.model.measurement import QueryMeasurement, RowsMeasurement
 from pmw.public.answer import Source, Spent
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register

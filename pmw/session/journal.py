@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
 from pmw.loop.untested import OpeningDraws, Requested
-from pmw.model import Coarsening
+from pmw.model.bins import Coarsening
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import Charge
 from pmw.privacy.noise import NoiseDistribution

@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.errors import BudgetError
+from pmw.planning.mean_quotes import quote_persons, quote_sum
 from pmw.planning.row_quotes import quote_rows
-from pmw.planning.sum_quotes import quote_persons, quote_sum
 from pmw.privacy.budget import Number, as_fraction
 from pmw.public.charges import CellNumbers, PersonNumbers, QuestionNumbers, SumNumbers
 from pmw.public.codec import dumps

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pmw.disk import require_file, write_whole
 from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.loop.untested import choose_bins
-from pmw.model import (
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,

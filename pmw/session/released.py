@@ -15,16 +15,9 @@ from numpy.typing import NDArray
 
 from pmw.loop.fit import elected, model_of_terms
 from pmw.loop.untested import OpeningDraws, apply, released_total, settle_opening
-from pmw.model import (
-    Coarsening,
-    MarginalTerm,
-    OneWayMeasurement,
-    QueryMeasurement,
-    QueryTerm,
-    SyntheticDistribution,
-    Term,
-    dual_numbers,
-)
+from pmw.model.bins import Coarsening
+from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term, dual_numbers
+from pmw.model.measurement import OneWayMeasurement, QueryMeasurement
 from pmw.public.codec import register
 from pmw.public.contract import Contract
 from pmw.public.foundations import with_founded

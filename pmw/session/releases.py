@@ -23,7 +23,7 @@ from pmw.loop.untested import (
     ranked_errors,
     released_total,
 )
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
 from pmw.planning.parts import newest_due, plan_part
 from pmw.privacy.filter import PrivacyFilter

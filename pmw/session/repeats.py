@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.public.answer import Basis, Source
 from pmw.public.answers import KINDS, SOURCES, Answers
 from pmw.public.bars import Bars

@@ -6,8 +6,15 @@ private as published are not offered here: see ``pmw.research.audit.flawed``.
 
 from __future__ import annotations
 
-from pmw.sparse_vector.comparison import Comparison, Ratio, Split
-from pmw.sparse_vector.composition import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
+from pmw.sparse_vector.composition import (
+    Comparison,
+    CompositionTheorem,
+    Ratio,
+    Split,
+    composed_delta,
+    composed_epsilon,
+    round_epsilon,
+)
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
@@ -18,8 +25,14 @@ from pmw.sparse_vector.noisy_comparison import (
     ThresholdNoise,
     ThresholdTest,
 )
-from pmw.sparse_vector.numeric_sparse import NumericSparse, ValueNoise
-from pmw.sparse_vector.sparse import AboveThreshold, Sparse, SparseState, SparseVectorKind
+from pmw.sparse_vector.sparse import (
+    AboveThreshold,
+    NumericSparse,
+    Sparse,
+    SparseState,
+    SparseVectorKind,
+    ValueNoise,
+)
 
 __all__ = [
     "AboveThreshold", "Comparison", "composed_delta", "composed_epsilon", "CompositionTheorem",

@@ -175,11 +175,7 @@ class NoisyComparison(abc.ABC):
         return NoisyThreshold(upper, self.threshold_noise.sample(bits))
 
     def compare(
-        self,
-        noisy: NoisyThreshold,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
-        bits: BitSource,
+        self, noisy: NoisyThreshold, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
     ) -> NDArray[np.int8]:
         """Return the outcome of each test, with fresh noise each: int8, shape (n,), values of Outcome.
 
@@ -247,11 +243,7 @@ class ThresholdTest(NoisyComparison):
         return kept + float(self.query_scale) * max(0.0, -math.log(1 - confidence))
 
     def excess(
-        self,
-        noisy: NoisyThreshold,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
-        bits: BitSource,
+        self, noisy: NoisyThreshold, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
     ) -> NDArray[np.int64]:
         """Return value + nu - (T + rho) of each test, with fresh noise each: int64, shape (n,), secret.
 

@@ -15,7 +15,7 @@ from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, Workload, scope_class
 from benchmarks.methods import Settings
 from benchmarks.tables import Case, NotApplicableError
-from pmw.model import DenseDistribution
+from pmw.model.dense import DenseDistribution
 from pmw.privacy.filter import open_filter
 from pmw.research.baselines import Scope
 from queries import CodedRecords, Domain, IntegerAttribute

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-from pmw.model import Covariance
+from pmw.model.estimate import Covariance
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes, BoxSums, RangeTexts
 from queries.factors import UNITS, Factor

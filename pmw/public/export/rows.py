@@ -22,17 +22,12 @@ from numpy.typing import NDArray
 
 from pmw.disk import CsvDialect
 from pmw.errors import ReleaseError
-from pmw.model import (
-    DEFAULT_MAX_CELLS,
-    Coarsening,
-    GraphicalDistribution,
-    MarginalTerm,
-    QueryMeasurement,
-    RowsMeasurement,
-    SyntheticDistribution,
-    coarse_target,
-    fit_rows,
-)
+from pmw.model.bins import Coarsening, coarse_target
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
+from pmw.model.measurement import QueryMeasurement, RowsMeasurement
+from pmw.model.row_fitting import fit_rows
 from pmw.public.state import PublicState, coarse_model
 from pmw.public.value_sums import ValueSums
 from queries.categories import CategoricalAttribute

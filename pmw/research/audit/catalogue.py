@@ -71,6 +71,7 @@ _FAR_ROUNDS = Instance(((30,) * 7 + (-60,)) * 2, ((31,) * 7 + (-61,)) * 2)
 # Of the tests, the tail alone costs its whole price.
 _TAIL = Instance((12,) * 3 + (-60,) * _LIMIT, (13,) * 3 + (-61,) * _LIMIT, 2)
 _TAIL_RISING = Instance((12,) * 3 + (-60,) * _LIMIT, (13,) * 3 + (-60,) * _LIMIT, 2)
+_BOTH_WAYS = Instance((0,) * 10, (1,) * 5 + (-1,) * 5)  # five values rise, and as many fall
 _GAPS = (0, 1, 4, 12)
 _FAR_VALUES = (-200, 200)
 
@@ -365,12 +366,12 @@ def _published() -> Iterator[Entry]:
         ),
         (
             "algorithm-6", flawed.algorithm_6(epsilon=1),
-            _both_ways(5), f"{lyu} 6; Chen et al. (2015)",
+            _BOTH_WAYS, f"{lyu} 6; Chen et al. (2015)",
             "no limit on positives",
         ),
         (
             "gptt", flawed.gptt(epsilon1="0.25", epsilon2="0.75"),
-            _both_ways(5), "Chen and Machanavajjhala (2015)",
+            _BOTH_WAYS, "Chen and Machanavajjhala (2015)",
             "no limit on positives, at 1:3",
         ),
         (
@@ -480,11 +481,6 @@ def flawed_entry(
         shown=shown,
         keeps_claim=False,
     )
-
-
-def _both_ways(each: int) -> Instance:
-    """Return so many values that rise and as many that fall."""
-    return Instance((0,) * (2 * each), (1,) * each + (-1,) * each)
 
 
 def catalogue() -> Mapping[str, Entry]:

@@ -23,7 +23,7 @@ from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.research.audit.entries import Instance
 from pmw.research.audit.report import Verdict
 from pmw.research.audit.statistical import NOT_RUN, Draw, FalseAlarm, StatisticalFinding, certify
-from pmw.research.online.parts import SparseVector, State
+from pmw.research.online.loop import SparseVector, State
 from queries.frozen import dataclass
 
 _FALSE_ALARM = 1e-6  # how often a sound vector may be accused

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pmw.research.online.loop import OnlineAnswer, PrivateMultiplicativeWeights
-from pmw.research.online.parts import Correction, MultiplicativeWeights, SparseVector, UpdateRule
+from pmw.research.online.loop import (
+    Correction,
+    MultiplicativeWeights,
+    OnlineAnswer,
+    PrivateMultiplicativeWeights,
+    SparseVector,
+    UpdateRule,
+)
 
 __all__ = [
-    "Correction",
-    "MultiplicativeWeights",
-    "OnlineAnswer",
-    "PrivateMultiplicativeWeights",
-    "SparseVector",
+    "Correction", "MultiplicativeWeights", "OnlineAnswer", "PrivateMultiplicativeWeights", "SparseVector",
     "UpdateRule",
-]
+]  # fmt: skip

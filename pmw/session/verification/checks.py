@@ -18,14 +18,9 @@ from numpy.typing import NDArray
 from pmw.display.texts import budget_words, counted
 from pmw.loop.tiers import Proposal, marginal_units
 from pmw.loop.untested import apply, released_total, settle_opening
-from pmw.model import (
-    DEFAULT_BINS,
-    HierarchicalHistogram,
-    QueryMeasurement,
-    ResidualMeasurement,
-    RowsMeasurement,
-    Strategy,
-)
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import DEFAULT_BINS, QueryMeasurement, ResidualMeasurement, RowsMeasurement
+from pmw.model.strategy import Strategy
 from pmw.planning.opening import opening_persons, plan_opening
 from pmw.planning.tiers import added_prices, affordable_bins, residual_prices
 from pmw.privacy.budget import Charge, Composition

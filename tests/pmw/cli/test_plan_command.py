@@ -9,7 +9,7 @@ import click
 import pytest
 
 from pmw.cli.open_commands import open_, plan
-from pmw.model import DEFAULT_MAX_CELLS
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from queries import Domain, IntegerAttribute, save_schema
 from queries.person import Person
 from tests.pmw.cli.commands import Run

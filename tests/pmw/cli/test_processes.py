@@ -50,7 +50,7 @@ import atexit, gc, sys
 collected = []
 
 def tell():
-    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.sum_quotes',
+    folders = {'pmw.data', 'pmw.planning.opening', 'pmw.planning.mean_quotes',
         'pmw.loop.finishing', 'pmw.public.export', 'pmw.public.population',
         'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
         'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',

@@ -10,14 +10,9 @@ import pytest
 
 import pmw
 from pmw.loop.fit import correct, model_holds
-from pmw.model import (
-    Coarsening,
-    HierarchicalHistogram,
-    HierarchicalMeasurement,
-    MarginalMeasurement,
-    QueryMeasurement,
-    coarse_target,
-)
+from pmw.model.bins import Coarsening, coarse_target
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import HierarchicalMeasurement, MarginalMeasurement, QueryMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.state import PublicState, coarse_model
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery

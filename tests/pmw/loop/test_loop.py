@@ -15,7 +15,7 @@ from pmw.errors import BudgetError
 from pmw.loop.loop import batch_entries, draw_tests, propose
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE

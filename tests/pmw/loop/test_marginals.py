@@ -181,7 +181,7 @@ def test_a_marginal_is_tested_once_for_all_questions_of_a_batch_and_again_after_
 
 
 def measured(state: PublicState, scope: tuple[str, ...]) -> tuple[Any, ...]:
-    from pmw.model import MarginalMeasurement
+    from pmw.model.measurement import MarginalMeasurement
 
     units = marginal_units(state, scope)
     return (MarginalMeasurement(scope, units, marginal_plan(state).noise),)

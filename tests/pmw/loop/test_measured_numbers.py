@@ -23,7 +23,7 @@ from pmw.errors import BudgetError
 from pmw.loop.loop import batch_entries, draw_tests, propose, settle
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import BatchDraws, MarginalRequest, MarginalTier, Proposal, QueryRequest, QuestionTier
-from pmw.model import MarginalMeasurement, QueryMeasurement
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.state import LaterMeasurement, PublicState

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.loop.measuring import draw_numbers
-from pmw.model import AxisRows, Strategy
+from pmw.model.strategy import AxisRows, Strategy
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource

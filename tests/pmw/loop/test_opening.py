@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.loop.untested import OpeningDraws, draw_opening, released_total
-from pmw.model import HierarchicalMeasurement
+from pmw.model.measurement import HierarchicalMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace

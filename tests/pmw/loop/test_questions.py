@@ -19,7 +19,7 @@ from pmw.loop import loop, priors, untested
 from pmw.loop.loop import batch_entries, draw_tests, propose, settle
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import BatchDraws, QueryRequest
-from pmw.model import DenseDistribution
+from pmw.model.dense import DenseDistribution
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
@@ -192,12 +192,7 @@ def test_only_what_counts_or_draws_sees_the_table() -> None:
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if not name.startswith("_") and "CountSource" in str(inspect.signature(function))
     }
-    assert holders == {
-        "draw_opening",
-        "draw_tests",
-        "prior_of_table",
-        "ranked_errors",
-    }
+    assert holders == {"draw_opening", "draw_tests", "prior_of_table", "ranked_errors"}
 
 
 def test_covered_questions_are_not_tested() -> None:

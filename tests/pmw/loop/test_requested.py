@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
 from pmw.loop.untested import Requested, Tables, apply
-from pmw.model import SummedValues
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource, repeatable_seed

@@ -10,19 +10,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import (
+from pmw.model.bins import (
     CoarsenedDistribution,
     Coarsening,
-    DenseDistribution,
-    GraphicalDistribution,
-    MarginalTerm,
     assumed_domain,
     choose_coarsening,
+    cut_runs,
     extreme_domains,
     fewest_bins,
     longest_kept,
 )
-from pmw.model.bins import cut_runs
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm
+from pmw.model.graphical import GraphicalDistribution
 from queries.boxes import Boxes
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain

@@ -15,20 +15,11 @@ import pytest
 from hypothesis import given
 
 from pmw.errors import BudgetError
-from pmw.model import (
-    LARGEST_DENSE_DOMAIN,
-    DenseDistribution,
-    MarginalMeasurement,
-    MarginalTerm,
-    QueryMeasurement,
-    QueryTerm,
-    SingleMeasurement,
-    Term,
-    check_dense_size,
-    dense,
-    refit,
-    step,
-)
+from pmw.model import dense
+from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
+from pmw.model.distribution import MarginalTerm, QueryTerm, Term
+from pmw.model.fitting import refit, step
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 from tests.pmw.model.test_distribution import TOTAL, by_definition, counts, of_sizes, terms_of

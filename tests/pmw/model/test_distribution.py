@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import DenseDistribution, GraphicalDistribution, MarginalTerm, QueryTerm, Term
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, QueryTerm, Term
+from pmw.model.graphical import GraphicalDistribution
 from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.records import CodedRecords
 from tests.waiting import joined

@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import (
-    Estimate,
-    HierarchicalHistogram,
-    HierarchicalMeasurement,
-    MarginalMeasurement,
-    combined,
-    noise_variance,
-)
-from pmw.model.hierarchical_histogram import MOST_COVARIANCES, query_variance
+from pmw.model.estimate import Estimate, noise_variance
+from pmw.model.hierarchical_histogram import MOST_COVARIANCES, HierarchicalHistogram, query_variance
+from pmw.model.measurement import HierarchicalMeasurement, MarginalMeasurement, combined
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.half_widths import AxisNoise, SumNoise
 from queries import UNITS

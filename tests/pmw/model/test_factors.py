@@ -87,8 +87,7 @@ def test_many_pairs_need_few_sums_of_the_whole_table() -> None:
 
 _LENGTHS = (1, 2, 3, 2, 7, 5, 2, 40)
 _TABLES = st.lists(
-    st.sets(st.integers(0, len(_LENGTHS) - 1), max_size=4).map(lambda found: tuple(sorted(found))),
-    max_size=9,
+    st.sets(st.integers(0, len(_LENGTHS) - 1), max_size=4).map(lambda found: tuple(sorted(found))), max_size=9
 )
 
 

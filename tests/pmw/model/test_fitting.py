@@ -10,17 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.model import (
-    DenseDistribution,
-    MarginalMeasurement,
-    MarginalTerm,
-    QueryMeasurement,
-    QueryTerm,
-    SingleMeasurement,
-    refit,
-    step,
-)
-from pmw.model.fitting import PRIOR_WEIGHT
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, QueryTerm
+from pmw.model.fitting import PRIOR_WEIGHT, refit, step
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import GraphicalDistribution, MarginalTerm, QueryTerm, Term
 from pmw.model.calibration import Beliefs, calibrate, plan_calibration
+from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.factors import KeptTables, Positions, project, spread
-from pmw.model.graphical import ScopedTable, expect, joint
+from pmw.model.graphical import GraphicalDistribution, ScopedTable, expect, joint
 from pmw.model.junction_tree import junction_tree
 from queries import UNITS, Domain, Factor, LinearQuery
 from tests.pmw.model.test_distribution import (
@@ -50,10 +50,7 @@ def test_forbidden_cells_hold_nothing() -> None:
     forbidden = np.array([[-math.inf, 0.0, 0.0], [-math.inf, 0.0, -math.inf]])
     terms = [MarginalTerm(("a0", "a1"), forbidden), MarginalTerm(("a1", "a2"), np.zeros((3, 2)))]
     model = GraphicalDistribution.of_terms(domain, 12.0, terms)
-    assert model.marginal(domain.names).tolist() == [
-        [[0, 0], [2, 2], [2, 2]],
-        [[0, 0], [2, 2], [0, 0]],
-    ]
+    assert model.marginal(domain.names).tolist() == [[[0, 0], [2, 2], [2, 2]], [[0, 0], [2, 2], [0, 0]]]
     rows = model.sample(600, np.random.default_rng(1), independent=True)
     assert set(rows.columns[1].tolist()) == {1, 2}
     assert model.answer(LinearQuery.cells(domain, {"a0": (1, 1), "a2": (0, 0)})) == pytest.approx(2.0)

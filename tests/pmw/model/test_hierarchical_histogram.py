@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from pmw.model import (
-    HierarchicalHistogram,
-    choose_coarsening,
-    leaf_variances,
-    mean_range_variance,
-)
+from pmw.model.bins import choose_coarsening
 from pmw.model.hierarchical_histogram import (
     MOST_COVARIANCES,
+    HierarchicalHistogram,
+    leaf_variances,
     least_squares,
+    mean_range_variance,
     non_negative_least_squares,
     query_variance,
     range_variances,

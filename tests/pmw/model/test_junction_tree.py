@@ -54,9 +54,7 @@ def test_a_subtree_is_connected_and_holds_what_is_asked_of_it(
 
 
 @given(graphs())
-def test_a_tree_that_grew_is_the_one_made_at_once(
-    graph: tuple[tuple[int, ...], list[Positions]],
-) -> None:
+def test_a_tree_that_grew_is_the_one_made_at_once(graph: tuple[tuple[int, ...], list[Positions]]) -> None:
     shape, scopes = graph
     for count in range(1, len(scopes) + 1):
         before, after = junction_tree(shape, scopes[: count - 1]), junction_tree(shape, scopes[:count])

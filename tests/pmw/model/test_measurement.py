@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
-from pmw.model import (
-    Estimate,
-    HierarchicalHistogram,
+from pmw.model.estimate import Estimate, noise_variance
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     combined,
     half_width,
-    noise_variance,
     target_of,
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution

@@ -11,23 +11,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import (
-    FIRST_STEP_SIZE,
-    Aim,
-    DenseDistribution,
-    DescentRule,
-    GraphicalDistribution,
-    MarginalMeasurement,
-    MarginalTerm,
-    QueryMeasurement,
-    SyntheticDistribution,
-    Target,
-    descend,
-    local_fit,
-    target_of,
-    with_local_fits,
-)
-from pmw.model.mirror_descent import free_numbers
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, Target, target_of
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, local_fit, with_local_fits
 from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 
@@ -181,7 +169,7 @@ def misfit(table: Table, scope: str, aims: list[Target]) -> float:
         float(np.sum((sums(table, scope, "".join(aim.scope)) - aim.values) ** 2 / aim.variance))
         for aim in aims
     ]
-    return sum(squares) / sum(map(free_numbers, aims))
+    return sum(squares) / sum(aim.free_numbers for aim in aims)
 
 
 @given(st.integers(0, 2**31), st.sampled_from([5.0, 30.0, 200.0]))

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import Target, fit_rows, most_squares
-from pmw.model.row_fitting import ENOUGH
+from pmw.model.measurement import Target
+from pmw.model.row_fitting import ENOUGH, fit_rows, most_squares
 from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 from tests.residuals import ordered_rows, value_rows
 
@@ -23,11 +23,7 @@ DOMAIN = Domain(
         CategoricalAttribute("d", ("one",)),
     )
 )
-GRAMS = {
-    "a": ordered_rows(4).gram / 1e6,
-    "b": value_rows(3).gram / 1.0,
-    "c": ordered_rows(2).gram / 1e6,
-}
+GRAMS = {"a": ordered_rows(4).gram / 1e6, "b": value_rows(3).gram / 1.0, "c": ordered_rows(2).gram / 1e6}
 
 
 def rows(count: int, seed: int = 0) -> CodedRecords:
@@ -126,13 +122,7 @@ def test_three_attributes_are_fitted_together() -> None:
     assert distance(fitted, targets, 1200.0) < 4 * values.size
 
 
-@given(
-    st.integers(1, 60),
-    st.integers(0, 2**16),
-    st.floats(0.5, 1e4),
-    st.floats(1e-2, 1e3),
-    st.booleans(),
-)
+@given(st.integers(1, 60), st.integers(0, 2**16), st.floats(0.5, 1e4), st.floats(1e-2, 1e3), st.booleans())
 @settings(deadline=None, max_examples=40)
 def test_the_distance_never_rises_and_rows_stay_in_declared_cells(
     count: int, seed: int, total: float, deviation: float, is_residual: bool

@@ -13,8 +13,16 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.model import AxisRows, Strategy, axis_rows, rows_of, widest_of_rows
-from pmw.model.strategy import MOST_ORDERED, MOST_VALUES, question_gram, range_information
+from pmw.model.prices import axis_rows, rows_of
+from pmw.model.strategy import (
+    MOST_ORDERED,
+    MOST_VALUES,
+    AxisRows,
+    Strategy,
+    question_gram,
+    range_information,
+    widest_of_rows,
+)
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import marginal_charge

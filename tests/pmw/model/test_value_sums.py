@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
 from pmw.loop.untested import Requested, Tables
-from pmw.model import COUNT_UNITS, SumMeasurement, SummedRows, SummedValues, opening_sums
+from pmw.model.measurement import SumMeasurement, SummedRows
+from pmw.model.value_sums import COUNT_UNITS, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import QuestionNumbers, SumNumbers
@@ -163,8 +164,7 @@ def test_squares_of_places_are_whole_numbers_up_to_one_record(size: int, data: s
 
 
 @given(
-    st.lists(st.floats(-2, 3) | st.just(float("nan")), max_size=30),
-    st.sampled_from([0.001, 0.1, 0.25, 1.0]),
+    st.lists(st.floats(-2, 3) | st.just(float("nan")), max_size=30), st.sampled_from([0.001, 0.1, 0.25, 1.0])
 )
 def test_sums_of_real_values_are_off_by_half_a_step_a_record(values: list[float], step: float) -> None:
     domain = Domain((NumericAttribute("x", (-1, 0, 0.5, 2), atoms=(0.0,), missing=True, resolution=step),))

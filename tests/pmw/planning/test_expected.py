@@ -13,16 +13,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.model import AxisPrice, asked_prices, coarse_of, noise_variance, shared_prices
+from pmw.model.bins import coarse_of
+from pmw.model.estimate import noise_variance
+from pmw.model.prices import AxisPrice, asked_prices, shared_prices
 from pmw.planning.error_quantiles import reserved_share
-from pmw.planning.opening import (
-    EXPECTED_SHARE,
-    Opened,
-    Part,
-    open_contract,
-    opening_releases,
-    plan_opened,
-)
+from pmw.planning.opening import EXPECTED_SHARE, Opened, Part, open_contract, opening_releases, plan_opened
 from pmw.privacy.budget import Budget
 from pmw.privacy.filter import open_filter
 from pmw.public.charges import marginal_charge

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import BudgetError
-from pmw.model import DEFAULT_BINS, noise_variance
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import DEFAULT_BINS
 from pmw.planning.opening import (
     LARGEST_OPENING_SHARE,
     OPENING_SHARE,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import DEFAULT_MAX_CELLS
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.planning.calibration import half_band
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.tested_bounds import Grids, forecast_sparse_vectors

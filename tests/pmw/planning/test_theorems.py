@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import DenseDistribution, step
+from pmw.model.dense import DenseDistribution
+from pmw.model.fitting import step
 from pmw.planning.theorems import (
     above_threshold_accuracy,
     laplace_accuracy,

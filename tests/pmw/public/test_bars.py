@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import Estimate, HierarchicalMeasurement, MarginalMeasurement
+from pmw.model.estimate import Estimate
+from pmw.model.measurement import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis
 from pmw.public.bars import Bars

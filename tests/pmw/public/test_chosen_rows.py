@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import half_width
+from pmw.model.measurement import half_width
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
@@ -335,10 +335,7 @@ def test_the_price_of_a_bar_allows_for_the_choice() -> None:
     generator = np.random.default_rng(3)
     pay = NumericAttribute("pay", (0, 100, 200), resolution=1)
     domain = Domain((CategoricalAttribute("city", tuple("abcdefghijkl")), pay, *DOMAIN.attributes[2:]), "t")
-    columns = {
-        "city": generator.choice(list("abcdefghijkl"), 6000),
-        "pay": generator.uniform(0, 200, 6000),
-    }
+    columns = {"city": generator.choice(list("abcdefghijkl"), 6000), "pay": generator.uniform(0, 200, 6000)}
     frame = pd.DataFrame({**columns, "sex": "f", "kind": "u"})
     text, options = (
         "SELECT city, AVG(pay) AS v FROM t GROUP BY city",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.model import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement
+from pmw.model.measurement import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.foundations import due_scopes, founded, strategy_of
 from pmw.public.state import PublicState

@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pmw.model import MarginalMeasurement, noise_variance
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.privacy.tail_bounds import sum_half_width

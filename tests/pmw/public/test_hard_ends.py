@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.public.bars import ends_in_order, hard_ends_of
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.population import PopulationIntervals

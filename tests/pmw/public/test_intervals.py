@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import MarginalMeasurement, noise_variance
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source
@@ -120,8 +121,7 @@ def pure_state(request: pytest.FixtureRequest) -> PublicState:
 
 
 @pytest.mark.parametrize(
-    "quarters",
-    [(4,), (4, 4), (4, 4, 4), (4,) * 9, (4, 2), (4, 3, 1), (1, 1, 4, 4, 2), (4, 1, 1, 1, 1, 1, 1)],
+    "quarters", [(4,), (4, 4), (4, 4, 4), (4,) * 9, (4, 2), (4, 3, 1), (1, 1, 4, 4, 2), (4, 1, 1, 1, 1, 1, 1)]
 )
 def test_without_a_delta_bars_of_covered_questions_are_bounds(
     pure_state: PublicState, quarters: tuple[int, ...]

@@ -9,7 +9,7 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError
-from pmw.model import QueryMeasurement
+from pmw.model.measurement import QueryMeasurement
 from pmw.privacy.budget import Budget, Charge, Composition, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import OneWayMeasurement, ResidualMeasurement, coarse_target
-from pmw.model.mirror_descent import free_numbers
+from pmw.model.bins import coarse_target
+from pmw.model.measurement import OneWayMeasurement, ResidualMeasurement
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.state import PublicState, coarse_model
@@ -67,7 +67,7 @@ def misfit(table: np.ndarray, scope: tuple[str, ...], measured: OneWayMeasuremen
     target = coarse_target(state().coarsening, measured, state().total.value)
     axes = tuple(axis for axis, name in enumerate(scope) if name not in target.scope)
     error = table.sum(axis=axes) - target.values
-    return float(np.vdot(target.pull(error), error)) / free_numbers(target)
+    return float(np.vdot(target.pull(error), error)) / target.free_numbers
 
 
 def pairs_beside() -> list[ResidualMeasurement]:
@@ -225,12 +225,7 @@ def test_measurements_of_the_same_rows_count_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "choices",
-    [
-        {"delta": 0},
-        {"opening": pmw.Opening.ONE_WAY},
-        {"test": pmw.TestKind.QUERY},
-    ],
+    "choices", [{"delta": 0}, {"opening": pmw.Opening.ONE_WAY}, {"test": pmw.TestKind.QUERY}]
 )
 def test_a_session_that_nothing_lies_beside_answers_from_its_model(choices: dict[str, object]) -> None:
     delta = choices.get("delta", 1e-9)

@@ -15,7 +15,7 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.model import HierarchicalMeasurement, MarginalMeasurement
+from pmw.model.measurement import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source

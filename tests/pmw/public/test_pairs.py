@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.state import PublicState
 from pmw.public.status import held_pairs, pairs_sentence

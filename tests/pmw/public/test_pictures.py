@@ -19,7 +19,7 @@ import pmw
 from pmw.display.figures import MissingLettersWarning, draw_bars, new_figure, write_figure
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
-from pmw.model import ResidualMeasurement, half_width
+from pmw.model.measurement import ResidualMeasurement, half_width
 from pmw.public.pictures import MarginalComparison, compare_marginals, marginal_panel
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_history, read_session

@@ -25,8 +25,7 @@ from pmw.display.texts import isolated, number, percent
 from pmw.errors import ReleaseError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.bars import Bars
-from pmw.public.report import report_page
-from pmw.public.report.page import (
+from pmw.public.report import (
     about_whom,
     at_confidence,
     best_guess,
@@ -34,10 +33,12 @@ from pmw.public.report.page import (
     promise,
     quality,
     quotable_tables,
+    registry_form,
+    registry_text,
+    report_page,
     single_half_width,
     total_widths,
 )
-from pmw.public.report.registry import registry_form, registry_text
 from pmw.session.loading import load_facts
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.person import Person
@@ -410,7 +411,7 @@ def test_a_report_is_a_function_of_public_facts(session: pmw.Session, tmp_path: 
 def test_a_long_list_of_pairs_that_were_not_measured_ends_with_how_many_more_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.public.report.page._MOST_TABLES", 4)
+    monkeypatch.setattr("pmw.public.report._MOST_TABLES", 4)
     with WIDE.opened(seed=1) as session:
         words = " ".join(Page(written(session, tmp_path)).words.split())
     named = "a and b; a and c; a and d; a and e"
@@ -504,7 +505,7 @@ def test_the_widest_pair_comes_first_and_what_is_not_listed_is_counted(
 ) -> None:
     widths = [float(row[2]) for row in told()["by_pair"]]
     assert widths == sorted(widths, reverse=True)
-    monkeypatch.setattr("pmw.public.report.page._MOST_PAIRS", 4)
+    monkeypatch.setattr("pmw.public.report._MOST_PAIRS", 4)
     found = told()
     assert (len(found["by_pair"]), found["more_pairs"]) == (4, "11 more pairs")
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pmw.model import Estimate, ResidualMeasurement
+from pmw.model.estimate import Estimate
+from pmw.model.measurement import ResidualMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.half_widths import AxisNoise, SumNoise

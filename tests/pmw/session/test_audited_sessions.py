@@ -27,7 +27,7 @@ import pmw
 from pmw.data import CountSource, MemorySource
 from pmw.loop.tiers import MarginalTier, QuestionTier, l1_distance
 from pmw.loop.untested import Requested, Tables
-from pmw.model import MarginalMeasurement, OneWayMeasurement, ResidualMeasurement
+from pmw.model.measurement import MarginalMeasurement, OneWayMeasurement, ResidualMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource

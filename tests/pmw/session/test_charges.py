@@ -25,7 +25,7 @@ from pmw.data import CountSource
 from pmw.errors import BudgetError
 from pmw.loop.loop import draw_tests
 from pmw.loop.tiers import Proposal
-from pmw.model import HierarchicalMeasurement, Measurement, QueryMeasurement
+from pmw.model.measurement import HierarchicalMeasurement, Measurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared
 from pmw.public.options import ModelKind, Opening, UpdateRule

@@ -19,22 +19,20 @@ from pmw.errors import BudgetError
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
 from pmw.loop.untested import OpeningDraws
-from pmw.model import (
-    COUNT_UNITS,
-    AxisRows,
-    Coarsening,
-    HierarchicalHistogram,
+from pmw.model.bins import Coarsening
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     PersonsMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     RowsMeasurement,
-    Strategy,
     SumMeasurement,
     SummedRows,
-    SummedValues,
 )
+from pmw.model.strategy import AxisRows, Strategy
+from pmw.model.value_sums import COUNT_UNITS, SummedValues
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.tiers import plan_test

@@ -34,7 +34,7 @@ from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.public.contract import guarantee
 from pmw.public.pictures import headline
-from pmw.public.report.page import best_guess
+from pmw.public.report import best_guess
 from pmw.session import drafts
 from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
 from pmw.session.store.draft_file import read_charges, record_charge

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.model import noise_variance
+from pmw.model.estimate import noise_variance
 from pmw.public.clear import full_price, pot_of_parts
 from pmw.public.codec import dumps, form_of
 from pmw.public.state import PublicState

@@ -28,7 +28,7 @@ import pmw
 from pmw.data import MemorySource
 from pmw.loop.loop import draw_tests
 from pmw.loop.tiers import Proposal
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.options import TestKind
 from pmw.session.events import read_noise

@@ -17,7 +17,8 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.loop.untested import OpeningDraws, draw_opening
-from pmw.model import DEFAULT_BINS, Descent, DescentRule, descend
+from pmw.model.measurement import DEFAULT_BINS
+from pmw.model.mirror_descent import Descent, DescentRule, descend
 from pmw.planning.opening import open_contract, plan_opened
 from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Budget

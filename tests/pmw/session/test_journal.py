@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.loop.secret import SecretState
-from pmw.model import DenseDistribution
+from pmw.model.dense import DenseDistribution
 from pmw.public.state import PublicState
 from pmw.session.journal import secret_facts
 from pmw.session.loading import load_secret

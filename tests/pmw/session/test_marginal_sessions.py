@@ -16,7 +16,8 @@ import pmw.session.engine
 from pmw.cli.texts import opening_text
 from pmw.loop.loop import propose
 from pmw.loop.tiers import Proposal
-from pmw.model import CoarsenedDistribution, MarginalMeasurement
+from pmw.model.bins import CoarsenedDistribution
+from pmw.model.measurement import MarginalMeasurement
 from pmw.public.export import measurements_form
 from pmw.public.options import ModelKind, TestKind
 from pmw.public.plans import marginal_tier

@@ -14,7 +14,7 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetExhaustedError, PriceError
-from pmw.model import SummedRows
+from pmw.model.measurement import SummedRows
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.charges import Event, SumNumbers

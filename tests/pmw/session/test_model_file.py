@@ -26,6 +26,7 @@ from pmw.loop.loop import draw_tests
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import BatchDraws
 from pmw.loop.untested import OpeningDraws, draw_opening
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.model_file import read_model
 from pmw.session.store.store import SessionStore
@@ -132,7 +133,7 @@ def test_no_secret_of_a_session_is_in_its_model(tmp_path: Path, monkeypatch: pyt
     assert b"key of" not in text
     assert not any(json.dumps(answer).encode() in text for answer in answers)  # nor what was asked
     for one in state.measurements:  # no measured number is the true one
-        if isinstance(one, pmw.model.MarginalMeasurement):
+        if isinstance(one, MarginalMeasurement):
             counts = MemorySource.from_frame(YEARS.frame, YEARS.domain).counts(one.scope).counts
             if counts.shape == one.units.shape:
                 assert not (one.units == counts * UNITS).any()

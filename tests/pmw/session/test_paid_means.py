@@ -15,7 +15,7 @@ import pmw
 from pmw.errors import PriceError
 from pmw.loop.purchases import offered
 from pmw.loop.untested import Requested
-from pmw.model import SummedRows
+from pmw.model.measurement import SummedRows
 from pmw.planning import mean_quotes
 from pmw.planning.mean_quotes import unclear_values
 from pmw.privacy.noise import DiscreteGaussian

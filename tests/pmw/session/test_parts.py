@@ -18,13 +18,8 @@ import pmw
 from pmw.cli.texts import finish_plan_text
 from pmw.errors import BudgetExhaustedError, DataError
 from pmw.loop.fit import _without, correct, model_of_terms
-from pmw.model import (
-    MarginalTerm,
-    QueryMeasurement,
-    ResidualMeasurement,
-    RowsMeasurement,
-    dual_numbers,
-)
+from pmw.model.distribution import MarginalTerm, dual_numbers
+from pmw.model.measurement import QueryMeasurement, ResidualMeasurement, RowsMeasurement
 from pmw.public.bars import Bars
 from pmw.public.clear import left_for_parts, number_half_width, pot_of_parts
 from pmw.public.ledger import LedgerLine

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
-from pmw.model import noise_variance
+from pmw.model.estimate import noise_variance
 from pmw.planning.opening import choose_filter, plan_opened, plan_opening
 from pmw.planning.session_plan import SessionPlan
 from pmw.public.answer import Answer, Source

@@ -18,15 +18,9 @@ import pmw
 from pmw.data import MemorySource
 from pmw.loop import fit
 from pmw.loop.fit import correct, elected, opened_pairs, raked, refined
-from pmw.model import (
-    DescentRule,
-    MarginalMeasurement,
-    MarginalTerm,
-    QueryMeasurement,
-    SyntheticDistribution,
-    descend,
-    dual_numbers,
-)
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution, dual_numbers
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
+from pmw.model.mirror_descent import DescentRule, descend
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person, encode_records

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers

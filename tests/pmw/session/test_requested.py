@@ -15,7 +15,7 @@ import pytest
 
 import pmw
 from pmw.errors import SessionError
-from pmw.model import MarginalMeasurement, combined
+from pmw.model.measurement import MarginalMeasurement, combined
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import sum_half_width

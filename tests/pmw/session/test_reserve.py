@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pmw
 from pmw.errors import BudgetError, PriceError
 from pmw.loop.purchases import Offer, are_unclear, next_part, offered
-from pmw.model import RowsMeasurement, half_width
+from pmw.model.measurement import RowsMeasurement, half_width
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
 from pmw.public.clear import FULL, GAIN, clear_half_width, number_half_width

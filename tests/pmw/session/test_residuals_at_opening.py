@@ -14,7 +14,8 @@ import pytest
 
 import pmw
 from pmw.loop.untested import Requested
-from pmw.model import HierarchicalMeasurement, ResidualMeasurement, Strategy
+from pmw.model.measurement import HierarchicalMeasurement, ResidualMeasurement
+from pmw.model.strategy import Strategy
 from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian

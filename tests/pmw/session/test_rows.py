@@ -14,7 +14,7 @@ import pytest
 import pmw
 from pmw.errors import PriceError, SessionError
 from pmw.loop.loop import are_tested
-from pmw.model import QueryMeasurement, RowsMeasurement, half_width
+from pmw.model.measurement import QueryMeasurement, RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError

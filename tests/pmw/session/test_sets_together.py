@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pmw
-from pmw.model import ResidualMeasurement
+from pmw.model.measurement import ResidualMeasurement
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.options import Opening, TestKind

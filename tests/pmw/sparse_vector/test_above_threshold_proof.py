@@ -336,10 +336,7 @@ def test_one_of_two_thresholds_moves_and_every_summand_is_covered(
     f: Noise, nu: Noise, threshold: int, e: list[int], risen: list[int]
 ) -> None:
     higher = [value + rise for value, rise in zip(e, risen, strict=True)]
-    for first, second, upper_h, lower_h in (
-        (e, higher, SENSITIVITY, 0),
-        (higher, e, 0, SENSITIVITY),
-    ):
+    for first, second, upper_h, lower_h in ((e, higher, SENSITIVITY, 0), (higher, e, 0, SENSITIVITY)):
         for outputs in outputs_of(TESTS, LIMIT, (-1, 0, 1)):
             upper_price = f.factor(upper_h) * nu.factor(SENSITIVITY) ** outputs.count(1)
             lower_price = f.factor(lower_h) * nu.factor(SENSITIVITY) ** outputs.count(-1)

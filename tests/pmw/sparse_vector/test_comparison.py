@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pmw.errors import BudgetError, NoiseError
 from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sides, Split, ThresholdTest
-from pmw.sparse_vector.comparison import scale_up
+from pmw.sparse_vector.composition import scale_up
 
 
 def test_scales_are_sensitivity_over_price() -> None:

@@ -22,7 +22,7 @@ from pmw.sparse_vector import (
     ThresholdTest,
     round_epsilon,
 )
-from pmw.sparse_vector.numeric_sparse import sigma_up, value_charge
+from pmw.sparse_vector.sparse import sigma_up, value_charge
 
 
 def numeric(value_noise: DiscreteLaplace | DiscreteGaussian) -> NumericSparse:

@@ -15,14 +15,10 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import ReleaseError
-from pmw.model import (
-    CoarsenedDistribution,
-    Coarsening,
-    DenseDistribution,
-    GraphicalDistribution,
-    MarginalTerm,
-    SyntheticDistribution,
-)
+from pmw.model.bins import CoarsenedDistribution, Coarsening
+from pmw.model.dense import DenseDistribution
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution
+from pmw.model.graphical import GraphicalDistribution
 from pmw.public.export import RowPlan, draw_rows, export
 from pmw.public.export.rows import ConditionedModel
 from pmw.public.state import PublicState
@@ -32,11 +28,7 @@ from queries.parsing import parse_where
 from tests.worlds import WIDE
 
 DOMAIN = Domain(
-    (
-        IntegerAttribute("a", 0, 5),
-        CategoricalAttribute("b", ("x", "y", "z")),
-        IntegerAttribute("c", 0, 3),
-    )
+    (IntegerAttribute("a", 0, 5), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 3))
 )
 COARSE = Domain((IntegerAttribute("a", 0, 2), *DOMAIN.attributes[1:]))
 BINS = np.array([0, 0, 0, 1, 1, 2])

@@ -12,16 +12,15 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import (
-    DenseDistribution,
-    HierarchicalHistogram,
+from pmw.model.dense import DenseDistribution
+from pmw.model.fitting import refit, step
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
     ResidualMeasurement,
     SingleMeasurement,
-    refit,
-    step,
 )
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.codec import read

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.loop.fit import correct
-from pmw.model import MarginalMeasurement
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.export import RowPlan, draw_rows, reproduction_sentence
 from pmw.public.export.manifest import reproduction
@@ -56,10 +56,10 @@ def test_rows_reproduce_what_lies_beside_the_tree() -> None:
     plain = state.model.sample(plan.count(state.total.records), np.random.default_rng(4), independent=False)
     fitted = draw_rows(state, plan).records
     assert len(fitted) == plan.count(state.total.records)
-    missed, left = reproduction(state, plain), reproduction(state, fitted)
+    missed, left = (reproduction(state, each)["not_reproduced"] for each in (plain, fitted))
     beside = {state.marginals[place].scope for place in state.beside}
-    assert len({one.scope for one in missed.missed} & beside) > 3
-    assert sum(one.distance for one in left.missed) < sum(one.distance for one in missed.missed) / 5
+    assert len({tuple(one["scope"]) for one in missed} & beside) > 3
+    assert sum(one["distance"] for one in left) < sum(one["distance"] for one in missed) / 5
     truth = world().frame
     for one, two in itertools.combinations(world().domain.names[:5], 2):
         true = np.histogram2d(truth[one], truth[two], bins=range(7))[0] / RECORDS
@@ -89,9 +89,7 @@ def test_a_session_its_export_and_its_model_file_have_the_same_rows(tmp_path: Pa
     assert (tmp_path / "rows.csv").read_bytes() == text.encode()
     manifest = json.loads((tmp_path / "rows.csv.manifest.json").read_text())
     state = narrow_state()
-    assert (
-        manifest["marginals"] == reproduction(state, draw_rows(state, RowPlan(300, seed=9)).records).to_dict()
-    )
+    assert manifest["marginals"] == reproduction(state, draw_rows(state, RowPlan(300, seed=9)).records)
 
 
 def test_a_marginal_is_missed_by_what_is_beyond_its_noise() -> None:
@@ -100,7 +98,7 @@ def test_a_marginal_is_missed_by_what_is_beyond_its_noise() -> None:
     truth = CodedRecords(
         state.domain, tuple(world().frame[name].to_numpy(np.uint8) for name in state.domain.names)
     )
-    known = {one.scope for one in reproduction(state, truth).missed}
+    known = {tuple(one["scope"]) for one in reproduction(state, truth)["not_reproduced"]}
     counts = np.histogram2d(world().frame["a"], world().frame["b"], bins=range(7))[0]
     counts[0, 0] += RECORDS / 10
     counts[5, 5] -= RECORDS / 10
@@ -108,10 +106,10 @@ def test_a_marginal_is_missed_by_what_is_beyond_its_noise() -> None:
     units = np.rint(counts * UNITS).astype(np.int64)
     moved = correct(state, MarginalMeasurement(("a", "b"), units, noise, requested=True))
     found = reproduction(moved, truth)
-    assert found.missed[0].scope == ("a", "b")
-    assert found.missed[0].distance == pytest.approx(0.2, abs=0.005)
-    assert {one.scope for one in found.missed[1:]} <= known
-    assert found.measured == len({one.scope for one in (*moved.opening, *moved.marginals)})
+    farthest, *others = found["not_reproduced"]
+    assert farthest == {"scope": ["a", "b"], "distance": pytest.approx(0.2, abs=0.005)}
+    assert {tuple(one["scope"]) for one in others} <= known
+    assert found["measured"] == len({one.scope for one in (*moved.opening, *moved.marginals)})
 
 
 def test_the_truth_itself_misses_few_marginals() -> None:
@@ -120,8 +118,8 @@ def test_the_truth_itself_misses_few_marginals() -> None:
         state.domain, tuple(world().frame[name].to_numpy(np.uint8) for name in state.domain.names)
     )
     found = reproduction(state, truth)
-    assert len(found.missed) <= found.measured // 5
-    assert all(one.distance < 0.02 for one in found.missed)
+    assert len(found["not_reproduced"]) <= found["measured"] // 5
+    assert all(one["distance"] < 0.02 for one in found["not_reproduced"])
 
 
 @pytest.mark.parametrize(

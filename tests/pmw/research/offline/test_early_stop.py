@@ -15,21 +15,21 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
-from pmw.model import QueryMeasurement, half_width
+from pmw.model.measurement import QueryMeasurement, half_width
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.research.offline import (
     OfflineOptions,
     OfflineRelease,
+    QueryRound,
     Targets,
+    TrueAnswers,
     fit_workload,
-    fitting,
     largest_error,
     last_measured,
     small_error,
 )
-from pmw.research.offline.fitting import QueryRound, TrueAnswers
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, QueryError, all_marginals
 
 # The number of records is public, so that rounds are all that is drawn.
@@ -65,7 +65,7 @@ def played(
     monkeypatch: pytest.MonkeyPatch, table: pd.DataFrame, outcomes: tuple[tuple[int, float], ...]
 ) -> tuple[OfflineRelease, Script]:
     script = Script(outcomes)
-    monkeypatch.setattr(fitting, "draw_query", script)
+    monkeypatch.setattr("pmw.research.offline.draw_query", script)
     options = OfflineOptions.textbook(rounds=ROUNDS, threshold=THRESHOLD, policy=POLICY)
     return fit_workload(table, DOMAIN, QUERIES, epsilon=EPSILON, options=options), script
 

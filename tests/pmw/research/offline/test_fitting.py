@@ -13,7 +13,8 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError
-from pmw.model import CoarsenedDistribution, MarginalMeasurement
+from pmw.model.bins import CoarsenedDistribution
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.budget import gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source
@@ -58,11 +59,7 @@ def workload_error(release_: OfflineRelease, frame: pd.DataFrame, domain: Domain
 @pytest.mark.parametrize("options", CHOICES)
 @pytest.mark.parametrize(("rounds", "delta"), [(None, 1e-9), (4, 0)])
 def test_the_budget_is_never_exceeded_and_little_is_left(
-    frame: pd.DataFrame,
-    domain: Domain,
-    delta: float,
-    rounds: int | None,
-    options: OfflineOptions,
+    frame: pd.DataFrame, domain: Domain, delta: float, rounds: int | None, options: OfflineOptions
 ) -> None:
     made = release(frame, domain, replace(options, rounds=rounds), delta)
     ledger = made.ledger

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pmw.errors import BudgetError
 from pmw.privacy.budget import RHO_GRID, Charge, Composition
 from pmw.privacy.filter import PrivacyFilter
-from pmw.research.offline.options import OfflineOptions, Targets, candidates_of, first_schedule
+from pmw.research.offline import OfflineOptions, Targets, candidates_of, first_schedule
 from queries import Domain, IntegerAttribute, LinearQuery, QueryError, ScopeError, all_marginals
 
 

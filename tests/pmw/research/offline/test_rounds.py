@@ -18,7 +18,8 @@ import pmw.research.offline
 from pmw.data import MemorySource
 from pmw.errors import DataError
 from pmw.loop.untested import draw_opening, settle_opening
-from pmw.model import DenseDistribution, QueryMeasurement
+from pmw.model.dense import DenseDistribution
+from pmw.model.measurement import QueryMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -28,9 +29,10 @@ from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract
 from pmw.public.options import Opening, Options, TestKind
 from pmw.public.state import PublicState
-from pmw.research.offline.fitting import (
+from pmw.research.offline import (
     MarginalRound,
     QueryRound,
+    RoundPrices,
     TrueAnswers,
     draw_marginal,
     draw_query,
@@ -38,7 +40,6 @@ from pmw.research.offline.fitting import (
     propose_query,
     round_charges,
 )
-from pmw.research.offline.options import RoundPrices
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 from tests.worlds import known
 
@@ -186,7 +187,7 @@ def test_no_noise_of_a_release_comes_twice(
         sources.append(BitSource(seed))
         return sources[-1]
 
-    monkeypatch.setattr("pmw.research.offline.fitting.BitSource", noting)
+    monkeypatch.setattr("pmw.research.offline.BitSource", noting)
     table = MemorySource.from_frame(TABLE, DOMAIN)
     options = pmw.research.offline.OfflineOptions(targets, 4, final_refits=0)
     releases = [

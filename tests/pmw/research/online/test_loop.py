@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pmw.errors import BudgetError, DataError, PMWError, SessionError
 from pmw.loop.untested import OpeningDraws, draw_opening
-from pmw.model import DenseDistribution, step
+from pmw.model.dense import DenseDistribution
+from pmw.model.fitting import step
 from pmw.online import (
     BitSource,
     Correction,

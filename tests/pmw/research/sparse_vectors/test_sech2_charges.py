@@ -22,8 +22,8 @@ from pmw.research.sparse_vectors import (
     renyi_charge,
     renyi_charge_bound,
     run_epsilon,
+    threshold_renyi,
 )
-from pmw.research.sparse_vectors.sech2_charges import threshold_renyi
 from pmw.sparse_vector import Outcome, Sech2Test, Sides, ThresholdNoise
 
 BUDGET = Budget.of(1, 1e-9)

@@ -29,8 +29,7 @@ from pmw.research.audit import (
     tree_distribution,
     without_noise,
 )
-from pmw.research.sparse_vectors import renyi_charge
-from pmw.research.sparse_vectors.sech2_charges import threshold_renyi
+from pmw.research.sparse_vectors import renyi_charge, threshold_renyi
 from pmw.sparse_vector import Sech2Test, Sides, Sparse, ThresholdNoise
 
 Number: TypeAlias = mpmath.mpf

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import SummedValues
+from pmw.model.value_sums import SummedValues
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public import charges

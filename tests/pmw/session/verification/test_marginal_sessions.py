@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model import QueryMeasurement, ResidualMeasurement
+from pmw.model.measurement import QueryMeasurement, ResidualMeasurement
 from pmw.public.options import ModelKind, TestKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.session.stored import edit, execute, failed, tamper

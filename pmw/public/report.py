@@ -1,14 +1,21 @@
-"""The page: one HTML file that loads nothing, runs nothing, and prints on A4.
+"""The report: one HTML file that loads nothing, runs nothing, and prints on A4; and the entry of a registry.
 
 It says what a session promises, and which of its numbers may be quoted, in the words of a reader who is no
 specialist. All that it is made of is public.
+
+The entry is what a deployment may say of a session in the OpenDP registry of deployments. What contract and
+ledger do not say, such as who publishes what and why, is left empty for whoever registers it.
+
+Source: opendp/deployments-registry-data, template.yaml; JSON is YAML too.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,11 +30,20 @@ from pmw.disk import require_file, write_whole
 from pmw.display.elements import markup
 from pmw.display.templates import render, style_sheet
 from pmw.display.texts import at_most_percent, budget_words, counted, isolated, number, percent
-from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
+from pmw.errors import ReleaseError
+from pmw.model.measurement import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
+from pmw.privacy.budget import Composition
 from pmw.public.answer import SEEDED_WARNING
 from pmw.public.bars import Bars
 from pmw.public.charges import Event
-from pmw.public.contract import Contract, contract_words, display_words, guarantee, largest_belief
+from pmw.public.contract import (
+    Contract,
+    contract_words,
+    display_words,
+    guarantee,
+    largest_belief,
+    replacement,
+)
 from pmw.public.export.manifest import program_version
 from pmw.public.half_widths import Confidences, total_noise_bound
 from pmw.public.ledger import Ledger, ledger_cells
@@ -48,8 +64,6 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
 SURER = 0.99  # the second confidence of a report
-
-_Measured: TypeAlias = OneWayMeasurement | MarginalMeasurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,7 @@ def quotable_tables(state: PublicState) -> list[QuotableTable]:
     A width is what an answer to a question about one cell has.
     """
     surer = at_confidence(state, SURER)
-    first: dict[tuple[tuple[str, ...], int], _Measured] = {}
+    first: dict[tuple[tuple[str, ...], int], OneWayMeasurement] = {}
     for one in (*state.opening, *state.marginals):
         first.setdefault((one.scope, one.cell_variances.size), one)
     return [_table(state, surer, one) for one in first.values()]
@@ -150,7 +164,7 @@ def single_half_width(state: PublicState) -> tuple[int, float]:
     return len(singles), max((half_width(one.noise, confidence) for one in singles), default=0.0)
 
 
-def _table(state: PublicState, surer: PublicState, one: _Measured) -> QuotableTable:
+def _table(state: PublicState, surer: PublicState, one: OneWayMeasurement) -> QuotableTable:
     fine = one.values.size == state.domain.scope_size(one.scope)
     grid = state.domain if fine else state.coarsening.coarse
     variances = one.cell_variances
@@ -212,12 +226,12 @@ def report_page(facts: Facts) -> str:
         **_drawn(facts),
         **_spent(facts),
     }
-    return render("pmw.public.report", "report.html", values)
+    return render("pmw.public", "report.html", values)
 
 
 @lru_cache(maxsize=1)
 def _style() -> str:
-    return style_sheet("pmw.display", "display.css") + style_sheet("pmw.public.report", "report.css")
+    return style_sheet("pmw.display", "display.css") + style_sheet("pmw.public", "report.css")
 
 
 def report_policy() -> str:
@@ -553,3 +567,80 @@ def _lacks(state: PublicState, pairs: HeldPairs, widths: dict[Scope, float]) -> 
     pooled = zip(state.domain, state.coarsening.bins, strict=True)
     if binned := [(one.name,) for one, bin_ in pooled if bin_ is not None]:
         yield f"Values inside a group of neighbouring values go with no other attribute: {_some(binned)}."
+
+
+# --- the entry of a registry --------------------------------------------------------------------------------
+
+_WITHOUT_POINT = re.compile(r'("(?:epsilon|delta)": [0-9]+)e')
+_LEFT = (
+    *("description", "intended_use", "data_product_type", "data_product_region"),
+    *("data_product_sector", "publication_date"),
+)
+_SUMS = {
+    Composition.PURE: "epsilons are added up",
+    Composition.ZCDP: "zero-concentrated DP: rhos are added up, and the sum pays delta once",
+    Composition.GDP: "Gaussian DP: squares of mu are added up, and the sum pays delta once",
+}
+
+
+def registry_text(state: PublicState, ledger: Ledger) -> str:
+    """Return a session's entry as JSON that is YAML 1.1 too, where 1e-09 is a text and 1.0e-09 a number."""
+    text = json.dumps(registry_form(state, ledger), indent=2, ensure_ascii=False)
+    return _WITHOUT_POINT.sub(r"\1.0e", text) + "\n"
+
+
+def registry_form(state: PublicState, ledger: Ledger) -> dict[str, Any]:
+    """Return a session's entry in the registry of deployments, ready for JSON.
+
+    Privacy: a function of the contract and the ledger, which are public; free.
+    """
+    contract, kept = state.contract, state.contract.records_kept
+    if contract.seeded:
+        raise ReleaseError(
+            "a session with a seed promises nothing that could be registered; open one without --seed"
+        )
+    return {
+        "url_slug": "",
+        "deployment": {
+            "basic": {"name": state.domain.name, "data_curators": [], **dict.fromkeys(_LEFT, "")},
+            **_promise(contract),
+            "deployment_model": {
+                "model_name": "Central",
+                "model_name_details": "One custodian holds the table and the session",
+                "release_type": "Many releases",
+                "release_type_details": "Answers, tables and files of one session, under one guarantee",
+                "data_source_type": "Static",
+                "data_source_type_details": "The session refuses a table that differs from the one it opened",
+                "access_type": "Interactive",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": kept.note() if kept else "",
+                "mechanisms": "; ".join(dict.fromkeys(line.theorem for line in ledger.lines)),
+                "composition": f"{_SUMS[ledger.composition]}; a filter refuses what would exceed the cap",
+                "post_processing": "Answers from a fitted model, synthetic tables",
+                "additional_information": f"online-pmw {program_version()}",
+            },
+        },
+    }
+
+
+def _promise(contract: Contract) -> dict[str, Any]:
+    domain, whole = contract.domain, contract.whole
+    names = f"{len(domain)} declared attributes ({', '.join(domain.names)})"
+    return {
+        "dp_variant": {
+            "variant_name": "Approximate DP" if whole.delta else "Pure DP",
+            "data_domain": f"Tables of {names}, {cell_count(domain.size)} cells",
+            "unprotected_quantities": " ".join(unprotected(contract)),
+        },
+        "privacy_loss": {
+            "privacy_unit": "Person",
+            "privacy_unit_details": f"Neighbouring tables differ by {replacement(contract)}",
+            "number_of_privacy_units": 1,
+            "privacy_parameters": {
+                "epsilon": float(whole.epsilon),
+                **({"delta": float(whole.delta)} if whole.delta else {}),
+            },
+            "privacy_parameters_details": guarantee(contract),
+        },
+    }
