@@ -135,7 +135,8 @@ def test_every_class_of_ours_is_made_of_what_the_standard_library_would_ask_for(
     classes = list(ours())
     assert len(classes) > 250
     for cls in classes:
-        own = inspect.getsource(cls).find("    def __init__(") > 0
+        init = vars(cls)["__init__"]  # ours are written late, or from a text without a file
+        own = inspect.isfunction(init) and init.__code__.co_filename == inspect.getfile(cls)
         assert own or str(inspect.signature(cls)) == str(inspect.signature(twin(cls))), cls
 
 
