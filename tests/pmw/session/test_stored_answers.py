@@ -23,8 +23,7 @@ MEANS = (
 
 
 def opened(path: Path | None = None) -> pmw.Session:
-    options = pmw.Options(opening=pmw.Opening.ONE_WAY)
-    return pmw.open_session(PEOPLE.frame, DOMAIN, epsilon=1, delta=1e-9, path=path, options=options)
+    return PEOPLE.opened(path, epsilon=1)
 
 
 def standing(session: pmw.Session) -> tuple[Any, ...]:
