@@ -289,7 +289,9 @@ class _Work:
         cells = np.zeros(len(frame), dtype=np.int64)
         if plain is not None:
             codes = encode_columns(frame_columns(frame, plain.names), plain)
-            cells = np.where(kept_records(codes), np.ravel_multi_index(np.maximum(codes, 0), plain.shape), -1)
+            cells = np.where(
+                kept_records(codes, plain), np.ravel_multi_index(np.maximum(codes, 0), plain.shape), -1
+            )
         given = (cells >= 0) & np.isfinite(values)
         size = domain.scope_size(question.by)
         counts = np.bincount(cells[given], minlength=size)

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from queries.domain import Attribute, Domain
     from queries.errors import DomainError, QueriesError, QueryError, RecordsError, SchemaError, ScopeError
     from queries.factors import UNITS, Factor
+    from queries.impossible import Impossible
     from queries.linear import LinearQuery
     from queries.lookups import Lookup
     from queries.marginal import Histogram, Marginal
     from queries.numbers import IntegerAttribute, NumericAttribute
-    from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
+    from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where, rule_out
     from queries.person import Person
     from queries.records import CodedRecords, decode_records, encode_records
     from queries.schema import format_schema, load_schema, parse_schema, save_schema
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 __all__ = [
     "all_marginals", "all_ranges", "Attribute", "CategoricalAttribute", "CodedRecords", "DateAttribute",
     "DatetimeAttribute", "decode_records", "Domain", "DomainError", "encode_records", "Factor",
-    "format_schema", "Histogram", "IntegerAttribute", "LinearQuery", "load_schema", "Lookup", "Marginal",
-    "marginal_cells", "NumericAttribute", "parities", "parse_line", "parse_question", "parse_schema",
-    "parse_sql", "parse_where", "parse_workload", "Person", "popular_conjunctions", "prefixes",
-    "QueriesError", "QueryError", "Question", "random_conjunctions", "RecordsError", "save_schema",
-    "SchemaError", "ScopeError", "Statement", "TimeAttribute", "UNITS", "Workload",
+    "format_schema", "Histogram", "Impossible", "IntegerAttribute", "LinearQuery", "load_schema",
+    "Lookup", "Marginal", "marginal_cells", "NumericAttribute", "parities", "parse_line",
+    "parse_question", "parse_schema", "parse_sql", "parse_where", "parse_workload", "Person",
+    "popular_conjunctions", "prefixes", "QueriesError", "QueryError", "Question", "random_conjunctions",
+    "RecordsError", "rule_out", "save_schema", "SchemaError", "ScopeError", "Statement", "TimeAttribute",
+    "UNITS", "Workload",
 ]  # fmt: skip
 
 # Where each name lives. They are imported on first use, so that a module loads what it needs alone.
@@ -49,11 +51,12 @@ _HOMES = {
     "domain": "Attribute Domain",
     "errors": "DomainError QueriesError QueryError RecordsError SchemaError ScopeError",
     "factors": "Factor UNITS",
+    "impossible": "Impossible",
     "linear": "LinearQuery",
     "lookups": "Lookup",
     "marginal": "Histogram Marginal",
     "numbers": "IntegerAttribute NumericAttribute",
-    "parsing": "parse_line parse_question parse_sql parse_where Question",
+    "parsing": "parse_line parse_question parse_sql parse_where Question rule_out",
     "person": "Person",
     "records": "CodedRecords decode_records encode_records",
     "schema": "format_schema load_schema parse_schema save_schema",

@@ -37,7 +37,7 @@ MOST_ROWS = 50_000  # of a result
 UNLIMITED_ROWS = 1000  # of one that has no LIMIT
 _SECONDS = 2.0  # of a statement
 _MOST_TABLES, _MOST_JOINED = 24, 8  # that one statement joins: tables, and texts by ||
-_LONGEST_WORD = 256  # characters of a constant
+_LONGEST_WORD, _LONGEST_SHOWN = 256, 40  # characters of a constant, and of what is refused
 
 
 class ColumnType(NamedTuple):
@@ -59,6 +59,7 @@ TYPES = {
     "DECIMAL": FLOAT8, "HUGEINT": FLOAT8, "VARCHAR": TEXT, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
     "TIME": TEXT,
 }  # fmt: skip  # of each type of DuckDB; any other is told as text
+_LISTS = {BOOL: 1000, INT8: 1016, FLOAT8: 1022, TEXT: 1009, DATE: 1182, TIMESTAMP: 1115}  # numbers of lists
 
 
 class Column(NamedTuple):
@@ -84,6 +85,8 @@ class Reading:
         text: what locked tables are asked; None for a session's, and where it is not on the whitelist.
         titles: of its columns, as far as they are known without running it.
         parameters: of each ``$1``, … the type, and a constant that can stand in its place.
+        unknown: what of it is not on the whitelist, if it is a function.
+        alone: whether all of its columns are aggregates without groups, so that it has one row.
     """
 
     place: Place
@@ -91,6 +94,8 @@ class Reading:
     titles: tuple[str, ...] = ()
     parameters: Mapping[int, tuple[ColumnType, str]] = field(default_factory=dict)
     named: bool = True
+    unknown: str = ""
+    alone: bool = False
 
 
 class _Language(Postgres):
@@ -108,7 +113,7 @@ _COLUMNS = {name: columns for _, name, *columns in map(str.split, re.findall("(?
 _KINDS = {"#": "BIGINT DEFAULT 0", "?": "BOOLEAN DEFAULT false", "*": "BIGINT[]"}
 FUNCTIONS = frozenset(re.findall(r"(?m)^CREATE MACRO (\w+)", _SCRIPT))
 _NULLS = frozenset({
-    "obj_description", "col_description", "shobj_description", "to_regtype", "generate_subscripts", "explode",
+    "obj_description", "col_description", "shobj_description", "to_regtype", "explode",
     "inet_server_addr", "inet_server_port", "json_build_object", "json_object",
     "replace",
 })  # fmt: skip
@@ -138,6 +143,10 @@ _NODES = frozenset({
     exp.WindowSpec, exp.RowNumber, exp.Lower, exp.Upper, exp.Length, exp.Substring, exp.Trim, exp.Abs,
     exp.Round, exp.Floor, exp.Ceil, exp.DateTrunc, exp.TimestampTrunc, exp.Extract, exp.CurrentSchema,
     exp.CurrentSchemas, exp.CurrentVersion, exp.CurrentTimestamp, exp.CurrentDate, exp.With,
+    exp.StddevSamp, exp.StddevPop, exp.Variance, exp.VariancePop, exp.Corr, exp.Median, exp.PercentileCont,
+    exp.PercentileDisc, exp.WithinGroup, exp.Rank, exp.DenseRank, exp.Lag, exp.Lead, exp.FirstValue,
+    exp.LastValue, exp.Greatest, exp.Least, exp.Sign, exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.Pow, exp.Rand,
+    exp.Left, exp.Right, exp.StrPosition, exp.StartsWith, exp.StrToDate, exp.StrToTime, exp.TimeToStr,
 })  # fmt: skip
 
 
@@ -180,6 +189,8 @@ class Catalogue:
             return Reading(Place.SESSION)
         if not isinstance(tree, exp.Query):
             return Reading(Place.SESSION)
+        for source in list(tree.find_all(exp.Unnest, exp.Table)):
+            _write_schemas(source)
         tables = [one for one in tree.find_all(exp.Table) if one.db or not _is_common(one)]
         places = {self._place_of(one) for one in tables} or {Place.CATALOGUE}
         place = places.pop() if len(places) == 1 else Place.SESSION
@@ -194,9 +205,11 @@ class Catalogue:
             self._write_plain(node, user, place)
         _limit(tree)
         few = len(tables) <= _MOST_TABLES and len([*tree.find_all(exp.DPipe)]) <= _MOST_JOINED
-        allowed = few and all(map(self._is_allowed, tree.walk()))
+        wrong = next((node for node in tree.walk() if not self._is_allowed(node)), None)
         asked = tree.sql("duckdb", identify=True, comments=False, unsupported_level=ErrorLevel.IGNORE)
-        return Reading(place, asked if allowed else None, titles, parameters, bool(tables))
+        ran = asked if few and wrong is None else None
+        unknown = _called(wrong)[:_LONGEST_SHOWN] if isinstance(wrong, exp.Func) else "others"
+        return Reading(place, ran, titles, parameters, bool(tables), unknown, _is_alone(tree))
 
     @staticmethod
     def _trees(text: str) -> list[exp.Expr | None]:
@@ -211,13 +224,14 @@ class Catalogue:
         """Return the columns and rows of a statement that is not the session's."""
         try:
             if reading.text is None:
-                told = "expected known tables and functions, or the session's table, got others"
+                told = f"expected known tables and functions, or the session's table, got {reading.unknown}"
                 raise QueryError(told, code="unsupported")
             columns, rows = (tables or self._tables).asked(reading.text, seconds=_SECONDS)
         except QueryError:
             if tables is not None or not reading.named:
                 raise
-            return tuple(map(Column, reading.titles)), []
+            none = [None] * len(reading.titles)
+            return tuple(map(Column, reading.titles)), [none] if reading.alone and not reading.text else []
         names = [name for name, _ in columns]
         titles = reading.titles if len(reading.titles) == len(names) else names
         return tuple(Column(title, TYPES.get(kind.split("(")[0], TEXT))
@@ -264,6 +278,8 @@ class Catalogue:
             if number is None:
                 continue
             around = node.find_ancestor(exp.Predicate, exp.Limit, exp.Offset, exp.Select)
+            around = around.parent if isinstance(around, exp.Any) else around
+            call = node.find_ancestor(exp.Any, exp.Anonymous)  # ALL is none that the parser knows
             columns = around.find_all(exp.Column) if isinstance(around, exp.Predicate) else ()
             name = next((one.name for one in columns if one.name in self._types), None)
             if name is None:
@@ -277,7 +293,10 @@ class Catalogue:
             if isinstance(attribute, Periods):  # a period is no value of it
                 value = attribute.literal(attribute.boundaries[0]).strip("'")
             sample = exp.Literal.string(str(value)).sql() if kind is not BOOL else str(value).upper()
-            found[number] = kind, "1" if kind in (INT8, FLOAT8) else sample
+            sample = "1" if kind in (INT8, FLOAT8) else sample
+            if call is not None and call.name.upper() in ("", "ALL"):
+                kind, sample = kind._replace(oid=_LISTS[kind], title=f"{kind.title}[]"), f"ARRAY[{sample}]"
+            found[number] = kind, sample
         return found
 
     def _write_plain(self, node: exp.Expr, user: str, place: Place) -> None:
@@ -376,6 +395,12 @@ def _is_bounded(node: exp.Expr) -> bool:
     return not any(one.find(exp.Column, exp.Query, exp.Array, exp.Tuple) for one in node.expressions)
 
 
+def _is_alone(tree: exp.Query) -> bool:
+    columns = [one.unalias() for one in tree.selects] if isinstance(tree, exp.Select) else []
+    grouped = tree.args.get("group") or tree.args.get("having")
+    return bool(columns) and not grouped and all(isinstance(one, exp.AggFunc) for one in columns)
+
+
 def _whole(text: str) -> int | None:
     """Return a whole number of few digits; None for any other text."""
     return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
@@ -397,10 +422,24 @@ def _write_function(node: exp.Func, names: Mapping[str, str], *, is_catalogue: b
         node.replace(exp.Literal.string(names[name]))
     elif name in FUNCTIONS or not is_catalogue:
         return
-    elif name.endswith(("_privilege", "_is_visible")):
+    elif name.endswith(("_privilege", "_is_visible", "_has_role")):
         node.replace(exp.true())
+    elif name.startswith("pg_is_"):
+        node.replace(exp.false())
     elif name.startswith("pg_") or name in _NULLS or (name == "array" and node.find(exp.Select)):
         node.replace(exp.null())
+
+
+def _write_schemas(node: exp.Expr) -> None:
+    """Write the list of schemas, or its places, where it stands as a table: it has one row."""
+    source, alias = node if isinstance(node, exp.Unnest) else node.this, node.args.get("alias")
+    lists = isinstance(source, exp.Func) and source.find(exp.CurrentSchemas) and not source.find(exp.Query)
+    if alias is None or not lists or node.args.get("offset") is True:
+        return
+    first = exp.Literal.string("public") if source is node else exp.Literal.number(1)
+    names = [*(alias.columns or [alias.this]), *([node.args["offset"]] if node.args.get("offset") else [])]
+    row = exp.Select(expressions=[first, exp.Literal.number(1)][: len(names)])
+    node.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=alias.this, columns=names)))
 
 
 def _write_call(node: exp.Expr) -> None:

@@ -39,6 +39,7 @@ CREATE TABLE own AS SELECT DISTINCT base, relname, schema, space, number, cardin
 INSERT INTO pg.pg_namespace BY NAME SELECT space AS oid, schema AS nspname, 10 AS nspowner FROM own UNION SELECT 11, 'pg_catalog', 10;
 INSERT INTO pg.pg_class BY NAME SELECT number AS oid, relname, space AS relnamespace, 10 AS relowner, 2 AS relam, 'r' AS relkind, 'p' AS relpersistence, cardinality AS relnatts, true AS relispopulated, 'd' AS relreplident FROM own;
 INSERT INTO pg.pg_attribute BY NAME SELECT number AS attrelid, name AS attname, oid AS atttypid, typlen AS attlen, place AS attnum, -1 AS attstattarget, -1 AS attcacheoff, -1 AS atttypmod, true AS attislocal, 'p' AS attstorage FROM own, attributes JOIN kinds USING (kind) ORDER BY number, place;
+INSERT INTO kinds VALUES ('', 19, 'name', 'name', 64, 'S'), ('', 21, 'int2', 'smallint', 2, 'N'), ('', 23, 'int4', 'integer', 4, 'N'), ('', 26, 'oid', 'oid', 4, 'N'), ('', 700, 'float4', 'real', 4, 'N'), ('', 1042, 'bpchar', 'character', -1, 'S'), ('', 1043, 'varchar', 'character varying', -1, 'S'), ('', 1083, 'time', 'time without time zone', 8, 'D'), ('', 1184, 'timestamptz', 'timestamp with time zone', 8, 'D'), ('', 1700, 'numeric', 'numeric', -1, 'N');
 INSERT INTO pg.pg_type BY NAME SELECT DISTINCT oid, typname, 11 AS typnamespace, typlen, 'b' AS typtype, typcategory, true AS typisdefined, ',' AS typdelim, -1 AS typtypmod FROM kinds;
 INSERT INTO pg.pg_database BY NAME SELECT DISTINCT 1 AS oid, base AS datname, 10 AS datdba, 6 AS encoding, true AS datallowconn, -1 AS datconnlimit, 'c' AS datlocprovider, 'C' AS datcollate, 'C' AS datctype FROM own;
 INSERT INTO pg.pg_roles BY NAME SELECT 10 AS oid, 'pmw' AS rolname, true AS rolinherit, true AS rolcanlogin, -1 AS rolconnlimit;
@@ -58,9 +59,9 @@ CREATE MACRO format_type(a, b) AS (SELECT any_value(title) FROM kinds WHERE oid 
 CREATE MACRO pg_get_userbyid(a) AS 'pmw';
 CREATE MACRO pg_table_is_visible(a) AS (a IN (SELECT oid FROM pg.pg_class WHERE relnamespace = 2200));
 CREATE MACRO pg_encoding_to_char(a) AS 'UTF8';
-CREATE MACRO pg_is_in_recovery() AS false;
 CREATE MACRO pg_backend_pid() AS 1;
 CREATE MACRO quote_ident(a) AS a;
 CREATE MACRO array_to_string(a, b) AS '';
+CREATE MACRO generate_subscripts(a, b) AS 1;
 CREATE MACRO current_setting(a) AS (SELECT setting FROM pg.pg_settings WHERE name = lower(a)), (a, b) AS (SELECT setting FROM pg.pg_settings WHERE name = lower(a));
 CREATE MACRO set_config(a, b, c) AS b;

@@ -16,6 +16,7 @@ from queries.cells import nearest
 from queries.dates import DateAttribute, DatetimeAttribute, TimeAttribute
 from queries.errors import DomainError, ScopeError
 from queries.frozen import dataclass
+from queries.impossible import Impossible, check_impossible
 from queries.numbers import MOST_STEPS, IntegerAttribute, NumberCells, NumericAttribute, ValueGrid
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
@@ -38,6 +39,7 @@ class Domain:
         name: the table's name, used in ``FROM`` and in reports.
         person: the column that says whose a record is; None where nothing does. No part of equality.
         lookups: what values are called, for statements that join them. No part of equality.
+        impossible: the conditions that no record satisfies; see ``rule_out``.
 
     Attributes:
         names: attribute names in declared order.
@@ -48,6 +50,7 @@ class Domain:
     name: str = "records"
     person: Person | None = field(default=None, compare=False)
     lookups: tuple[Lookup, ...] = field(default=(), compare=False, repr=False)
+    impossible: tuple[Impossible, ...] = ()
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -62,6 +65,7 @@ class Domain:
         object.__setattr__(self, "_positions", {name: position for position, name in enumerate(names)})
         object.__setattr__(self, "_levels", {})
         object.__setattr__(self, "lookups", tuple(self.lookups))
+        object.__setattr__(self, "impossible", tuple(self.impossible))
         if not self.attributes:
             raise DomainError("a domain needs at least one attribute, got none")
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
@@ -80,11 +84,17 @@ class Domain:
             from queries.lookups import check_lookups  # late: nothing but statements rests on them
 
             check_lookups(self.lookups, attributes, self.name)
+        check_impossible(self.impossible, self.sizes)
 
     @property
     def size(self) -> int:
         """Number of cells of the whole domain, an exact Python integer."""
         return math.prod(self.shape)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of cells of each attribute by its name, in declared order."""
+        return dict(zip(self.names, self.shape, strict=True))
 
     def _check_clips(self) -> None:
         """Refuse a clip of what is not summed, or of values whose grid has no place for 0."""
@@ -113,7 +123,7 @@ class Domain:
         if not grids:
             return self
         attributes: tuple[Any, ...] = (*self.attributes, *grids)
-        return Domain(attributes, self.name, self.person, self.lookups)
+        return Domain(attributes, self.name, self.person, self.lookups, self.impossible)
 
     @property
     def declared(self) -> Domain:
@@ -121,7 +131,7 @@ class Domain:
         attributes = tuple(one for one in self.attributes if not isinstance(one, ValueGrid))
         if len(attributes) == len(self.attributes):
             return self
-        return Domain(attributes, self.name, self.person, self.lookups)
+        return Domain(attributes, self.name, self.person, self.lookups, self.impossible)
 
     @property
     def counted(self) -> Domain:

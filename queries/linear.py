@@ -20,6 +20,7 @@ from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor, Span, normalised, weight_runs
 from queries.frozen import dataclass
+from queries.impossible import without_impossible
 from queries.marginal import Marginal
 
 _SHORT = 2**13  # bytes of a factor whose text is kept
@@ -56,7 +57,8 @@ class LinearQuery:
     """A counting query as a product of factors over disjoint sets of attributes.
 
     One factor per attribute is the product form; one factor over everything is the dense form. Factors
-    that are constantly one record leave the scope; a query that is zero everywhere has an empty scope.
+    that are constantly one record leave the scope; a query that is zero everywhere has an empty scope. In
+    impossible cells of the domain weights are zero.
 
     Args:
         domain: the table's domain.
@@ -104,7 +106,7 @@ class LinearQuery:
                 )
         if sum([not factor.is_indicator for factor in self.factors]) > 1:
             raise ScopeError("expected fractions in one factor at most; multiply the factors before rounding")
-        constant, factors = normalised(self.factors)
+        constant, factors = normalised(self._possible_factors())
         sides: dict[str, slice] = {}
         if self.readings is not None:
             for name in self._reading_scopes(self.readings):
@@ -117,6 +119,10 @@ class LinearQuery:
         parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
         box = tuple([sides[name] for name in scope])
         return factors, self.aligned and self.readings is None, scope, box, parts, constant
+
+    def _possible_factors(self) -> tuple[Factor, ...]:
+        impossible = self.domain.impossible
+        return without_impossible(impossible, self.domain.sizes, self.factors) if impossible else self.factors
 
     def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
         """Return the attributes of both readings, once they are found to be questions on whole cells."""

@@ -12,14 +12,16 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import GRAMMAR_WORDS, nearest
 from queries.comparisons import Comparison, Junction, Not, Operator, Predicate, Scalar, resolve_operand
 from queries.domain import Domain
-from queries.errors import QueryError
+from queries.errors import DomainError, QueryError
 from queries.frozen import dataclass
+from queries.impossible import MOST_CELLS, Impossible
 from queries.linear import LinearQuery, cut_factors, nearest_to
 from queries.plain_values import is_encodable
 from queries.segments import count_where
@@ -130,6 +132,45 @@ def parse_sql(text: str, domain: Domain, numbers: Sequence[tuple[float, float, f
     from queries.sql import parse_sql as parse  # late: the SQL parser is only needed for texts
 
     return parse(text, domain, numbers)
+
+
+def rule_out(domain: Domain, *conditions: str) -> Domain:
+    """Return the domain with further conditions that no record satisfies.
+
+    Records that satisfy one are dropped when they are read, and questions leave their cells out.
+
+    Args:
+        *conditions: where-texts on whole cells.
+
+    Raises:
+        DomainError: a condition cannot be read, cuts cells, is about too many, or holds nowhere or
+            everywhere.
+    """
+    plain = replace(domain.declared, impossible=())
+    found = tuple(_impossible(where, plain) for where in conditions)
+    return replace(domain, impossible=(*domain.impossible, *found))
+
+
+def _impossible(where: object, domain: Domain) -> Impossible:
+    if not isinstance(where, str):
+        raise DomainError('an impossible condition is a text, such as where = "age < 16 AND married"')
+    try:
+        query = parse_where(where, domain)
+        require_aligned(query)
+    except QueryError as error:
+        raise DomainError(f"impossible where {where}: {error.message}") from None
+    if query.constant == 0 or not query.scope:
+        holds = "no cell" if query.constant == 0 else "every record"
+        raise DomainError(f"impossible where {where}: expected some cells, but {holds} satisfies it")
+    size = domain.scope_size(query.scope)
+    if size > MOST_CELLS:
+        raise DomainError(
+            f"impossible where {where}: expected attributes with at most {MOST_CELLS:,} cells together, got "
+            f"{size:,}; name fewer attributes"
+        )
+    inside = query.weights() > 0
+    inside.flags.writeable = False
+    return Impossible(where, query.scope, inside)
 
 
 def require_aligned(query: LinearQuery) -> None:

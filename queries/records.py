@@ -5,7 +5,8 @@ A record is kept or dropped by its own values alone, whatever the other records 
 * an empty value (None, NaN, NaT, the empty text) goes to the ``missing`` cell; without one its record is
   dropped;
 * a malformed or undeclared value goes to the ``other`` cell; without one its record is dropped;
-* a number outside the declared ends is clipped to them.
+* a number outside the declared ends is clipped to them;
+* a record in an impossible cell is dropped.
 
 A text is read as a number by one grammar (ASCII digits, sign, point, exponent, spaces around), so that a
 value means the same in a CSV file, a Parquet file and a table in memory. What a value of another type says is
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from queries.domain import Attribute, Domain, require_domain
 from queries.errors import RecordsError
 from queries.frozen import dataclass
+from queries.impossible import possible_records
 from queries.numbers import ValueGrid
 from queries.plain_values import UNREADABLE, type_name
 from queries.values import DROPPED, Lean, Values, values_of
@@ -84,7 +86,7 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     """
     require_domain(domain)
     codes = encode_columns(frame_columns(frame, domain.names), domain)
-    kept = kept_records(codes)
+    kept = kept_records(codes, domain)
     pairs = zip(domain, codes, strict=True)
     return CodedRecords(domain, tuple(one[kept].astype(np.min_scalar_type(a.size - 1)) for a, one in pairs))
 
@@ -100,9 +102,13 @@ def encode_places(columns: Columns, domain: Domain) -> tuple[NDArray[np.signedin
     return tuple(columns[grid.attribute].cells(grid) for grid in domain.grids)
 
 
-def kept_records(codes: Sequence[NDArray[np.signedinteger[Any]]]) -> NDArray[np.bool_]:
-    """Return which records no value drops, by the cells of their values: bool, shape (records,)."""
-    kept = np.ones(len(codes[0]), dtype=bool)
+def kept_records(codes: Sequence[NDArray[np.signedinteger[Any]]], domain: Domain) -> NDArray[np.bool_]:
+    """Return which records no value drops, by the cells of their values: bool, shape (records,).
+
+    Args:
+        codes: the cells of each attribute in declared order, and perhaps more arrays behind them.
+    """
+    kept = possible_records(domain.impossible, domain.names, codes)
     for column in codes:
         kept &= column != DROPPED
     return kept

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from queries.categories import CategoricalAttribute, Level
 from queries.cells import canonical_text, nearest
@@ -31,12 +31,19 @@ from queries.domain import Attribute, Domain
 from queries.errors import DomainError, SchemaError
 from queries.lookups import Lookup
 from queries.numbers import IntegerAttribute, NumberCells, NumericAttribute
+from queries.parsing import rule_out
 from queries.person import Person
+
+_Read = TypeVar("_Read")
 
 LARGEST_SCHEMA = 16 * 2**20  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes, of values or parents
 _FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
 _DRAFTED_FROM = "drafted_from"  # the key of digests of a table that the domain's values were read off
+_OF_FILES: dict[str, type] = {  # of a CSV file, each with its type
+    "delimiter": str, "quote": str, "missing_text": list, "trim": bool, "encoding": str, "decimal": str,
+    "escape": str,
+}  # fmt: skip
 _OF_PERSONS = ("column", "records", "ids", "empty", "constant", "clip")
 _MOST_DOTS = 4  # of a key; those of a schema have two
 _MOST_PARTS = 2**20  # keys and lists of a text; each takes up to about 150 bytes in memory
@@ -57,9 +64,13 @@ def load_schema(path: str | Path) -> Domain:
     Raises:
         SchemaError: the file cannot be read, is not TOML, or does not describe a domain.
     """
+    return _loaded(path, lambda text: parse_schema(text, Path(path).parent))
+
+
+def _loaded(path: str | Path, read: Callable[[str], _Read]) -> _Read:
     text = _read_text(Path(path), "schema file", LARGEST_SCHEMA)
     try:
-        return parse_schema(text, Path(path).parent)
+        return read(text)
     except SchemaError as error:
         raise SchemaError(error.message, line=error.line, path=str(path)) from None
 
@@ -70,6 +81,24 @@ def load_drafted_from(path: str | Path) -> tuple[str, ...]:
     It is the table that a draft read its values off.
     """
     return tuple(_table(_read_text(Path(path), "schema file", LARGEST_SCHEMA)).get(_DRAFTED_FROM, ()))
+
+
+def load_file_facts(path: str | Path) -> dict[str, Any]:
+    """Return how a schema file says that the table's CSV file is written; empty where it does not."""
+    return _loaded(path, lambda text: _file_facts(_table(text)))
+
+
+def _file_facts(table: Mapping[str, Any]) -> dict[str, Any]:
+    facts = table.get("file", {})
+    if not isinstance(facts, dict):
+        raise SchemaError(f'expected a section [file] with keys such as delimiter = ";", got {facts!r}')
+    _refuse_unknown(facts, tuple(_OF_FILES), "[file]")
+    for key, value in facts.items():
+        listed = value if isinstance(value, list) else []
+        if type(value) is not _OF_FILES[key] or not all(isinstance(one, str) for one in listed):
+            kind = {str: "a text", list: "a list of texts", bool: "true or false"}[_OF_FILES[key]]
+            raise SchemaError(f"[file] {key} must be {kind}, got {value!r}")
+    return facts
 
 
 def parse_schema(text: str, folder: Path | None = None) -> Domain:
@@ -151,7 +180,9 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = False) -> Domain:
-    _refuse_unknown(table, ("name", "person", "lookups", "attributes", _DRAFTED_FROM), "the schema")
+    known = ("name", "person", "lookups", "attributes", "impossible", _DRAFTED_FROM)
+    _refuse_unknown(table, known if is_stored else (*known, "file"), "the schema")
+    _file_facts(table)
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
@@ -177,9 +208,21 @@ def _domain(table: Mapping[str, Any], folder: Path | None, *, is_stored: bool = 
         )
     try:
         lookups = _lookups(table.get("lookups", {}), folder)
-        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")), lookups)
+        person, name = _person(table.get("person")), table.get("name", "records")
+        domain = Domain(tuple(attributes), name, person, lookups)
+        return rule_out(domain, *_impossible(table["impossible"])) if "impossible" in table else domain
     except DomainError as error:
         raise SchemaError(str(error)) from None
+
+
+def _impossible(entries: object) -> tuple[str, ...]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise SchemaError('expected one [[impossible]] section per condition, with where = "..."')
+    for entry in entries:
+        _refuse_unknown(entry, ("where",), "[[impossible]]")
+        if "where" not in entry:
+            raise SchemaError("[[impossible]] needs the key 'where', a condition that no record satisfies")
+    return tuple(entry["where"] for entry in entries)
 
 
 def _person(entry: object) -> Person | None:
@@ -490,6 +533,8 @@ def _text(domain: Domain, *, is_stored: bool) -> str:
             lines += ["resolution = false"] if attribute.usual_resolution is not None else []
     for lookup in domain.lookups:
         lines += ["", f"[lookups.{_toml(lookup.name)}]", *_lines(lookup, ("attribute", "key", "values"))]
+    for one in domain.impossible:
+        lines += ["", "[[impossible]]", *_lines(one, ("where",))]
     return "\n".join(lines) + "\n"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from sqlglot import exp
 
@@ -52,6 +53,7 @@ _POSTGRES = {
     "FMMM": "%-m", "FMMonth": "%B", "FMDDD": "%-j", "FMDD": "%-d", "FMDay": "%A", "FMHH24": "%-H",
     "IYYY": "%G", "IW": "%V", "ID": "%u", "Q": "%q",
 }  # fmt: skip
+_READ = {"YYYY": "%Y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S", "US": "%f", "MS": "%f"}
 _MYSQL = {"%M": "%B", "%W": "%A", "%c": "%-m", "%e": "%-d", "%k": "%-H", "%v": "%V", "%x": "%G", "%i": "%M"}
 _SHARED_WITH_MYSQL = ("%Y", "%y", "%m", "%d", "%H", "%b", "%a", "%j", "%w", "%%")
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": DAY, "week": 7 * DAY}
@@ -390,7 +392,22 @@ def _function(node: exp.Expr) -> exp.Expr | None:
         first, second = second, first
     if name in ("strftime", "date_format") and isinstance(second, exp.Literal):
         return _text(_of_mysql(second.name) if name == "date_format" else second.name, first, node)
-    return None
+    return _read_by(name, first, second)
+
+
+def _read_by(name: str, text: exp.Expr, format: exp.Expr) -> exp.Expr | None:
+    """Return the constant that TO_DATE or TO_TIMESTAMP reads by a pattern of PostgreSQL; None of others."""
+    if name not in ("to_date", "to_timestamp") or {type(text), type(format)} != {exp.Literal}:
+        return None
+    pattern = re.sub("|".join(_READ), lambda found: _READ[found[0]], format.name.replace("%", "%%"))
+    try:
+        moment = datetime.strptime(text.name, pattern)
+    except ValueError:
+        told = f"expected a text of the pattern {format.name[:40]!r}, of {', '.join(_READ)}, got another"
+        raise error_at(text, "wrong_kind", told) from None
+    literal = exp.Literal.string(str(moment.date() if name == "to_date" else moment))
+    literal.meta.update(text.meta)
+    return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.TIMESTAMP))
 
 
 def _of_mysql(format: str) -> str:

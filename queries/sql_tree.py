@@ -104,9 +104,10 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.DPipe: "||", exp.Except: "EXCEPT", exp.Exists: "EXISTS", exp.Filter: "FILTER",
     exp.GroupingSets: "GROUPING SETS", exp.Intersect: "INTERSECT", exp.Lateral: "LATERAL",
     exp.Null: "NULL (write IS NULL)", exp.Parameter: "a parameter", exp.Placeholder: "a placeholder",
-    exp.Rollup: "ROLLUP", exp.Select: "a sub-query", exp.SimilarTo: "SIMILAR TO", exp.Star: "*",
-    exp.Subquery: "a sub-query", exp.Tuple: "a tuple", exp.Union: "UNION", exp.Unnest: "UNNEST",
-    exp.Values: "VALUES", exp.Window: "a window function",
+    exp.RegexpILike: "a regular expression", exp.RegexpLike: "a regular expression", exp.Rollup: "ROLLUP",
+    exp.Select: "a sub-query", exp.SimilarTo: "SIMILAR TO", exp.Star: "*", exp.Subquery: "a sub-query",
+    exp.Tuple: "a tuple", exp.Union: "UNION", exp.Unnest: "UNNEST", exp.Values: "VALUES",
+    exp.Window: "a window function",
 }  # fmt: skip
 _ARGUMENT_WORDS = {
     "all": "GROUP BY ALL", "cube": "CUBE", "db": "a table name with a dot", "distinct": "DISTINCT",
@@ -129,7 +130,9 @@ class _Language(Dialect):
         """Splits a text into tokens; no first word makes a command of the rest."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
-        KEYWORDS: ClassVar[dict[str, TokenType]] = {**SqlTokenizer.KEYWORDS, "//": TokenType.DIV}
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **SqlTokenizer.KEYWORDS, "//": TokenType.DIV, "~": TokenType.RLIKE, "~*": TokenType.IRLIKE,
+        }  # fmt: skip
 
     class Parser(SqlParser):
         IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW

@@ -12,6 +12,7 @@ their own (``Persons``), of those with a kept record that satisfies the conditio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
@@ -64,6 +65,7 @@ GRAMMAR = Grammar.of(
 )
 
 _SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody writes
+_NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?", re.ASCII)
 _FRACTIONS = frozenset((exp.DType.DOUBLE, exp.DType.FLOAT))
 _WHOLE = exp.DataType.INTEGER_TYPES
 LIST = "a list of records"
@@ -104,14 +106,17 @@ def check_statement(tree: exp.Select, domain: Domain) -> None:
 
 
 def plain_spelling(tree: exp.Expr) -> None:
-    """Write a tree's names without a schema, and FETCH FIRST as LIMIT."""
+    """Write names without a schema, FETCH as LIMIT, constants without casts, and = ANY of a list as IN."""
     for node in list(tree.walk()):
         schema = node.args.get("db") if isinstance(node, exp.Table | exp.Column) else None
         if schema is not None and schema.name.casefold() in SCHEMAS:
             node.set("db", None)
             node.set("catalog", None)
         if isinstance(node, exp.Cast) and is_constant(node):
-            node.replace(node.this)
+            node.replace(exp.Literal.number(node.this.name) if node.this.is_string else node.this)
+        elif isinstance(node, exp.EQ | exp.NEQ) and (listed := _listed(node)):
+            found = exp.In(this=node.this, expressions=listed)
+            node.replace(exp.Not(this=found) if isinstance(node, exp.NEQ) else found)
         elif isinstance(node, exp.Fetch):
             options = node.args.get("limit_options")
             if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
@@ -120,10 +125,22 @@ def plain_spelling(tree: exp.Expr) -> None:
 
 
 def is_constant(cast: exp.Cast) -> bool:
-    """Tell whether a cast is of a number to a type of numbers that has it."""
+    """Tell whether a cast is of a number, or of its text, to a type of numbers that has it."""
     number, kind = cast.this, cast.args["to"].this
-    is_number = isinstance(number, exp.Literal) and not number.is_string
-    return is_number and (kind in _FRACTIONS or (kind in _WHOLE and number.name.isdigit()))
+    if not isinstance(number, exp.Literal) or (number.is_string and not _NUMBER.fullmatch(number.name)):
+        return False
+    return kind in _FRACTIONS or (kind in _WHOLE and number.name.lstrip("-").isdigit())
+
+
+def _listed(node: exp.Expr) -> list[exp.Expr] | None:
+    """Return the values of a list that ``=`` compares with ANY of, or ``<>`` with ALL of."""
+    right, inner = node.expression, None
+    if isinstance(node, exp.EQ) and isinstance(right, exp.Any):
+        inner = right.this.unnest()
+    elif isinstance(node, exp.NEQ) and isinstance(right, exp.Anonymous) and right.this == "ALL":
+        inner = next(iter(right.expressions), None)
+    inner = inner.this if isinstance(inner, exp.Cast) else inner  # such as ARRAY['a']::text[]
+    return inner.expressions if isinstance(inner, exp.Array) else None
 
 
 def _values(distinct: exp.Distinct, tree: exp.Select, domain: Domain) -> str | None:

@@ -28,7 +28,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     _COUNT + "{condition}": ("a tuple", "ANY", "EXISTS", "INTERSECT"),
     _COUNT + "{either}": ("UNION",),
     _COUNT + "{but_not}": ("EXCEPT",),
-    _COUNT + "{like}": ("REGEXP_LIKE", "SIMILAR TO"),
+    _COUNT + "{like}": ("a regular expression", "SIMILAR TO"),
     _COUNT + "{empty}": ("NULL (write IS NULL)",),
     "SELECT COUNT(*) FROM (SELECT * FROM {table} WHERE {one}) AS n": ("a sub-query", "WITH"),
     "SELECT {key}, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS part FROM {table} GROUP BY {key}": (

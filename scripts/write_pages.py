@@ -35,7 +35,7 @@ Data goes to standard output; progress, warnings and errors go to standard error
 | 0 | done |
 | 1 | an error of the work: its line says what was expected, what came and what to do |
 | 2 | wrong usage: an option that is unknown or would do nothing, or a value that can never be |
-| 3 | under `--strict`: the tests' budget is exhausted, so no test was made |
+| 3 | under `--strict`: tests and the reserve are exhausted, so nothing was drawn |
 | 4 | a question was refused, or every line of a stream; under `--strict`, any line, or it was never tested |
 | 5 | the session is in use by another process, damaged, or fails `pmw verify` |
 | 130 | interrupted; everything printed so far is durable |

@@ -35,11 +35,11 @@ SparseVectorKind Spent Status StoreError Synthesis TestKind UpdateRule Verificat
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute
-decode_records Domain DomainError encode_records Factor format_schema Histogram
+decode_records Domain DomainError encode_records Factor format_schema Histogram Impossible
 IntegerAttribute LinearQuery load_schema Lookup Marginal marginal_cells
 NumericAttribute parities parse_line parse_question parse_schema parse_sql parse_where
 parse_workload Person popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
-RecordsError save_schema SchemaError ScopeError Statement TimeAttribute UNITS Workload
+RecordsError rule_out save_schema SchemaError ScopeError Statement TimeAttribute UNITS Workload
 """
 ONLINE = """
 BitSource Correction MultiplicativeWeights OnlineAnswer Options PrivateMultiplicativeWeights Source source_of

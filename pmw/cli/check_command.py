@@ -115,6 +115,10 @@ def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
         for why, lines in facts.malformed_lines.items():
             more = ", …" if len(lines) > MOST_LINES else ""
             yield f"  {len(lines):,} (line {', '.join(map(str, lines[:MOST_LINES]))}{more}): {why}"
+    yield from (
+        f"Impossible, and dropped: {counted(records, 'record')} where {where}."
+        for where, records in facts.impossible.items()
+    )
     if facts.people is not None:
         yield from _people(facts.people)
     if facts.ignored:

@@ -131,7 +131,7 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     open --draft` takes all charges of the file into the contract, beside the session's own budget.
     """
     from pmw.data import TableFile
-    from pmw.data.drafting import draft_schema
+    from pmw.data.drafting import draft_schema, file_section
     from pmw.data.text_kinds import WARNING, column_kinds
 
     if from_public is None and given["data_is_public"]:
@@ -163,7 +163,10 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
         echo(f"Warning: {WARNING}.", err=True)
         looked = column_kinds(place)
     draft = draft_schema(place, declared, looked)
-    echo((_declared_schema(draft) if given["interactive"] else draft).removesuffix("\n"), is_data=True)
+    if given["interactive"]:
+        head, _, rest = _declared_schema(draft).partition("\n\n")
+        draft = "\n\n".join([head, *filter(None, [file_section(place)[:-1]]), rest])
+    echo(draft.removesuffix("\n"), is_data=True)
 
 
 def _declared_schema(draft: str) -> str:

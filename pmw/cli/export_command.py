@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     SESSION may be a model in a file, too.
 
+    A CSV file is written as the session's table is, so that the same schema and options read it. With
+    --croissant, and from a model, it has commas, points and UTF-8.
+
     In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
@@ -81,7 +85,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.cli.texts import json_line, pairs_lines
+    from pmw.cli.texts import json_line, pairs_lines, tell_left
     from pmw.disk import write_json
     from pmw.display.progress import Progress
     from pmw.display.texts import counted
@@ -96,7 +100,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     _refuse_targets([output, *beside], session, force=given["force"], is_model=is_model)
     with wrong_values():
         chosen = ExportFormat.chosen(file_format, output)
-    plan, refine = _row_plan(chosen, given), given["refine"]
+    commas = is_model or given["croissant"]  # whose readers take them for granted
+    plan, refine = _row_plan(chosen, given, None if commas else session), given["refine"]
     if chosen is ExportFormat.MODEL:
         save = copy_model if is_model else save_model
         about = save(session, output, force=given["force"])
@@ -107,6 +112,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
             "It is public, and holds the guarantee in full.",
         ]
         echo(json_line(about) if as_json else "\n".join(filter(None, told)))
+        if not is_model:
+            tell_left(read_session(session)[0], session)
         return
     state, _ = read_model(session) if is_model else read_session(session)
     before = residual(state)
@@ -116,9 +123,6 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     for croissant in beside[1:]:
         write_json(croissant, croissant_form(output, manifest))
-    if as_json:
-        echo(json_line(manifest))
-        return
     named = " and ".join(path.name for path in beside)
     kind = ("rows", "synthetic row") if chosen.has_rows else ("measurements", "measurement")
     told = [
@@ -128,7 +132,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         reproduction_sentence(manifest["marginals"]) if chosen.has_rows else "",
         f"{'All' if beside[1:] else 'Both'} are public; the manifest has the guarantee in full.",
     ]
-    echo("\n".join(filter(None, told)))
+    echo(json_line(manifest) if as_json else "\n".join(filter(None, told)))
+    if not is_model:
+        tell_left(state, session)
 
 
 def _beside(output: Path, given: dict[str, Any]) -> list[Path]:
@@ -149,8 +155,10 @@ def _refuse_targets(targets: list[Path], session: Path, *, force: bool, is_model
         require_file(croissant, force=force)
 
 
-def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
+def _row_plan(chosen: ExportFormat, given: dict[str, Any], like: Path | None) -> RowPlan | None:
+    """Return how rows are drawn, and written as the table of a session is; None where there are none."""
     from pmw.public.export import RowPlan
+    from pmw.session.maintenance import remembered_table
 
     rows, method, seed, where = (given[name] for name in ("rows", "method", "seed", "where"))
     typed_rows = (rows, method, seed, where) != (None,) * 4
@@ -159,7 +167,11 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
     if not chosen.has_rows and named:
         raise click.UsageError(f"--format {chosen.value} has no rows: leave out {named}")
     with wrong_values():
-        return RowPlan(rows, method == "independent", seed, where) if typed_rows else None
+        if not chosen.has_rows:
+            return None
+        plan = RowPlan(rows, method == "independent", seed, where)
+    table = None if like is None else remembered_table(like)
+    return replace(plan, dialect=getattr(table, "dialect", plan.dialect))
 
 
 def _refinement(before: float | None, after: float | None) -> str:

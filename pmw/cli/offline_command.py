@@ -90,7 +90,7 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
 
     dialect = dialect_of(given, given["data"])
     with wrong_values():
-        plan = None if given["rows"] is None else RowPlan(given["rows"])
+        plan = RowPlan(given["rows"], dialect=dialect)
         ExportFormat.chosen(None, output)  # a name of no format is wrong usage
         _options(given, 1)
     for target in map(os.path.realpath, (output, output.parent / (output.name + ".manifest.json"))):

@@ -200,11 +200,14 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
 
 
 def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
-    """Return the dialect that the options name."""
+    """Return the dialect that the options name, or else the schema."""
     from pmw.data import CsvDialect, TableFile
+    from queries.schema import load_file_facts
 
+    schema, is_parquet = click.get_current_context().params.get("schema"), TableFile(table).is_parquet
+    facts = {} if schema is None or is_parquet else load_file_facts(schema)
     named = typed(*DIALECT)
-    if named and TableFile(table).is_parquet:
+    if named and is_parquet:
         verb, them = ("tells", "it") if len(named) == 1 else ("tell", "them")
         raise click.UsageError(
             f"{' and '.join(named)} {verb} how a CSV file is written, and {table} is Parquet; "
@@ -212,7 +215,8 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
         )
 
     with wrong_values():
-        delimiter, quote, missing, *rest = (given[name] for name in DIALECT)
+        told = (given[name] if typed(name) else facts.get(name, given[name]) for name in DIALECT)
+        delimiter, quote, missing, *rest = told
         return CsvDialect(_WORDS.get(delimiter, delimiter), quote, tuple(missing), *rest)
 
 

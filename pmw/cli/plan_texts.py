@@ -13,7 +13,6 @@ from typing import Any
 
 from pmw.display.texts import at_most_percent, counted, listed, number, shown_name, text_table
 from pmw.errors import BudgetError
-from pmw.planning.error_quantiles import SHARE
 from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_persons
 from pmw.planning.outlook import OrderForecast
 from pmw.planning.plans import PeopleForecast, plan_session
@@ -22,6 +21,7 @@ from pmw.planning.tested_bounds import BinForecast, MarginalForecast
 from pmw.planning.theorems import TextbookPlan
 from pmw.public.clear import FULL
 from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
+from pmw.public.error_quantiles import SHARE
 from queries.cells import cell_count
 from queries.dates import Periods
 from queries.domain import Domain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,7 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
             "as they are declared, and their records dropped: pmw check shows it.",
             err=True,
         )
+    plan = replace(plan, dialect=getattr(place, "dialect", plan.dialect))
     manifest = export(facts.state, output, plan, force=given["force"])
     if report is not None:
         write_report(facts, report, force=given["force"])

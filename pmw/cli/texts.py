@@ -43,6 +43,8 @@ _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
+_UNSPENT = "{} of the budget is not spent on what is exported"
+_LEAST_TOLD = 0.001  # of the budget: that is left
 
 
 def terminal_width() -> int | None:
@@ -97,6 +99,18 @@ def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
         lines += _details(state)
     lines.append(f"Next: {asking(path, state.domain)}")
     return "\n".join(lines)
+
+
+def tell_left(state: PublicState, session: Path, words: str = _UNSPENT) -> None:
+    """Print on standard error what is left of the budget, and what would spend it, where that is anything."""
+    from pmw.public.quotes import measuring_plan
+
+    told = ""
+    with contextlib.suppress(SessionError):
+        measuring_plan(state)
+        told = f"; pmw finish {shlex.quote(str(session))} spends it on the questions that were asked"
+    if (left := 1 - state.ledger.share) >= _LEAST_TOLD and not state.closed:
+        echo(f"{words.format(f'{left:.1%}')}{told}.", err=True)
 
 
 def pairs_lines(state: PublicState, path: Path | None) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,6 @@ import click
 from pmw.cli.options import DIALECT, memory_given, place_given, reading_options, table_options
 from pmw.cli.session_files import patiently, refuse_session_files, resumed, wait_option
 from pmw.cli.usage import PATH, echo, flag, json_option, option, typed
-
-_LEAST_TOLD = 0.001  # of the budget: that closing gives up
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger
@@ -194,17 +191,12 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
 
 def _tell_left(session: Path) -> None:
     """Print what closing gives up, and what would spend it; what cannot be read closing tells."""
-    from pmw.errors import PMWError, SessionError
-    from pmw.public.quotes import measuring_plan
+    from pmw.cli.texts import tell_left
+    from pmw.errors import PMWError
     from pmw.session.maintenance import read_session
 
     with contextlib.suppress(PMWError):
-        state, told = read_session(session)[0], "."
-        with contextlib.suppress(SessionError):
-            measuring_plan(state)
-            told = f"; pmw finish {shlex.quote(str(session))} spends it on the questions that were asked."
-        if (left := 1 - state.ledger.share) >= _LEAST_TOLD:
-            echo(f"Closing gives up {left:.1%} of the budget{told}", err=True)
+        tell_left(read_session(session)[0], session, "Closing gives up {} of the budget")
 
 
 def _confirm(verb: str, question: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pmw.data.csv_file import CsvDialect
 from pmw.data.files import TableFile
 from pmw.data.memory import MemorySource
 from pmw.data.scratch import MemoryLimit
@@ -16,6 +15,7 @@ from pmw.data.tables import (
     place_of,
     require_table,
 )
+from pmw.disk import CsvDialect
 
 __all__ = [
     "as_place",

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pmw.data.memory import TablePart
+from pmw.disk import CsvDialect
 from pmw.display.texts import counted
 from pmw.errors import DataError
-from queries.frozen import dataclass
 from queries.records import TextColumn
 
 # Texts that often mark an empty value, in lower case; they do so where the dialect names them.
@@ -41,7 +41,6 @@ _ENCODING = "name the file's encoding, as --encoding cp1252 does"
 _QUOTES = "a quote that is not closed, or stands inside a field; give --quote '' where none is special"
 _RETURNS = "its lines end with carriage returns alone: write it with line feeds"
 _LINES = 2**12  # split at a time, so that the garbage collector goes through few of them
-_NO_CHARACTERS = "\r\n\x00\x1e\x1f"  # line ends, and what may stand for one
 _OTHERS = (  # what the first line of a file that is no CSV file begins with, what it is, and a way on
     (rb"PK\x03\x04.{26}(\[Content_Types|xl/)", "an Excel workbook; save the sheet as CSV UTF-8"),
     (rb"\xd0\xcf\x11\xe0", "an old Excel workbook; save the sheet as CSV UTF-8"),
@@ -57,69 +56,6 @@ _OTHERS = (  # what the first line of a file that is no CSV file begins with, wh
     (rb"\xff\xfe|\xfe\xff|([^\x00]\x00){2}|(\x00[^\x00]){2}", "UTF-16 text; save it as UTF-8"),
     (rb"sep=(.)\r?\n", "Excel's line of the delimiter; delete it, and give --delimiter '{}'"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CsvDialect:
-    r"""How a CSV file is written. The first line names the columns.
-
-    Args:
-        delimiter: one character between fields.
-        quote: one character around fields that hold a delimiter; doubled inside such a field. An empty text
-            where no character quotes.
-        missing_texts: texts that count as empty, besides the empty text.
-        trim: drop spaces and tabs around each field.
-        encoding: the name of UTF-8, or of an encoding in which each character is one byte, and ASCII's are
-            what they are in ASCII, such as ``latin-1`` or ``cp1252``.
-        decimal: the character before the fraction of a number: ``.`` or ``,``.
-        escape: one character that takes away the meaning of the next, such as a backslash; an empty text
-            where none does.
-
-    Raises:
-        DataError: a character is none, two are the same, or the encoding is no such encoding.
-    """
-
-    delimiter: str = ","
-    quote: str = '"'
-    missing_texts: tuple[str, ...] = ()
-    trim: bool = False
-    encoding: str = "utf-8"
-    decimal: str = "."
-    escape: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("delimiter", "quote", "escape"):
-            value = getattr(self, name)
-            if value == "" and name != "delimiter":
-                continue
-            if len(value) != 1 or value in _NO_CHARACTERS or not value.isascii():
-                raise DataError(f"expected one ASCII character for {name}, got {value!r}")
-        for one, other in (("delimiter", "quote"), ("delimiter", "escape"), ("quote", "escape")):
-            if getattr(self, one) == getattr(self, other) != "":
-                raise DataError(f"expected different {one} and {other}, got {getattr(self, one)!r} twice")
-        if self.decimal not in (".", ","):
-            raise DataError(f"expected '.' or ',' for decimal, got {self.decimal!r}")
-        object.__setattr__(self, "encoding", _encoding_named(self.encoding))
-
-
-def _encoding_named(name: str) -> str:
-    """Return the usual name of an encoding whose lines can be told apart byte by byte."""
-    try:
-        found = codecs.lookup(name)
-        if found.name in ("utf-8", "utf-8-sig"):
-            return "utf-8"
-        if bytes(range(128)).decode(name) == bytes(range(128)).decode("ascii"):
-            singles = [bytes([byte]).decode(name, "replace") for byte in range(256)]
-            doubles = [bytes([byte, 0x41]).decode(name, "replace") for byte in range(256)]
-            # Each byte is one character or none, whatever stands beside it.
-            if set(map(len, singles)) == {1} and doubles == [f"{single}A" for single in singles]:
-                return found.name
-    except (LookupError, UnicodeError, ValueError):
-        pass
-    raise DataError(
-        f"expected utf-8, or an encoding of one byte a character such as latin-1 or cp1252, for encoding, "
-        f"got {name!r}; convert the file to UTF-8"
-    )
 
 
 def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
@@ -236,18 +172,7 @@ def _text(line: bytes, encoding: str) -> str | None:
 def _split(line: str, dialect: CsvDialect) -> list[str] | None:
     """Return the fields of one line that may hold quotes or escapes, or None where it cannot be read."""
     try:
-        rows = list(
-            csv.reader(
-                [line],
-                delimiter=dialect.delimiter,
-                quotechar=dialect.quote or None,
-                quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-                escapechar=dialect.escape or None,
-                doublequote=True,
-                strict=True,
-                skipinitialspace=dialect.trim,
-            )
-        )
+        rows = list(csv.reader([line], **dialect.format, strict=True, skipinitialspace=dialect.trim))
     except csv.Error:
         return None
     # The library takes a carriage return at the end for the line's end, and an empty line for no row.

@@ -148,6 +148,7 @@ kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
 _QUESTIONS = {  # about a column by what its texts are, and the section to fill in
     TextKind.WHOLE: ("Which ends are possible (or are these codes)? Empty ones (missing = true)?", _INTEGER),
+    TextKind.ALIKE: ("A code? Then declare its values. Else: which ends are possible?", _INTEGER),
     TextKind.NUMBERS: ("Between which round numbers are cells? Empty ones (missing = true)?", _NUMERIC),
     TextKind.SEPARATED: ("Is --decimal right? Can thousands be written unparted?", _UNKNOWN),
     TextKind.DAYS: ("Which first and last day are possible?", _DATE),
@@ -387,6 +388,7 @@ def draft_schema(
     parts = [_head(table, public, is_looked_at=looked is not None)]
     marks = "" if public is None else "".join(f"    {json.dumps(mark)},\n" for mark in public.marks)
     parts.append('name = "records"\n' + ("" if public is None else f"drafted_from = [\n{marks}]\n"))
+    parts += filter(None, [file_section(table)])
     for place, name in enumerate(names, start=1):
         why = _left_out(name, None if looked is None or name in filled else looked[name].kind)
         if why is not None:
@@ -400,6 +402,13 @@ def draft_schema(
             f"{table}: expected a table with a column to ask about, got ids or empty columns alone"
         )
     return "\n".join(parts)
+
+
+def file_section(table: Place) -> str:
+    """Return the section of a schema that says how a CSV file is written; empty where that is as usual."""
+    told = table.dialect.unusual if isinstance(table, TableFile) else {}
+    lines = [f"{name.removesuffix('s')} = {json.dumps(value)}" for name, value in told.items()]
+    return "\n".join(["[file]", *lines, ""]) if lines else ""
 
 
 def _left_out(name: str, kind: TextKind | None) -> str | None:

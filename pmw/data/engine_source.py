@@ -166,6 +166,11 @@ def cell_expressions(domain: Domain, kinds: Mapping[str, str], words: SqlWords, 
     """Return an expression per attribute: the number of a record's cell, -1 where the record is dropped."""
     if domain.person is not None:
         raise DataError(f"{what}: people are bounded where the table is read; leave --inside out")
+    if domain.impossible:
+        raise DataError(
+            f"{what}: records that are impossible by the schema are dropped where the table is read; leave "
+            "--inside out"
+        )
     found = []
     for attribute in domain:
         require_one_column(what, attribute.name, list(kinds))

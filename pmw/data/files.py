@@ -14,10 +14,11 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmw.data.csv_file import CsvDialect, csv_header, csv_parts
+from pmw.data.csv_file import csv_header, csv_parts
 from pmw.data.memory import MemorySource, TablePart
 from pmw.data.parquet_file import parquet_kinds, parquet_parts
 from pmw.data.scratch import MemoryLimit, is_path_name, require_limit
+from pmw.disk import CsvDialect
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.frozen import dataclass
@@ -55,10 +56,8 @@ class TableFile:
         require_limit(self.memory)
         if not issubclass(type(self.dialect), CsvDialect):
             raise DataError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
-        if self.is_parquet:
-            for name, usual in asdict(CsvDialect()).items():
-                if getattr(self.dialect, name) != usual:
-                    raise DataError(f"{name} is for CSV files; leave it out, for {self.path} is Parquet")
+        for name in self.dialect.unusual if self.is_parquet else ():
+            raise DataError(f"{name} is for CSV files; leave it out, for {self.path} is Parquet")
 
     def __str__(self) -> str:
         return str(self.path)

@@ -10,8 +10,8 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +122,7 @@ class TableFacts:
         delimiter: the option that names a CSV file's, where its first line names every column with another
             one than was given; else None.
         people: whose the records are; None where no persons are declared or the records are not read.
+        impossible: the number of records in the cells of each impossible condition, all of which are dropped.
     """
 
     read: int
@@ -133,6 +134,7 @@ class TableFacts:
     attributes: tuple[AttributeFacts, ...]
     delimiter: str | None = None
     people: PeopleFacts | None = None
+    impossible: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def dropped(self) -> int:
@@ -163,6 +165,7 @@ class TableFacts:
             "absent_columns": list(self.absent),
             "attributes": attributes,
             **({} if self.people is None else {"people": self.people.to_dict()}),
+            **({"impossible": dict(self.impossible)} if self.impossible else {}),
         }
 
 
@@ -183,12 +186,15 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     tallies = [_Tally(attribute, "." if file is None else file.dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
+    impossible = {one.where: 0 for one in domain.impossible}
     malformed: dict[str, list[int]] = {}
     for part in place.parts(domain):
         codes = encode_columns(part.columns, domain)
         for tally, cells in zip(tallies, codes, strict=True):
             tally.add(part.columns[tally.attribute.name], cells)
-        whole = kept_records(codes)
+        for one in domain.impossible:
+            impossible[one.where] += int(one.holds(domain.names, codes).sum())
+        whole = kept_records(codes, domain)
         read += len(whole)
         kept += int(whole.sum())
         if people is not None:
@@ -201,7 +207,9 @@ def inspect_table(place: Place, domain: Domain) -> TableFacts:
     kept += count if holds_malformed(domain) else 0
     found = None if people is None else people.facts()
     kept = kept if found is None else found.kept[found.limit]
-    return TableFacts(read + count, kept, count, malformed, ignored, (), facts, people=found)
+    return TableFacts(
+        read + count, kept, count, malformed, ignored, (), facts, people=found, impossible=impossible
+    )
 
 
 class _PeopleTally:

@@ -40,6 +40,7 @@ from pmw.data.scratch import MemoryLimit, ScratchFile, SortedRows, StoredArray, 
 from pmw.data.source import Bins, CountSource, no_values
 from queries.domain import Domain
 from queries.frozen import dataclass
+from queries.impossible import possible_records
 from queries.numbers import ValueGrid
 from queries.records import (
     CodedRecords,
@@ -221,7 +222,7 @@ def kept_codes(
     """
     ids = ids_of(columns, domain)
     codes = encode_columns(columns, domain) + encode_places(columns, domain)
-    kept = kept_records(codes)
+    kept = kept_records(codes, domain)
     if roster is not None and ids is not None:
         kept[kept] = roster.add(ids if kept.all() else ids[kept])
     return codes if kept.all() else tuple(column[kept] for column in codes)
@@ -245,7 +246,10 @@ def declared_kind(dtype: Any) -> str:
 
 def holds_malformed(domain: Domain) -> bool:
     """Return whether a record that cannot be read has a cell, which it never has where it needs a person."""
-    return domain.person is None and all(attribute.other for attribute in domain)
+    if domain.person is not None or not all(attribute.other for attribute in domain):
+        return False
+    others = [np.array([attribute.other_code]) for attribute in domain]
+    return bool(possible_records(domain.impossible, domain.names, others).all())
 
 
 class MemorySource(CountSource):

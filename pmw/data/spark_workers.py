@@ -160,6 +160,9 @@ def _placed(domain: Domain) -> Domain:
             constant=tuple(names[name] for name in person.constant),
             clips=tuple((names[name], most) for name, most in person.clips),
         ),
+        impossible=tuple(
+            replace(one, scope=tuple(names[name] for name in one.scope)) for one in domain.impossible
+        ),
     )
 
 

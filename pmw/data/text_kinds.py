@@ -44,6 +44,7 @@ _SEPARATED = re.compile("[+-]?[0-9]+([,.' \u00a0\u202f][0-9]{3})*([,.][0-9]+)?")
 _DIGITS = re.compile(r"[0-9]+")
 _LIKE_A_DATE = re.compile(r"[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}([T ].*)?")
 _EIGHT_DIGITS = re.compile(r"(18|19|20|21)[0-9]{6}")
+_LENGTHS = [f"{number} digits" for number in range(3, 16)]  # that codes may have
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
     *("%d %b %Y", "%d-%b-%Y", "%b %d %Y", "%b %d, %Y"),
@@ -56,6 +57,7 @@ class TextKind(enum.Enum):
 
     EMPTY = "empty"
     WHOLE = "whole numbers"
+    ALIKE = "whole numbers of one length"
     NUMBERS = "numbers"
     SEPARATED = "numbers with another decimal sign, or thousands apart"
     DAYS = "dates"
@@ -171,7 +173,7 @@ class _Tally:
         return self._dates() or ColumnKind(self._others())
 
     def _are(self, *forms: str) -> bool:
-        """Return whether nearly all texts have one of some forms; no text has two of them."""
+        """Return whether nearly all texts have one of some forms, of which no text has two."""
         return _are_most(sum(self._forms[form] for form in forms), self._given)
 
     def _dates(self) -> ColumnKind | None:
@@ -193,9 +195,10 @@ class _Tally:
         few = _are_most(int(np.sort(self._times[0])[-_FEW:].sum()), self._given)
         are_different = self._given >= _LEAST and _are_most(self._times[0].size, self._given)
         texts = TextKind.IDS if are_different else TextKind.FEW if few else TextKind.MANY
+        whole = TextKind.ALIKE if any(map(self._are, _LENGTHS)) else TextKind.WHOLE
         kinds = (
             (("clock",), TextKind.CLOCK),
-            (("whole",), TextKind.IDS if are_different and not few else TextKind.WHOLE),
+            (("whole",), TextKind.IDS if are_different and not few else whole),
             (("whole", "number"), TextKind.NUMBERS),
             (("whole", "digits"), TextKind.IDS if are_different else TextKind.CODES),
             (("whole", "number", "separated"), TextKind.SEPARATED),
@@ -205,7 +208,7 @@ class _Tally:
 
 
 def _forms(text: str, decimal: str) -> Iterator[str]:
-    """Yield the forms of a text: one, or for a date each format by which it is read, with ``dated``."""
+    """Yield the forms of a text: one, of a date with each format that reads it, of digits with how many."""
     if read_seconds(text, "UTC") is not None:
         of_day = text[len("2023-03-31") :]
         yield "day" if not of_day else "zoned" if any(one in of_day for one in "Z+-") else "time"
@@ -219,7 +222,7 @@ def _forms(text: str, decimal: str) -> Iterator[str]:
     if _LIKE_A_DATE.fullmatch(text) or (formats and formats != ["%Y%m%d"]):
         yield "dated"
     elif _WHOLE_AS_FLOAT.fullmatch(number):
-        yield "whole"
+        yield from ("whole", f"{len(text)} digits") if _DIGITS.fullmatch(text) else ("whole",)
     elif NUMBER.fullmatch(number):
         yield "number"
     elif _DIGITS.fullmatch(text):

@@ -17,6 +17,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answers import Answers
 from pmw.public.charges import LedgerEntry, threshold_entry
+from pmw.public.clear import may_draw
 from pmw.public.evidence import own_numbers
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
@@ -79,9 +80,7 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
 def may_test(state: PublicState) -> bool:
     """Tell whether noise may be drawn for a question: while a positive, or a number, can be had and paid."""
     if state.contract.options.reserved and not state.closed:
-        from pmw.public.quotes import affordable_price  # a session without a reserve needs no prices
-
-        return affordable_price(state) > 0
+        return may_draw(state)
     return any(tier.may_test(state) for tier in tiers_of(state.plan))
 
 

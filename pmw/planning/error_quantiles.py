@@ -27,15 +27,14 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import QuestionKind
 from pmw.public.charges import LedgerEntry, price_of_positives, quantile_entry
-from pmw.public.clear import left_for_parts
-from pmw.public.error_quantiles import quantile_margin, rank_of
+from pmw.public.clear import left_for_parts, left_for_quantiles
+from pmw.public.error_quantiles import SHARE, quantile_margin, rank_of
 from pmw.public.options import Options
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.factors import UNITS
 from queries.frozen import dataclass
 
-SHARE = Fraction(1, 50)  # of the budget, for all error quantiles together
 _FIRST_DUE = 256  # settled questions
 _FEWEST = 40  # questions of a kind
 _MOST = 500  # questions of a kind whose errors are looked at, so that few marginals are counted
@@ -151,13 +150,11 @@ def kept_for_tests(state: PublicState) -> Fraction | None:
 
 def quantiles_left(state: PublicState) -> Fraction:
     """Return what error quantiles may still cost, besides all that tests may still charge."""
-    options, ledger = state.contract.options, state.ledger
-    entries = [quantile_entry(one.kind.describe(), one.noise, options) for one in state.quantiles]
-    spent = sum((ledger.price(entry.charge) for entry in entries), Fraction(0))
+    ledger = state.ledger
     planned = sum((_planned(state, place) for place in range(len(state.plan))), Fraction(0))
     kept = kept_for_tests(state)
     tests = planned if kept is None else min(planned, kept)
-    return max(min(ledger.cap * SHARE - spent, ledger.remaining - tests - left_for_parts(state)), Fraction(0))
+    return max(min(left_for_quantiles(state), ledger.remaining - tests - left_for_parts(state)), Fraction(0))
 
 
 def _planned(state: PublicState, place: int) -> Fraction:

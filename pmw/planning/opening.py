@@ -37,7 +37,6 @@ from pmw.model import (
     shared_prices,
     widest_of_rows,
 )
-from pmw.planning import error_quantiles
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
 from pmw.planning.refusals import check_expected, check_reserve, check_triples
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
@@ -45,6 +44,7 @@ from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.tail_bounds import l1_mean, simultaneous_half_width, sum_half_width
+from pmw.public import error_quantiles
 from pmw.public.charges import (
     CellNumbers,
     LedgerEntry,

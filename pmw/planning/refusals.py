@@ -71,6 +71,11 @@ def check_neighbors(domain: Domain, options: Options) -> None:
     """Refuse a schema that could drop a record where the number of records is public."""
     if not options.public_count:
         return
+    if domain.impossible:
+        raise BudgetError(
+            "under replace-one no record may be dropped, as those are that satisfy an [[impossible]] "
+            "condition; leave the conditions out, or choose add-remove"
+        )
     for attribute in domain:
         if not (attribute.missing and attribute.other):
             raise BudgetError(

@@ -20,8 +20,8 @@ class Source(enum.Enum):
 
     SYNTHETIC = "synthetic"  # the model, tested or covered by a measurement
     MEASURED = "measured"  # noise was drawn for this question, and is most of its interval
-    EXHAUSTED = "exhausted"  # the model, after the last positive: the bar is what its parts say
-    UNVERIFIED = "unverified"  # the model, never tested here: the bar is what its parts say
+    EXHAUSTED = "exhausted"  # the model, where nothing is drawn for questions any more: the bar of its parts
+    UNVERIFIED = "unverified"  # the model, where something could be drawn and was not: the bar of its parts
     REFUSED = "refused"  # no answer: its error bar would be wider than the accuracy contract allows
     WITHHELD = "withheld"  # no number is shown: it may be of few persons, or tell one that is
 

@@ -21,7 +21,14 @@ from pmw.model import MarginalMeasurement, half_width
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, NoiseDistribution
-from pmw.public.charges import PersonNumbers, marginal_charge, opening_entries, query_sensitivity
+from pmw.public.charges import (
+    PersonNumbers,
+    marginal_charge,
+    opening_entries,
+    quantile_entry,
+    query_sensitivity,
+)
+from pmw.public.error_quantiles import SHARE
 from pmw.public.foundations import founding_scopes
 from pmw.public.half_widths import Confidences
 from pmw.public.options import Options
@@ -67,6 +74,26 @@ def left_for_parts(state: PublicState) -> Fraction:
         return pot
     empty = replace(state.ledger, spent=Fraction(0))
     return max(pot - _spent_on_parts(state.measured, empty, state.contract.options), Fraction(0))
+
+
+def left_for_quantiles(state: PublicState) -> Fraction:
+    """Return what error quantiles have not spent of their share, in the filter's own measure."""
+    options, ledger = state.contract.options, state.ledger
+    entries = (quantile_entry(one.kind.describe(), one.noise, options) for one in state.quantiles)
+    return ledger.cap * SHARE - sum((ledger.price(entry.charge) for entry in entries), Fraction(0))
+
+
+def left_of_reserve(state: PublicState) -> Fraction:
+    """Return what is left of a reserve and its parts, as a part of the cap: what quantiles do not keep."""
+    parts, left = left_for_parts(state), state.ledger.remaining
+    return max(left - max(left_for_quantiles(state), Fraction(0)), min(parts, left)) / state.ledger.cap
+
+
+def may_draw(state: PublicState) -> bool:
+    """Tell whether noise may still be drawn for a question: a number of the reserve, or that of a test."""
+    if state.contract.options.reserved and not state.closed:
+        return state.ledger.remaining > left_for_parts(state)
+    return not state.closed and state.positives_used < state.positives_limit
 
 
 @functools.lru_cache(maxsize=16)  # each question asks for it several times

@@ -25,6 +25,7 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 
+SHARE = Fraction(1, 50)  # of the budget, for all error quantiles together
 MOST_CELLS = 2**24  # of the scope of a question whose error is looked at
 QUESTION_ATTRIBUTES = 3  # questions on more are of one kind
 

@@ -22,6 +22,7 @@ from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import Bars, ends_in_order, hard_ends_of
 from pmw.public.bounded import Array
+from pmw.public.clear import may_draw
 from pmw.public.error_quantiles import kind_of, kind_over, typical_half_width
 from pmw.public.evidence import BASES, own_numbers
 from pmw.public.half_widths import Confidences, certified_half_width
@@ -441,8 +442,7 @@ def answers_within(state: PublicState, bounds: Array) -> Answers:
 
 def _untested_source(state: PublicState) -> Source:
     """Return what answers say whose question nothing released holds, and no test."""
-    spendable = not state.closed and state.positives_used < state.positives_limit
-    return Source.UNVERIFIED if spendable else Source.EXHAUSTED
+    return Source.UNVERIFIED if may_draw(state) else Source.EXHAUSTED
 
 
 def unverified(answers: Answers) -> Answers:

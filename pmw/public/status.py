@@ -15,7 +15,8 @@ from pmw.display.elements import table
 from pmw.display.texts import budget_words, counted
 from pmw.model import MarginalMeasurement, RowsMeasurement
 from pmw.public.answer import SEEDED_WARNING
-from pmw.public.clear import number_half_width
+from pmw.public.bars import Bars
+from pmw.public.clear import left_of_reserve, number_half_width
 from pmw.public.contract import Contract, RecordsKept, contract_words, display_words, guarantee
 from pmw.public.error_quantiles import TypicalError, typical_errors
 from pmw.public.options import drafted
@@ -89,11 +90,13 @@ class Reserve:
         share: part of the cap that opening left for it.
         numbers: how many lists of questions had numbers drawn.
         half_width: of a number at the full price, in records; None where none can be drawn.
+        left: part of the cap that is left of it.
     """
 
     share: float
     numbers: int
     half_width: float | None
+    left: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class Status:
         prior_used: whether the model begins with it; None until the pairs that decide it are measured.
         kept: which records are counted; None where no column of ids bounds a person's.
         reserve: what is kept for questions whose bars are wide; None where nothing is.
+        impossible: the conditions of which the schema says that no record satisfies them.
+        contradicted: those of them of which released numbers say, at the stated confidence, that some do.
     """
 
     table: str
@@ -144,6 +149,8 @@ class Status:
     prior_used: bool | None = None
     kept: RecordsKept | None = None
     reserve: Reserve | None = None
+    impossible: tuple[str, ...] = ()
+    contradicted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -158,10 +165,12 @@ class Status:
             ("certified_marginals", None),
             ("drafts", None),
             ("reserve", None),
+            ("impossible", ()),
+            ("contradicted", ()),
         ):
-            if form[name] is usual:
+            if form[name] == usual:
                 del form[name]
-        form["typical_errors"] = list(form["typical_errors"])
+        form |= {name: list(value) for name, value in form.items() if isinstance(value, tuple)}
         return form
 
     def _repr_html_(self) -> str:
@@ -222,7 +231,25 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         prior_used=state.elects_prior,
         kept=state.contract.records_kept,
         reserve=_reserve(state),
+        impossible=tuple(one.where for one in state.domain.impossible),
+        contradicted=contradicted(state),
     )
+
+
+def contradicted(state: PublicState) -> tuple[str, ...]:
+    """Return the impossible conditions that released numbers contradict, all of them looked at together.
+
+    Records that satisfy one are dropped when they are read. So noise alone does that, or a table that was not
+    read by the schema.
+    """
+    domain, found = state.domain, list[str]()
+    bars = Bars(state, max(1, len(domain.impossible)))
+    for one in domain.impossible:
+        weights = one.inside.astype(np.float64)
+        bounds = bars.of_family(one.scope, weights)
+        if bounds is not None and bounds.low(weights) > 0:
+            found.append(one.where)
+    return tuple(found)
 
 
 def _reserve(state: PublicState) -> Reserve | None:
@@ -230,7 +257,8 @@ def _reserve(state: PublicState) -> Reserve | None:
     if not share:
         return None
     numbers = sum(isinstance(one, RowsMeasurement) for one in state.measured)
-    return Reserve(float(share), numbers, width if math.isfinite(width) else None)
+    left = 0.0 if state.closed else float(left_of_reserve(state))
+    return Reserve(float(share), numbers, width if math.isfinite(width) else None, left)
 
 
 def status_rows(contract: Contract, status: Status) -> list[tuple[str, str]]:
@@ -270,6 +298,9 @@ def _standing(status: Status, questions: str, domain_cells: int | None = None) -
     for one in status.typical_errors:
         part = f"{questions} on {one.kind} were within {one.within_fraction:.2%}"
         rows.append(("typical error", part))
+    for where in status.impossible:
+        told = ": released numbers say that some records satisfy it" if where in status.contradicted else ""
+        rows.append(("impossible", f"{where}{told}"))
     if status.prior is not None:
         rows.append(("public prior", prior_words(status.prior, used=status.prior_used)))
     closed = "nothing is spent any more; questions and exports go on from the model"
@@ -280,7 +311,8 @@ def reserve_words(reserve: Reserve) -> str:
     """Return a reserve in words."""
     drawn = f"{counted(reserve.numbers, 'list')} of numbers"
     width = "" if reserve.half_width is None else f", each number within {reserve.half_width:,.0f} records"
-    return f"{reserve.share:.0%} of the budget, for wide error bars; so far {drawn} drawn{width}"
+    kept = f"{reserve.share:.0%} of the budget, for wide error bars; {reserve.left:.1%} is left"
+    return f"{kept}; so far {drawn} drawn{width}"
 
 
 def budget_meter(status: Status) -> Markup:

@@ -35,6 +35,7 @@ from queries.domain import Domain
 from queries.expressions import Linear, counted, total
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
+from queries.impossible import impossible_cells
 from queries.linear import LinearQuery
 from queries.statements import Group, Statement
 
@@ -242,7 +243,7 @@ class Sums:
         scope = union_scope(domain, [where.scope, form.scope, group.scope])
         weighs = on_scope(domain, form.scope, (form.low != 0) | (form.high != 0), scope)
         most = on_scope(domain, where.scope, where.most, scope)
-        return bool(np.any(most & weighs & group.inside(domain, scope)))
+        return bool(np.any(most & weighs & self._inside(group, scope)))
 
     def is_decided(self, condition: CellCondition | None, group: Group) -> bool:
         """Tell whether the cells decide which of a group's records are meant where a condition holds."""
@@ -251,20 +252,25 @@ class Sums:
             return True
         scope = union_scope(domain, [where.scope, group.scope])
         open_ = on_scope(domain, where.scope, where.least != where.most, scope)
-        return not np.any(open_ & group.inside(domain, scope))
+        return not np.any(open_ & self._inside(group, scope))
+
+    def _inside(self, group: Group, scope: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Return which possible cells a group has, shaped to broadcast over a scope."""
+        inside = group.inside(self.domain, scope)
+        return inside & ~impossible_cells(self.domain.impossible, scope) if self.domain.impossible else inside
 
     def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
         """Return the weights of a sum over a group's records where the statement's condition holds."""
         domain, where = self.domain, self._where(form.condition)
         scope = union_scope(domain, [where.scope, form.scope, extra, group.scope])
         shape = domain.scope_shape(scope)
-        inside = group.inside(domain, scope)
         share = on_scope(domain, where.scope, where.share, scope)
         low, middle, high = (
             np.broadcast_to(on_scope(domain, form.scope, one, scope), shape) for one in form.arrays
         )
         if all(np.array_equal(form.middle, one) for one in form.arrays):
             low = high = middle
+        inside = self._inside(group, scope)
         least = np.broadcast_to(on_scope(domain, where.scope, where.least, scope) & inside, shape)
         most = least
         if not where.is_decided:

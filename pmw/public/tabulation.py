@@ -16,6 +16,7 @@ from pmw.public.aggregates import Aggregates
 from pmw.public.agreement import Asked, in_whole_numbers, with_sums
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.bars import Bars
+from pmw.public.clear import may_draw
 from pmw.public.contract import display_words
 from pmw.public.evidence import NOT_HELD, ScopeKnowledge, holding_of, is_held
 from pmw.public.free_answers import ModelAnswers, chosen_answer, spent_in
@@ -61,6 +62,7 @@ _BY_ZERO = "nothing is promised of a quotient whose divisor may be 0"
 _OPEN_PLACE = "nothing is promised of rows before or beside another one where the bars leave their order open"
 _WITHHELD = "{}; so are others that would tell such a one by sums and differences in this table"
 _NO_BAR = "CORR has no error bar"
+_SUMS = "sums of {} by these groups may narrow wide bars: {} tells their price, and how far means are off"
 _LAST = 3  # what sorts a withheld number: after all others
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
@@ -324,6 +326,7 @@ class _Rows:
         self._aggregates = Aggregates(state, statement)
         self._answers = dict(answers)
         self._told: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
+        self._sums_ways: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
         self._are_whole: dict[int, bool] = {}
         self._groups: list[Group] = []
@@ -331,8 +334,7 @@ class _Rows:
         self._windows = Windows(self, (), self._aggregates, statement)
         self.withheld: Mapping[Asked, bool] = {}  # and whether the number is itself of few persons
         self._rests_on: dict[tuple[int, tuple[int, ...], int], bool] = {}  # expressions on such numbers
-        spent = state.closed or state.positives_used >= state.positives_limit
-        self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
+        self._unpromised = Source.UNVERIFIED if may_draw(state) else Source.EXHAUSTED
 
     def told(self, arm: int, model: ModelAnswers, counts: dict[bytes, float], pause: Pause) -> Iterator[Told]:
         """Yield what the number of each aggregate in each group would tell.
@@ -497,7 +499,10 @@ class _Rows:
             found = self._estimate(column.node, group, events)
             if found.source is Source.WITHHELD:
                 reasons[_WITHHELD.format(display_words(self._state.contract.options))] = None
-            if found.source is Source.WITHHELD or found.is_promised:
+                continue
+            wide = (leaf for leaf in leaves if self._is_wide(leaf, group, events))
+            reasons.update(dict.fromkeys(told for leaf in wide for told in self._sums_way(leaf, group)))
+            if found.is_promised:
                 continue
             if any(self._leaf(leaf, group, events).is_refused for leaf in leaves):
                 continue
@@ -518,17 +523,35 @@ class _Rows:
         key = id(leaf), group.scope
         if key not in self._told:
             state, place, scope = self._state, self._place, self._aggregates.scope(leaf, group)
-            has_bars, name = not isinstance(leaf, Correlation), _summed_by(state, leaf)
+            has_bars = not isinstance(leaf, Correlation)
             is_known = holding_of(state, scope) not in NOT_HELD
             ways = [] if is_known and not has_bars else [way_to_bars(state, scope, place)]
-            by = [one for one in scope if one != name]
-            if name is not None and not state.closed:
-                way = measuring(place, by, name)
-                ways.append(f"sums of {name} by these groups bound it, too: {way} tells their price")
+            ways += self._sums_way(leaf, group)
             if self._aggregates.is_summed(leaf, group):
                 ways = []  # records are all that it may lack
             self._told[key] = tuple(ways if has_bars else (_NO_BAR, *ways))
         return self._told[key]
+
+    def _is_wide(self, leaf: AggregateNode, group: Group, events: int) -> bool:
+        """Tell whether a bar is wider than its number, or that of a mean than half of where values lie."""
+        found = self._leaf(leaf, group, events)
+        most = abs(found.value or 0.0)
+        if isinstance(leaf, Ratio):
+            most = min(most, float(leaf.numerator.high.max() - leaf.numerator.low.min()) / 2)
+        return found.is_promised and found.interval is not None and np.ptp(found.interval) > most
+
+    def _sums_way(self, leaf: AggregateNode, group: Group) -> tuple[str, ...]:
+        """Return what may narrow the bar of a mean or a sum, until it was paid for; nothing of another."""
+        key, state = (id(leaf), group.scope), self._state
+        if key not in self._sums_ways:
+            name, scope = _summed_by(state, leaf), self._aggregates.scope(leaf, group)
+            by = [one for one in scope if one != name]
+            paid = (one.summed for one in state.sums if not one.summed.by_cells)
+            is_paid = any(one.attribute == name and {*by} <= {*one.scope} for one in paid)
+            known = name is None or is_paid or state.closed or not state.contract.options.measures_apart
+            told = _SUMS.format(name, measuring(self._place, by, name or ""))
+            self._sums_ways[key] = () if known else (told,)
+        return self._sums_ways[key]
 
     def holds(self, test: Test, group: Group) -> bool:
         """Tell whether a condition holds of the answers; what is compared with NULL does not."""

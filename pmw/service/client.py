@@ -262,6 +262,8 @@ class RemoteSession(Asking):
         return {"format": form.value, "bytes": len(content)}
 
     def _export(self, plan: RowPlan, format: str) -> bytes:
+        if plan.dialect != RowPlan().dialect:
+            self._refuse("write CSV in another dialect", _MODEL_MAY)
         drawn = {"rows": plan.rows, "seed": plan.seed, "where": plan.where}
         drawn["independent"] = "true" if plan.independent else None
         told = {name: value for name, value in drawn.items() if value is not None}

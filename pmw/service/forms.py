@@ -48,7 +48,7 @@ You = _form("You", name_=str, spent=float, exact_=str, questions=int, share=_Num
 Sessions = _form("Sessions", user=str, role=str, at_most=_Number, sessions=_list(_form("SessionSummary",
     name=str, table=str, attributes=_Texts, budget_share=float, share=float)))
 _Typical = _form("TypicalError", kind=str, within=float, within_fraction=float, questions=int, asked=int)
-_Reserve = _form("Reserve", share=float, numbers=int, half_width=_Number)
+_Reserve = _form("Reserve", share=float, numbers=int, half_width=_Number, left=float)
 Status = _form("Status", table=str, guarantee=str, budget_share=float, epsilon_cap=float, delta=float,
     positives_used=int, positives_limit=int, queries_answered=int, total=float, version=int,
     model_cells=int, pairs=int, pairs_held=int, closed=bool, typical_errors=_list(_Typical), you=You,

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
 
 from pmw.errors import ServiceError
-from queries.catalogue import BOOL, DATE, FLOAT8, INT8, TIMESTAMP, Column, ColumnType
+from queries.catalogue import BOOL, DATE, FLOAT8, INT8, TEXT, TIMESTAMP, Column, ColumnType
 from queries.sql_tree import LONGEST_TEXT
 
 LONGEST = 2 * LONGEST_TEXT  # characters of statements; a session's own are shorter
@@ -24,6 +24,12 @@ _Day = TypeVar("_Day", date, datetime)
 _DAY, _TIME = date(2000, 1, 1), datetime(2000, 1, 1)  # from which binary forms count
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _TIMESTAMP_TZ, _NUMERIC = 1184, 1700
+_ZONED = re.compile(r"(\d{4}-\d\d-\d\d) ?[+-]\d\d(:\d\d)*")  # a day, as JDBC sends it
+_ELEMENTS = {
+    1000: 16, 1005: 21, 1007: 23, 1009: 25, 1014: 1042, 1015: 1043, 1016: 20, 1021: 700, 1022: 701,
+    1115: 1114, 1182: 1082, 1231: _NUMERIC,
+}  # fmt: skip  # of lists, by their types
+_ELEMENT = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*|([^,{}"\\]+)', re.DOTALL)
 _NUMBERS = {20: "!q", 21: "!h", 23: "!i", 26: "!I", 700: "!f", 701: "!d"}  # types, and bytes
 # What of a statement decides where it ends and which parameters it has. What is not closed goes to its end:
 # each letter is looked at once.
@@ -139,7 +145,11 @@ def constant_of(value: bytes | None, form: int, oid: int, kind: ColumnType) -> s
     if value is None:
         return "NULL"
     try:
+        if (element := _ELEMENTS.get(oid or kind.oid)) is not None:
+            several = _elements(value, form)
+            return f"ARRAY[{', '.join(constant_of(one, form, element, TEXT) for one in several)}]"
         text = _decoded(value, oid or kind.oid) if form else value.decode()
+        text = day[1] if (day := _ZONED.fullmatch(text)) and kind in (DATE, TIMESTAMP) else text
         is_number = oid in _NUMBERS or oid == _NUMERIC
         if is_number or (kind in (INT8, FLOAT8) and _NUMBER.fullmatch(text)):
             plain = format(Decimal(text), "f") if _NUMBER.fullmatch(text) else None
@@ -154,6 +164,24 @@ def constant_of(value: bytes | None, form: int, oid: int, kind: ColumnType) -> s
 
 def _no_value() -> str:
     raise ValueError
+
+
+def _elements(value: bytes, form: int) -> list[bytes]:
+    """Return the values of a list, which has one dimension."""
+    if not form:
+        text = value.decode()
+        if text[:1] + text[-1:] != "{}" or _ELEMENT.sub("", text[1:-1]).strip(","):
+            raise ValueError
+        pairs = _ELEMENT.findall(text[1:-1])
+        return [
+            re.sub(r"\\(.)", r"\1", one or plain.strip(), flags=re.DOTALL).encode() for one, plain in pairs
+        ]
+    dimensions = struct.unpack("!3i", value[:12])[0]
+    size = struct.unpack("!i", value[12:16])[0] if dimensions else 0
+    if dimensions > 1:
+        raise ValueError
+    fields = Fields(value[20:])
+    return [fields.take(one) for one in (fields.number("!i") for _ in range(size))]
 
 
 def _decoded(value: bytes, oid: int) -> str:

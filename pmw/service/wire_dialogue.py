@@ -407,13 +407,13 @@ class WireDialogue:
 
 def reply_of(table: AnswerTable, statement: Statement, domain: Domain, *, bars: bool) -> Reply:
     """Return the rows of a table of answers, its columns as they were written, and what has to be known."""
-    rows = []
+    rows, order = [], statement.alone[0].written
     for keys, found in table.rows:
         parts: list[Sequence[Any]] = [(key,) for key in keys]
         for title, one in zip(table.titles, found, strict=True):
             numbers = (one.value, *(one.interval or (None, None)))[: 3 if bars else 1]
             parts.append([*map(_whole, numbers)] if title in table.whole else numbers)
-        rows.append([value for place in statement.alone[0].written for value in parts[place]])
+        rows.append(_bars_last([parts[place] for place in order]))
     told = [f"intervals hold at {table.confidence:.0%} each"] if table.titles else []
     told += [f"{table.spent.charged:.2%} of the budget was charged"] if table.spent.charged else []
     told += [] if table.is_promised else ["nothing is promised of numbers whose intervals are empty"]
@@ -428,17 +428,22 @@ def _whole(number: float | None) -> float | int | None:
 
 def columns_of(statement: Statement, domain: Domain, *, bars: bool) -> tuple[Column, ...]:
     """Return the columns of a statement's answers, by the statement and the declared attributes alone."""
-    found = []
+    found: list[Sequence[Column]] = []
     for place in statement.alone[0].written:
         same = [(arm, arm.columns[place]) for arm in statement.alone]
         first = same[0][1]
         if first.is_key:
             kinds = {_key_type(one.node, arm, domain) for arm, one in same}
-            found.append(Column(first.title, kinds.pop() if len(kinds) == 1 else TEXT))
+            found.append([Column(first.title, kinds.pop() if len(kinds) == 1 else TEXT)])
         else:
             kind = INT8 if all(one.node.is_whole for _, one in same) else FLOAT8
-            found += [Column(name, kind) for name in first.names[: 3 if bars else 1]]
-    return tuple(found)
+            found.append([Column(name, kind) for name in first.names[: 3 if bars else 1]])
+    return tuple(_bars_last(found))
+
+
+def _bars_last(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return what was asked for, in its order, and then the bars: tools read columns by their places."""
+    return [one[0] for one in parts] + [bar for one in parts for bar in one[1:]]
 
 
 def _key_type(node: Any, statement: Statement, domain: Domain) -> ColumnType:

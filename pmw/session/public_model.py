@@ -13,7 +13,7 @@ from pmw.loop.fit import refined
 from pmw.loop.loop import Forecast
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.free_answers import FreeAnswers, unverified
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_of
@@ -121,10 +121,8 @@ class PublicModel(LocalAsking):
 
     def _free_answers(self, requests: Requests, deliver: Deliver | None) -> Answers:
         state, free, parts = self._state, FreeAnswers(), list[Answers]()
-        tests = not state.closed and state.positives_used < state.positives_limit
         for start in range(0, max(1, len(requests)), _BATCH):
-            answers = free.answers(state, requests.between(start, start + _BATCH).questions)
-            parts.append(unverified(answers) if tests else answers)  # whether the session could still test
+            parts.append(free.answers(state, requests.between(start, start + _BATCH).questions))
             if deliver is not None:
                 deliver(parts[-1])
             self._pause(len(parts[-1]))

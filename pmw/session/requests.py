@@ -73,6 +73,8 @@ class Requests:
     @classmethod
     def of_questions(cls, questions: Questions, *, fresh: bool) -> Requests:
         """Return requests without idempotency keys."""
+        if len(questions) and questions.query(0).domain.impossible:  # a range leaves impossible cells out
+            questions = QuestionList(questions.queries(0, len(questions)))
         return cls(questions, np.full(len(questions), fresh))
 
     def __len__(self) -> int:

@@ -233,12 +233,12 @@ pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.Synthesis
 pmw.TestKind pmw.UpdateRule pmw.Verification pmw.verify_session
 queries.all_marginals queries.all_ranges queries.Attribute queries.CategoricalAttribute queries.DateAttribute
 queries.DatetimeAttribute queries.Domain
-queries.Factor queries.format_schema queries.IntegerAttribute queries.LinearQuery queries.Lookup
-queries.TimeAttribute queries.load_schema
+queries.Factor queries.format_schema queries.Impossible queries.IntegerAttribute queries.LinearQuery
+queries.Lookup queries.TimeAttribute queries.load_schema
 queries.marginal_cells queries.NumericAttribute queries.parities queries.parse_line
 queries.parse_question queries.parse_schema queries.parse_sql queries.parse_where queries.parse_workload
 queries.Person queries.popular_conjunctions queries.prefixes queries.Question queries.random_conjunctions
-queries.save_schema queries.Statement queries.UNITS queries.Workload
+queries.rule_out queries.save_schema queries.Statement queries.UNITS queries.Workload
 """
 CALLS = [(name, call) for name, calls in TAKE_DATA.items() for call in calls]
 OPENING = [(name, call) for name, call in CALLS if name in ("pmw.fit_workload", "pmw.open_session")]

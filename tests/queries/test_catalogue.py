@@ -37,6 +37,11 @@ DOMAIN = Domain(
     ),
     name="people",
 )
+ROWS: dict[str, list[str | None]] = {
+    "age": ["20", "30", "40"],
+    "sex": [None, "Male", "Female"],
+    "in come": ["1", "2", "3"],
+}
 CANARY = "a record of the canary"
 FILES = ("t.csv", "t.parquet", "t.json", "t.db")
 
@@ -63,7 +68,7 @@ def asked(catalogue: Catalogue, text: str, user: str = "ann") -> tuple[list[str]
     reading = catalogue.read(text, user)
     assert reading.place is Place.CATALOGUE
     columns, rows = catalogue.rows(reading)
-    return [one.name for one in columns], rows
+    return [one.name for one in columns], [*map(tuple, rows)]
 
 
 # --- what tools ask -----------------------------------------------------------------------------------------
@@ -102,8 +107,19 @@ def asked(catalogue: Catalogue, text: str, user: str = "ann") -> tuple[list[str]
         ("SELECT has_table_privilege('people', 'SELECT')", ["has_table_privilege"], [(True,)]),
         ("SELECT E'a\\nb' AS x", ["x"], [("a\nb",)]),
         ("WITH x AS (SELECT 1 AS a) SELECT a FROM x", ["a"], [(1,)]),
+        ("SELECT pg_is_in_recovery() AS a, pg_is_other_temp_schema(3) AS b", ["a", "b"], [(False, False)]),
+        ("SELECT pg_has_role(10, 'USAGE')", ["pg_has_role"], [(True,)]),
+        ("SELECT typlen AS a, format_type(oid, -1) AS b FROM pg_type "
+         "WHERE typname IN ('name', 'int4') ORDER BY 1", ["a", "b"], [(4, "integer"), (64, "name")]),
+        ("SELECT s, n FROM unnest(current_schemas(true)) WITH ORDINALITY AS t(s, n)", ["s", "n"],
+         [("public", 1)]),
+        ("SELECT x FROM unnest(current_schemas(false)) AS x", ["x"], [("public",)]),
+        ("SELECT (current_schemas(false))[i] AS x FROM "
+         "generate_series(1, array_upper(current_schemas(false), 1)) AS i", ["x"], [("public",)]),
+        ("SELECT string_agg(word, ',') AS w FROM pg_catalog.pg_get_keywords()", ["w"], [(None,)]),
+        ("SELECT COUNT(*) AS n, MAX(polname) AS m FROM pg_policy", ["n", "m"], [(None, None)]),
     ],
-)
+)  # fmt: skip
 def test_statements_about_the_catalogue_are_answered(
     catalogue: Catalogue, text: str, titles: list[str], rows: list[Any]
 ) -> None:
@@ -161,6 +177,16 @@ def test_parameters_have_the_types_of_what_they_are_compared_with(catalogue: Cat
     found = catalogue.read(text, "ann").parameters
     assert {place: kind for place, (kind, _) in found.items()} == {1: INT8, 2: TEXT, 3: FLOAT8, 4: INT8}
     assert found[2][1] == "'Female'"
+
+
+def test_a_parameter_of_a_list_is_a_list(catalogue: Catalogue) -> None:
+    text = (
+        'SELECT COUNT(*) FROM people WHERE sex = ANY($1) AND age <> ALL($2) AND "in come" = ANY($3::float8[])'
+    )
+    found = catalogue.read(text, "ann").parameters
+    assert {place: (kind.oid, sample) for place, (kind, sample) in found.items()} == {
+        1: (1009, "ARRAY['Female']"), 2: (1016, "ARRAY[1]"), 3: (1022, "ARRAY[1]"),
+    }  # fmt: skip
 
 
 PERIODS = Domain(
@@ -228,6 +254,13 @@ HOSTILE = [
     "SUMMARIZE SELECT * FROM '{}'", "DESCRIBE '{}'", "EXPLAIN ANALYZE SELECT * FROM '{}'",
     "SET enable_external_access = true", "CALL read_csv('{}')", "EXECUTE '{}'",
     "VALUES ((SELECT * FROM '{}'))",
+    "SELECT * FROM unnest(ARRAY[read_text('{}')]) AS t(x)",
+    "SELECT * FROM unnest(current_schemas(true)) AS t(x), '{}'",
+    "SELECT * FROM unnest(current_schemas(true), (SELECT list(x) FROM '{}')) WITH ORDINALITY AS t(x, n)",
+    "SELECT i FROM generate_series(1, (SELECT len(current_schemas(true)) FROM '{}')) AS i",
+    "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY read_text('{}')) FROM pg_class",
+    "SELECT LAG(oid) OVER (ORDER BY (SELECT * FROM '{}')) FROM pg_class",
+    "SELECT strptime((SELECT * FROM '{}'), '%Y')", "SELECT SQRT(x) FROM '{}'",
 ]  # fmt: skip
 
 
@@ -247,7 +280,7 @@ def test_no_spelling_reads_or_writes_a_file(
             except QueryError as error:
                 found = str(error)
             assert CANARY not in found
-            assert "known tables" in found or "[]" in found or "None" in found
+            assert "known tables" in found or "[]" in found or "None" in found or "public" in found
     assert {path: path.read_text() for path in canaries.iterdir()} == before
     assert caplog.text == ""  # the parser logs no statement
 
@@ -349,3 +382,32 @@ def test_synthetic_rows_are_asked_with_their_types(catalogue: Catalogue) -> None
         catalogue.rows(catalogue.read("SELECT nope FROM synthetic.people", "ann"), tables)
     refused = catalogue.read("SELECT pg_read_file(sex) FROM synthetic.people", "ann")
     assert refused.text is None  # NULL in its place would be a wrong answer
+    with pytest.raises(QueryError, match=r"got pg_read_file$"):
+        catalogue.rows(refused, tables)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ("STDDEV_SAMP(age), VAR_POP(age), MEDIAN(age)", (10, 200 / 3, 30)),
+        ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY age) AS q, CORR(age, age)", (25, 1)),
+        ("AVG(LN(age)), MAX(SQRT(age)), MIN(POWER(age, 2)), SUM(SIGN(age))", (3.361937, 1600**0.25, 400, 3)),
+        ("MAX(GREATEST(age, 35)), MIN(LEAST(age, 15)), MAX(STRPOS(sex, 'male')), MAX(LEFT(sex, 2))",
+         (40, 15, 3, "Ma")),
+        ("COUNT(CASE WHEN RANDOM() < 2 THEN 1 END), MAX(TO_DATE('2023-03-01', 'YYYY-MM-DD'))",
+         (3, datetime.date(2023, 3, 1))),
+    ],
+)  # fmt: skip
+def test_rows_are_summarized_by_functions_of_values_alone(
+    catalogue: Catalogue, columns: str, found: tuple[Any, ...]
+) -> None:
+    reading = catalogue.read(f"SELECT {columns} FROM synthetic.people", "ann")
+    (row,) = catalogue.rows(reading, catalogue.synthetic(ROWS))[1]
+    assert [*row] == [one if isinstance(one, str | datetime.date) else pytest.approx(one) for one in found]
+
+
+def test_ranks_of_rows_are_told(catalogue: Catalogue) -> None:
+    columns = "age, RANK() OVER (ORDER BY age DESC), LAG(age) OVER (ORDER BY age)"
+    text = f"SELECT {columns} FROM synthetic.people ORDER BY 1"
+    rows = catalogue.rows(catalogue.read(text, "ann"), catalogue.synthetic(ROWS))[1]
+    assert rows == [(20, 3, None), (30, 2, 20), (40, 1, 30)]

@@ -169,6 +169,11 @@ CONDITIONS: dict[str, Callable[[date], bool]] = {
     "TO_CHAR(d, 'Q') <> '1'": lambda day: day.month > 3,
     "d::timestamp >= CAST('2020-02-29' AS TIMESTAMP)": lambda day: day >= date(2020, 2, 29),
     "DATE('2020-02-29') >= CAST(d AS DATETIME)": lambda day: day <= date(2020, 2, 29),
+    "d >= TO_DATE('2020-02-29', 'YYYY-MM-DD')": lambda day: day >= date(2020, 2, 29),
+    "d < TO_TIMESTAMP('29.02.2020 00:00:00.000000', 'DD.MM.YYYY HH24:MI:SS.US')": lambda day: (
+        day < date(2020, 2, 29)
+    ),
+    "TO_DATE('2020-02', 'YYYY-MM') + INTERVAL 1 MONTH <= d": lambda day: day >= date(2020, 3, 1),
     "d::date = DATE '2020-02-29'": lambda day: day == date(2020, 2, 29),
     "CAST(d AS DATE) > DATE '2020-02-28' + 1": lambda day: day > date(2020, 2, 29),
     "d >= DATE '2020-01-31' + INTERVAL 1 MONTH": lambda day: day >= date(2020, 2, 29),

@@ -33,7 +33,7 @@ from queries import (
 from queries.categories import Level
 from queries.cells import MOST_CELLS, canonical_text
 from queries.numbers import NumberCells
-from queries.schema import parse_stored, stored_schema
+from queries.schema import load_file_facts, parse_stored, stored_schema
 from queries.values import values_of
 
 LARGEST = 2**53 - 1
@@ -189,7 +189,7 @@ def test_a_text_that_describes_no_domain_is_refused(text: str, message: str, tmp
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
         (
             b"\xef\xbb\xbf\nnmae = 3",
-            ": the schema knows the keys name, person, lookups, attributes, drafted_from",
+            ": the schema knows the keys name, person, lookups, attributes, impossible, drafted_from, file",
         ),
         (b"# " + b"x" * (16 * 2**20), ": expected a schema file of at most 16 MB"),
     ],
@@ -203,6 +203,57 @@ def test_a_file_that_is_no_such_text_is_refused_by_name(tmp_path: Path, raw: byt
     for name in ("absent.toml", ".", "nul\0.toml"):
         with pytest.raises(SchemaError, match="expected a readable schema file"):
             load_schema(tmp_path / name)
+
+
+FILE = """\
+name = "people"
+
+[file]
+delimiter = ";"
+missing_text = ["NA", "?"]
+trim = true
+decimal = ","
+
+"""
+
+
+def test_a_schema_says_how_the_file_is_written_and_its_domain_does_not(tmp_path: Path) -> None:
+    path, plain = tmp_path / "people.toml", 'name = "people"\n\n' + INTEGER
+    path.write_text(FILE + INTEGER)
+    told = {"delimiter": ";", "missing_text": ["NA", "?"], "trim": True, "decimal": ","}
+    assert load_file_facts(path) == told
+    assert load_schema(path) == parse_schema(plain)
+    assert format_schema(load_schema(path)) == format_schema(parse_schema(plain))
+    assert stored_schema(load_schema(path)) == stored_schema(parse_schema(plain))
+    path.write_text(plain)
+    assert load_file_facts(path) == {}
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("[file]\ndelimeter = ';'\n", "[file] knows the keys delimiter, quote, missing_text, trim, encoding"),
+        ("[file]\ntrim = 1\n", "[file] trim must be true or false, got 1"),
+        ("[file]\ndecimal = 0.5\n", "[file] decimal must be a text, got 0.5"),
+        ("[file]\nmissing_text = 'NA'\n", "[file] missing_text must be a list of texts, got 'NA'"),
+        ("[file]\nmissing_text = ['NA', 3]\n", "[file] missing_text must be a list of texts, got ['NA', 3]"),
+        (
+            "file = 'people.csv'\n",
+            "expected a section [file] with keys such as delimiter = \";\", got 'people.csv'",
+        ),
+    ],
+)
+def test_a_section_on_the_file_that_says_nothing_of_it_is_refused(
+    tmp_path: Path, section: str, message: str
+) -> None:
+    path = tmp_path / "people.toml"
+    path.write_text(section + INTEGER)
+    for read in (load_schema, load_file_facts):
+        with pytest.raises(SchemaError) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path}: {message}")
+    with pytest.raises(SchemaError, match="the schema knows the keys"):
+        parse_stored("[file]\ntrim = true\n" + INTEGER)
 
 
 PIECES = st.sampled_from(

@@ -348,7 +348,7 @@ def _values(attribute: Attribute) -> Sequence[str]:
 
 
 def schema_text(domain: Domain, name: str = "") -> str:
-    """Return the declared attributes and lookups in words, or every value of one."""
+    """Return the declared attributes, lookups and impossible conditions in words, or every value of one."""
     lookup = next((one for one in domain.lookups if one.name == name), None)
     if lookup is not None:
         rows = (
@@ -364,7 +364,8 @@ def schema_text(domain: Domain, name: str = "") -> str:
         for one in domain.lookups
     }
     width = max(len(one) for one in told)
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in told.items())
+    lines = [f"{name:<{width}}  {text}" for name, text in told.items()]
+    return "\n".join([*lines, *(f"impossible: {one.where}" for one in domain.impossible)])
 
 
 def _told(attribute: Attribute) -> str:

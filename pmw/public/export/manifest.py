@@ -179,6 +179,8 @@ def table_manifest(
     drawn: dict[str, Any] = {"rows": rows, "method": method, "row_seed": plan.seed}
     if plan.where is not None:
         drawn["where"] = plan.where
+    if file_format == "csv" and plan.dialect.unusual:
+        drawn["dialect"] = plan.dialect.unusual
     return _manifest(
         state, file_format, "online-pmw synthetic table", {**drawn, "marginals": marginals.to_dict()}
     )

@@ -2,7 +2,8 @@
 
 A condition is a product of factors. One about a single attribute multiplies the model, and the shares of the
 cells inside its bins. So does one about several attributes that are not binned, where the model's tree has
-room for them. Rows of the model are chosen by the others, which leaves the same distribution.
+room for them. Rows of the model are chosen by the others, which leaves the same distribution. So are
+rows that are in no impossible cell.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import NDArray
 
+from pmw.disk import CsvDialect
 from pmw.errors import ReleaseError
 from pmw.model import (
     DEFAULT_MAX_CELLS,
@@ -39,6 +41,7 @@ from queries.dates import DateAttribute, DatetimeAttribute, TimeAttribute
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
+from queries.impossible import possible_records
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_where, require_aligned
@@ -111,19 +114,25 @@ class ConditionedModel:
                 f"{1 / self.part:,.0f} satisfies; ask for fewer rows, or for a wider condition"
             )
         kept, left = list[Sequence[NDArray[np.integer]]](), count
+        domain, drawn = self.coarsening.fine, 0
         while left > 0:
             tries = min(math.ceil(left / self.part) + _SPARE, _BATCH) if self.chosen else left
             rows = self.model.sample(tries, generator, independent=independent)
             columns = self.coarsening.drawn(rows, generator, independent=independent).columns
-            found = np.ones(len(columns[0]), dtype=np.bool_)
+            found = possible_records(domain.impossible, domain.names, columns)
             for factor in self.chosen:
-                cells = tuple(as_index(columns[self.coarsening.fine.index(name)]) for name in factor.scope)
+                cells = tuple(as_index(columns[domain.index(name)]) for name in factor.scope)
                 found &= factor.weights[cells] > 0
-            places = np.flatnonzero(found)[:left]
+            places, drawn = np.flatnonzero(found)[:left], drawn + tries
             kept.append([column[places] for column in columns])
             left -= len(places)
+            if left > 0 and domain.impossible and drawn > max(_MOST_DRAWN, _TIMES * count / self.part):
+                raise ReleaseError(
+                    f"{count:,} rows were looked for among {drawn:,}, nearly all of which are impossible by "
+                    "the schema; measure the attributes of its [[impossible]] conditions together first"
+                )
         whole = tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))
-        return CodedRecords(self.coarsening.fine, whole)
+        return CodedRecords(domain, whole)
 
 
 def _within(coarsening: Coarsening, factor: Factor) -> Coarsening:
@@ -161,15 +170,17 @@ class RowPlan:
         independent: independent draws instead of systematic rounding.
         seed: repeats a drawing; None draws again.
         where: a condition that every row satisfies, on whole cells, such as ``age >= 65 AND sex = 'F'``.
+        dialect: how a CSV file of them is written. An empty value is an empty text, and dates are ISO 8601.
 
     Raises:
-        ReleaseError: the number of rows is out of range, or the condition is no text.
+        ReleaseError: the number of rows is out of range, the condition is no text, or the dialect is none.
     """
 
     rows: int | None = None
     independent: bool = False
     seed: int | None = None
     where: str | None = None
+    dialect: CsvDialect = field(default_factory=CsvDialect)
 
     def __post_init__(self) -> None:
         if self.rows is not None and not 1 <= self.rows <= _MOST_ROWS:
@@ -178,6 +189,8 @@ class RowPlan:
             raise ReleaseError(f"expected a seed of at least 0, got seed={self.seed}")
         if self.where is not None and not isinstance(self.where, str):
             raise ReleaseError(f"expected a condition as a text, got a {type_name(self.where)}")
+        if not isinstance(self.dialect, CsvDialect):
+            raise ReleaseError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
 
     def count(self, records: float) -> int:
         """Return the number of rows that are drawn of a model of some records.
@@ -201,21 +214,23 @@ class DrawnRows:
         records: the cell of each row along each attribute, over the declared cells.
         generator: draws the values inside the cells.
         leans: of attributes whose sums were measured, the mean place of each row's number in its cell.
+        dialect: how they are written as CSV.
     """
 
     records: CodedRecords
     generator: np.random.Generator
     leans: Mapping[str, Lean] = field(default_factory=dict)
+    dialect: CsvDialect = field(default_factory=CsvDialect)
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a table."""
         return decode_records(self.records, self.generator, self.leans)
 
     def csv_parts(self) -> Iterator[bytes]:
-        """Return the rows as CSV, some at a time: UTF-8, lines end with a line feed."""
+        """Return the rows as CSV, some at a time; lines end with a line feed."""
         batches = decode_batches(self.records, self.generator, _CSV_ROWS, self.leans)
         domain = self.records.domain
-        return (_csv(frame, domain, header=not place) for place, frame in enumerate(batches))
+        return (_csv(frame, domain, self.dialect, header=not place) for place, frame in enumerate(batches))
 
 
 def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
@@ -228,7 +243,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     sums are about those that were measured.
 
     Rows that satisfy a condition are drawn from the model given it (``ConditionedModel``), and are not fitted
-    to marginals, which are of all records.
+    to marginals, which are of all records. A row in an impossible cell gives way to another draw.
 
     Privacy: post-processing of released numbers; free.
     """
@@ -236,7 +251,7 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
     if plan.where is not None:
         given = ConditionedModel.of(state, plan.where)
         chosen = given.draw(plan.count(given.records), generator, independent=plan.independent)
-        return DrawnRows(chosen, generator, ValueSums(state).leans(chosen))
+        return DrawnRows(chosen, generator, ValueSums(state).leans(chosen), plan.dialect)
     count = plan.count(state.total.records)
     records = coarse_model(state).sample(count, generator, independent=plan.independent)
     if state.contract.options.tests_marginals and not plan.independent:
@@ -248,10 +263,25 @@ def draw_rows(state: PublicState, plan: RowPlan) -> DrawnRows:
         targets += ValueSums(state).targets()
         records = fit_rows(records, targets, state.total.value, generator)
     records = state.coarsening.drawn(records, generator, independent=plan.independent)
-    return DrawnRows(records, generator, ValueSums(state).leans(records))
+    records = _possible(state, records, generator)
+    return DrawnRows(records, generator, ValueSums(state).leans(records), plan.dialect)
 
 
-def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
+def _possible(state: PublicState, records: CodedRecords, generator: np.random.Generator) -> CodedRecords:
+    """Return rows with others of the model in place of those that are in an impossible cell."""
+    domain = state.domain
+    places = np.flatnonzero(~possible_records(domain.impossible, domain.names, records.columns))
+    if not places.size:
+        return records
+    whole = ConditionedModel(coarse_model(state), state.coarsening, state.total.records, (), 1.0)
+    columns = [column.copy() for column in records.columns]
+    others = whole.draw(places.size, generator, independent=True).columns
+    for column, other in zip(columns, others, strict=True):
+        column[places] = other
+    return CodedRecords(records.domain, tuple(columns))
+
+
+def _csv(frame: pd.DataFrame, domain: Domain, dialect: CsvDialect, *, header: bool) -> bytes:
     """Return rows as CSV. A value's text depends on its column's type alone, never on the rows beside it."""
     for attribute in domain:
         if (
@@ -259,10 +289,14 @@ def _csv(frame: pd.DataFrame, domain: Domain, *, header: bool) -> bytes:
             and frame[attribute.name].dtype.kind == "M"
         ):
             frame[attribute.name] = time_texts(frame[attribute.name], attribute.unit)
-    fields = _Fields(is_alone=len(frame.columns) == 1)
-    lines = [",".join([fields[name] for name in domain.names])] if header else []
-    lines += map(",".join, zip(*(_column_fields(frame[name], fields) for name in domain.names), strict=True))
-    return "".join([f"{line}\n" for line in lines]).encode()
+    fields, join = _Fields(dialect, is_alone=len(frame.columns) == 1), dialect.delimiter.join
+    try:
+        lines = [join([fields[name] for name in domain.names])] if header else []
+        lines += map(join, zip(*(_column_fields(frame[name], fields) for name in domain.names), strict=True))
+        return "".join([f"{line}\n" for line in lines]).encode(dialect.encoding)
+    except (csv.Error, UnicodeEncodeError):
+        told = f"a declared name or value cannot be written in {dialect.unusual}; choose Parquet"
+        raise ReleaseError(told) from None
 
 
 def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
@@ -270,20 +304,22 @@ def _column_fields(column: pd.Series[Any], fields: _Fields) -> list[str]:
         places, distinct = column.factorize()
         texts: list[str] = np.array([str(value) for value in distinct.tolist()], object)[places].tolist()
         return texts
-    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
-    return [fields["" if is_empty else str(value)] for value, is_empty in pairs]
+    given, point = column.tolist(), fields.dialect.decimal
+    told = (str(one).replace(".", point) if isinstance(one, float) else str(one) for one in given)
+    return [fields["" if empty else one] for one, empty in zip(told, column.isna().tolist(), strict=True)]
 
 
 class _Fields(dict[str, str]):
     """Fields of CSV by their texts: quoted where they must be."""
 
-    def __init__(self, *, is_alone: bool) -> None:
-        self._others = 0 if is_alone else 1
+    def __init__(self, dialect: CsvDialect, *, is_alone: bool) -> None:
+        self.dialect, self._is_alone = dialect, is_alone
 
     def __missing__(self, text: str) -> str:
-        written = StringIO()
-        csv.writer(written, lineterminator="\n").writerow([text, *[""] * self._others])
-        self[text] = quoted = written.getvalue().removesuffix("," * self._others + "\n")
+        written, dialect = StringIO(), self.dialect
+        csv.writer(written, **dialect.format, lineterminator="\n").writerow([text, ""])
+        empty = 2 * dialect.quote if self._is_alone and not text else ""
+        self[text] = quoted = empty or written.getvalue().removesuffix(f"{dialect.delimiter}\n")
         return quoted
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from pmw.display.texts import counted
 from pmw.planning.calibration import noise_of_price
-from pmw.planning.error_quantiles import SHARE, is_due
+from pmw.planning.error_quantiles import is_due
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.charges import (
@@ -27,7 +27,7 @@ from pmw.public.charges import (
     SumNumbers,
     abandoned_entry,
 )
-from pmw.public.error_quantiles import ErrorQuantile
+from pmw.public.error_quantiles import SHARE, ErrorQuantile
 from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, marginal_tier
 from pmw.public.row_sensitivity import Moved, most_together, rows_sensitivity

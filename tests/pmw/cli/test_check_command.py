@@ -67,6 +67,19 @@ def test_a_check_tells_what_lookups_call(table: Path, run: Run) -> None:
     assert "t.toml: lookup 'works': expected an attribute of the schema, got 'wrk'" in refused.stderr
 
 
+def test_a_check_counts_impossible_records(table: Path, run: Run) -> None:
+    conditions = ("age < 10", "age >= 30 AND work = 'public'")
+    sections = "".join(f'[[impossible]]\nwhere = "{where}"\n' for where in conditions)
+    (table / "t.toml").write_text(SCHEMA + sections)
+    lines = run(*CHECK).stdout.splitlines()
+    assert lines[0] == "t.csv: 6 records; a session keeps 0 and drops 6."
+    assert [line for line in lines if "Impossible" in line] == [
+        "Impossible, and dropped: 1 record where age < 10.",
+        "Impossible, and dropped: 1 record where age >= 30 AND work = 'public'.",
+    ]
+    assert json.loads(run(*CHECK, "--json").stdout)["impossible"] == dict.fromkeys(conditions, 1)
+
+
 def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> None:
     result = run(*CHECK)
     assert (result.exit_code, result.stderr) == (0, WARNING)

@@ -136,6 +136,21 @@ def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run)
     assert json.loads((people / "fine.csv.manifest.json").read_text())["refined"] is True
 
 
+def test_an_export_tells_what_is_not_spent_and_what_would_spend_it(yearly_study: Path, run: Run) -> None:
+    left = 1 - run.form("status", "study.pmw")["budget_share"]
+    told = (
+        f"{left:.1%} of the budget is not spent on what is exported; pmw finish study.pmw spends it on the "
+        "questions that were asked.\n"
+    )
+    for name in ("rows.csv", "released.json", "study.model"):
+        kind = ("--format", "measurements") if name.endswith("json") else ()
+        result = run("export", "study.pmw", "--output", name, *kind)
+        assert (result.exit_code, result.stderr) == (0, told)
+    assert run("export", "study.model", "--output", "more.csv").stderr == ""
+    run.told("close", "study.pmw", "--yes")
+    assert run("export", "study.pmw", "--output", "last.csv").stderr == ""
+
+
 # --- Files that commands write: never over a session or its table, and a report whole or not at all ---------
 
 

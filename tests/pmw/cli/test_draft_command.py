@@ -24,7 +24,8 @@ def test_a_draft_is_printed_whole(run: Run, tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     todo = 'kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99\n'
     attributes = [f'\n[[attributes]]\nname = "{name}"\n{todo}' for name in ("age", "work")]
-    assert result.stdout.endswith("".join(['name = "records"\n', *attributes]))
+    file = '\n[file]\ndelimiter = ";"\n'
+    assert result.stdout.endswith("".join(['name = "records"\n', file, *attributes]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
 
 

@@ -72,7 +72,7 @@ def test_a_table_that_is_read_otherwise_than_declared_is_told_by_the_released_nu
     assert result.exit_code == 0, result.output
     assert "The released number of records is " in result.stderr
     assert "pmw check shows it." in result.stderr
-    assert Path("made.csv").read_text().startswith("day,amount\n")
+    assert Path("made.csv").read_text().startswith("day;amount\n")
 
 
 def test_a_session_stays_only_where_it_is_named_and_is_closed(wide: Path, run: Run) -> None:

@@ -22,6 +22,7 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     Person,
+    rule_out,
 )
 from tests.pmw.data.lines import KEY, TRYING
 
@@ -176,6 +177,18 @@ def test_the_same_records_of_a_person_are_kept(
     expected = as_source(table.to_pandas(), domain, KEY)
     for files in (1, 7):
         same_counts(as_source(written(table, files), domain, KEY), expected, domain)
+
+
+@pytest.mark.parametrize("person", [None, Person("id", 2)])
+def test_impossible_records_are_dropped_as_in_memory(written: Any, person: Person | None) -> None:
+    table = mixed()
+    plain = Domain(SUMMED.attributes, person=person)
+    domain = rule_out(plain, "age < 40 AND \"Age\" = 'f'", '"in`come" IS NULL AND age >= 80')
+    expected = as_source(table.to_pandas(), domain, KEY)
+    same_counts(as_source(written(table), domain, KEY), expected, domain)
+    scope, everybody = ("age", "Age"), as_source(table.to_pandas(), plain, KEY)
+    assert not expected.counts(scope).counts[:4, 0].any()
+    assert everybody.counts(scope).counts[:4, 0].any()
 
 
 @pytest.mark.parametrize("empty", ["drop", "person"])

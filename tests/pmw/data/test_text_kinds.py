@@ -65,6 +65,13 @@ def texts_of(many: int, write: Callable[[int], str]) -> list[str]:
         (texts_of(300, lambda i: "" if i % 3 else str(i % 40)), TextKind.WHOLE),
         (texts_of(300, lambda i: "NA" if i % 3 else str(i % 40)), TextKind.WHOLE),
         (texts_of(300, lambda i: f" {i % 40}"), TextKind.WHOLE),
+        (texts_of(300, lambda i: str(1000 + i % 90)), TextKind.ALIKE),
+        (texts_of(300, lambda i: "" if i % 3 else str(100 + i % 40)), TextKind.ALIKE),
+        ([*texts_of(197, lambda i: str(100 + i % 90)), "7", "word", "words"], TextKind.WHOLE),
+        ([*texts_of(198, lambda i: str(100 + i % 90)), "7", "8"], TextKind.ALIKE),
+        ([*texts_of(197, lambda i: str(100 + i % 90)), "7", "8", "9"], TextKind.WHOLE),
+        (texts_of(300, lambda i: f"-{100 + i % 90}"), TextKind.WHOLE),  # a code has no sign
+        (texts_of(300, lambda i: f"{i % 90 * 111:04}"), TextKind.CODES),
         (texts_of(300, lambda i: str(i / 8)), TextKind.NUMBERS),
         (texts_of(300, lambda i: f"{i / 7:.3e}"), TextKind.NUMBERS),
         (texts_of(300, lambda i: f"{i},50"), TextKind.SEPARATED),
@@ -145,6 +152,7 @@ def test_where_two_formats_read_all_dates_the_custodian_is_asked(tmp_path: Path)
 _OTHERS = "abcdefghijklmnopqrstuvwxyz"
 COLUMNS: dict[str, st.SearchStrategy[str]] = {
     "whole": st.integers(-(10**9), 10**9).map(str),
+    "alike": st.integers(1000, 9999).map(str),
     "flag": st.sampled_from(["0", "1"]),
     "number": st.integers(-(10**6), 10**6).map(lambda number: f"{number}.25"),
     "comma": st.integers(0, 10**6).map(lambda number: f"{number},25"),
@@ -168,6 +176,7 @@ def tables(draw: st.DrawFn) -> dict[str, list[str]]:
         for name, texts in COLUMNS.items()
     }
     several["german"][0] = "31.12.1999"  # no other format reads it
+    several["whole"][0] = "7"  # else they may all have one length
     return several
 
 

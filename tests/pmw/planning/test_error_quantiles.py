@@ -12,7 +12,6 @@ import pytest
 
 import pmw
 from pmw.planning.error_quantiles import (
-    SHARE,
     AnsweredQuestions,
     is_due,
     next_due,
@@ -22,7 +21,7 @@ from pmw.planning.error_quantiles import (
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import quantile_entry
-from pmw.public.error_quantiles import ErrorQuantile, quantile_margin
+from pmw.public.error_quantiles import SHARE, ErrorQuantile, quantile_margin
 from pmw.public.state import PublicState
 from queries import UNITS, CategoricalAttribute, Domain
 

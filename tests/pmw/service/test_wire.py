@@ -90,6 +90,23 @@ def test_infinite_ends_and_lists_are_written_as_postgres_does() -> None:
     assert parts_of(row) == [b"Infinity", b"-Infinity", b"{x,y}"]
 
 
+@pytest.mark.parametrize(
+    ("value", "form", "oid"),
+    [
+        (b"north", 0, 1009),
+        (b"{{1,2},{3,4}}", 0, 1016),
+        (b'{"north}', 0, 1009),
+        (b"{one}", 0, 1016),
+        (struct.pack("!7i", 2, 0, 23, 1, 1, 1, 1), 1, 1007),
+        (b"\0", 1, 1007),
+    ],
+)
+def test_what_is_no_list_is_refused(value: bytes, form: int, oid: int) -> None:
+    with pytest.raises(WireError, match="for a parameter") as refused:
+        constant_of(value, form, oid, TEXT)
+    assert refused.value.state == "22P02"
+
+
 @given(st.lists(st.tuples(TEXTS, st.sampled_from([kind for kind, _ in VALUES])), max_size=5))
 def test_columns_are_described_by_name_and_type(listed: list[tuple[str, ColumnType]]) -> None:
     sent = described([Column(name, kind) for name, kind in listed], [0] * len(listed))
@@ -122,7 +139,7 @@ def test_a_parameter_is_one_constant_or_refused(value: bytes, oid: int, form: in
     if constant:
         assert statements(constant) in ([constant], [])
         assert parameters_of(constant) == 0  # all of it is one text or one number
-        assert constant[0] in "'(0123456789.TF"
+        assert constant[0] in "'(0123456789.TFA"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +156,15 @@ def test_a_parameter_is_one_constant_or_refused(value: bytes, oid: int, form: in
         (struct.pack("!HhHHHH", 2, 0, 0, 2, 12, 3400), 1, 1700, FLOAT8, "12.3400"),
         (struct.pack("!HhHHHHH", 3, 1, 0x4000, 1, 1, 2, 5000), 1, 1700, FLOAT8, "(-10002.5000)"),
         (b"it's", 0, 25, TEXT, "'it''s'"),
+        (b"2023-03-01 +00", 0, 0, DATE, "'2023-03-01'"),
+        (b"2023-03-01 -03:30", 0, 0, TIMESTAMP, "'2023-03-01'"),
+        (b"2023-03-01 +00", 0, 25, TEXT, "'2023-03-01 +00'"),
+        (b"{}", 0, 1009, TEXT, "ARRAY[]"),
+        (b'{north, "a \\"b\\", {c}",it\'s}', 0, 1009, TEXT, "ARRAY['north', 'a \"b\", {c}', 'it''s']"),
+        (b"{1,-2}", 0, 1016, TEXT, "ARRAY[1, (-2)]"),
+        (b"{t,f}", 0, 1000, TEXT, "ARRAY[TRUE, FALSE]"),
+        (struct.pack("!5iiqiq", 1, 0, 20, 2, 1, 8, 7, 8, -7), 1, 1016, TEXT, "ARRAY[7, (-7)]"),
+        (struct.pack("!3i", 0, 0, 25), 1, 1009, TEXT, "ARRAY[]"),
         (b"true", 0, 16, TEXT, "TRUE"),
         (struct.pack("!i", 8401), 1, 1082, DATE, "'2023-01-01'"),
     ],

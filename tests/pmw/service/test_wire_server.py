@@ -136,12 +136,37 @@ def test_columns_stand_as_they_were_written(connect: Connect) -> None:
     text = "SELECT AVG(age) AS a, sex, COUNT(*) AS n, 'x' AS k FROM public.people GROUP BY sex"
     cursor = connect().execute(text)
     assert [one.name for one in cursor.description] == [
-        "a", "a_low", "a_high", "sex", "n", "n_low", "n_high", "k",
+        "a", "sex", "n", "k", "a_low", "a_high", "n_low", "n_high",
     ]  # fmt: skip
     for row in cursor.fetchall():
-        assert row[1] <= row[0] <= row[2]
-        assert row[5] <= row[4] <= row[6]
-        assert [type(one) for one in (row[0], row[4], row[7])] == [float, int, str]
+        assert row[4] <= row[0] <= row[5]
+        assert row[6] <= row[2] <= row[7]
+        assert [type(one) for one in (row[0], row[2], row[3])] == [float, int, str]
+
+
+def test_a_tool_that_reads_columns_by_their_places_gets_what_it_asked_for(connect: Connect) -> None:
+    connection = connect()
+    text = "SELECT sex, MIN(age) AS a, MAX(age) AS b, SUM(age) AS c FROM people GROUP BY sex"
+    found = connection.execute(text).fetchall()
+    connection.execute("SET pmw.bars = off")
+    assert connection.execute(text).fetchall() == [row[:4] for row in found]
+
+
+@pytest.mark.parametrize("form", ["%t", "%b"])
+@pytest.mark.parametrize(
+    ("test", "value", "plain"),
+    [
+        ("region = ANY({})", ["north", "south"], "region IN ('north', 'south')"),
+        ("region <> ALL({})", ["north", "south"], "region NOT IN ('north', 'south')"),
+        ("region = ANY({}::text[])", ["north"], "region = 'north'"),
+        ("region <> ALL({}::text[])", ["north"], "region <> 'north'"),
+        ("age = ANY({})", [30, 31, 45], "age IN (30, 31, 45)"),
+    ],
+)
+def test_lists_are_parameters(connect: Connect, form: str, test: str, value: list[Any], plain: str) -> None:
+    connection, text = connect(), "SELECT COUNT(*) AS n FROM people WHERE "
+    expected = connection.execute(text + plain).fetchall()
+    assert connection.execute(text + test.format(form), [value]).fetchall() == expected
 
 
 def test_bars_are_left_out_where_they_are_not_wanted(connect: Connect) -> None:
@@ -1013,6 +1038,61 @@ def test_psql_asks(port: int, token: Any, command: str, expected: list[str]) -> 
     told = re.sub(r" +", " ", found.stdout + found.stderr)
     for one in expected:
         assert one in told
+
+
+# --- R, JDBC, ODBC and Superset, as they were recorded ------------------------------------------------------
+
+
+def recorded() -> Iterator[Any]:
+    """Yield each statement of the file, its columns, and its rows, or how many they are."""
+    tool = ""
+    for block in Path(__file__).with_name("recorded_statements.txt").read_text("utf-8").strip().split("\n\n"):
+        text, _, told = block.partition("\n⇒ ")
+        if not told:
+            tool = text.removeprefix("## ")
+            continue
+        columns, end = json.JSONDecoder().raw_decode(told)
+        yield pytest.param(text, columns, json.loads(told[end:]), id=f"{tool}: {' '.join(text.split())[:40]}")
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.parametrize(("text", "columns", "rows"), list(recorded()))
+def test_what_tools_were_recorded_to_send_is_answered(
+    connect: Connect, text: str, columns: list[str], rows: list[Any] | int, prepare: bool
+) -> None:
+    cursor = connect().execute(text, prepare=prepare)
+    assert [one.name for one in cursor.description] == columns
+    found = [[*row] for row in cursor.fetchall()]
+    assert (len(found) if isinstance(rows, int) else found) == rows
+
+
+R_PACKAGES = ("DBI", "dplyr", "dbplyr")
+R_DRIVERS = ("RPostgres::Postgres", "RPostgreSQL::PostgreSQL")
+
+
+def test_the_program_of_the_guide_runs_in_r(port: int, token: Any, tmp_path: Path) -> None:
+    command = shutil.which("Rscript")
+    if command is None:
+        pytest.skip("R is not installed")
+
+    def has(name: str) -> bool:
+        asked = f"quit(status = as.integer(!requireNamespace('{name}', quietly = TRUE)))"
+        return subprocess.run([str(command), "-e", asked], capture_output=True, check=False).returncode == 0
+
+    missing = [name for name in R_PACKAGES if not has(name)]
+    driver = next((one for one in R_DRIVERS if not missing and has(one.partition(":")[0])), None)
+    if driver is None:
+        pytest.skip(f"R lacks packages: {missing or 'a driver for Postgres'}")
+    (program,) = re.findall(r"```r\n(.*?)```", TOOLS, re.DOTALL)
+    path = tmp_path / "guide.R"
+    path.write_text(program.replace("5433", str(port)).replace(R_DRIVERS[0], driver))
+    found = subprocess.run(
+        [command, str(path)], env={**os.environ, "TOKEN": token()}, capture_output=True, text=True,
+        timeout=WAIT, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("n_low") == 2
+    assert len(re.findall("(?m)^.*age .*sex .*region .*member", found.stdout)) == 1
 
 
 TOOLS = (Path(__file__).parents[3] / "docs" / "tools.md").read_text()

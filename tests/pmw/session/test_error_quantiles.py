@@ -12,12 +12,11 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis
 from pmw.public.charges import quantile_entry
-from pmw.public.error_quantiles import rank_of
+from pmw.public.error_quantiles import SHARE, rank_of
 from pmw.session.accounts import SESSION
 from queries import (
     UNITS,

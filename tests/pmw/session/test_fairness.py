@@ -20,9 +20,9 @@ from pmw.errors import BudgetError, DataError, SessionCorruptError
 from pmw.loop.finishing import Payer, Spare, plan_spare
 from pmw.loop.loop import may_test
 from pmw.loop.tiers import QuestionTier
-from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, reservation
+from pmw.public.error_quantiles import SHARE
 from pmw.public.state import PublicState
 from pmw.session import releases
 from pmw.session.releases import due_marginal

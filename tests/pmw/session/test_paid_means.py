@@ -383,3 +383,39 @@ def test_persons_and_replaced_records_pay_the_same_and_have_more_noise(
         assert bought(session)[0].clipped == (clip is not None)
         assert session.sql(GROUPS).spent.charged == 0
         assert session.verify().holds
+
+
+# --- what is told of a wide bar -----------------------------------------------------------------------------
+
+
+def ways(table: Any) -> list[str]:
+    return [note for note in table.notes if "may narrow wide bars" in note]
+
+
+def test_a_bar_that_is_wider_than_its_number_is_told_with_what_prices_a_narrower_one() -> None:
+    with opened(epsilon=0.02, reserve=Fraction(1, 10)) as session:
+        before = session.state.ledger.spent
+        for shown in ("AVG(pay)", "SUM(pay)", "ROUND(AVG(pay), 1)", "AVG(pay) + 1"):
+            table = session.sql(f"SELECT {shown} AS a FROM people WHERE sex = 'f'", at_most=0)
+            (one,) = table.column("a")
+            (told,) = ways(table)
+            assert one.is_promised
+            assert one.interval[1] - one.interval[0] > one.value / 2
+            assert "session.measure_sum('pay', ['sex'], dry_run=True) tells their price" in told
+        assert session.measure_sum("pay", ["sex"], dry_run=True).share > 0
+        assert session.state.ledger.spent == before  # to tell is free
+        assert not ways(session.sql("SELECT COUNT(*) AS a FROM people WHERE hour < 2", at_most=0))
+        session.measure_sum("pay", ["sex"], share="0.01")
+        assert not ways(session.sql("SELECT AVG(pay) AS a FROM people WHERE sex = 'f'", at_most=0))
+        assert ways(session.sql("SELECT AVG(pay) AS a FROM people WHERE region = 'n'", at_most=0))
+        session.finalize()
+        assert not ways(session.sql("SELECT AVG(pay) AS a FROM people WHERE region = 'n'"))
+
+
+def test_nothing_is_told_of_a_narrow_bar_or_where_no_sums_are_measured() -> None:
+    with opened() as session:
+        assert not ways(session.sql(NARROW))
+    wide = "SELECT AVG(pay) AS a FROM people WHERE sex = 'f'"
+    for choices in ({"domain": DOMAIN.counted}, {"simultaneous": True}):
+        with opened(epsilon=0.02, reserve=0, **choices) as session:
+            assert not ways(session.sql(wide, at_most=0))

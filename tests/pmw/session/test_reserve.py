@@ -485,3 +485,45 @@ def test_an_offer_costs_what_the_ledger_charges() -> None:
         charged = session.ledger().lines[-1].price
         assert charged <= offer.price
         assert charged >= offer.price * Fraction(999, 1000)
+
+
+# --- what is not bought, and what is left -------------------------------------------------------------------
+
+UNHELD = "age = 13 AND sex = 'f' AND region = 'n' AND rooms = 3"
+
+
+def test_what_is_not_bought_is_told_apart_from_what_nothing_is_left_for(tmp_path: Path) -> None:
+    mean = f"SELECT AVG(rooms) AS a FROM people WHERE {UNHELD}"
+    with opened() as session:
+        assert session.state.positives_limit == 0
+        kept = session.ask(UNHELD)  # its bar is no wider than a number would give it
+        assert (kept.source, kept.spent.charged) == (Source.UNVERIFIED, 0)
+        for asked in (session, session.analyst("reader", 0)):
+            assert asked.ask(WIDE, at_most=0).source is Source.UNVERIFIED
+            (one,) = asked.sql(mean, at_most=0).column("a")
+            assert one.source is Source.UNVERIFIED
+        assert session.model().ask(WIDE).source is Source.UNVERIFIED
+        session.finalize()
+        assert session.ask(ALSO).source is Source.EXHAUSTED
+        assert session.sql(mean).column("a")[0].source is Source.EXHAUSTED
+        assert session.model().ask(ALSO).source is Source.EXHAUSTED
+
+
+def test_a_status_tells_what_is_left_of_the_reserve() -> None:
+    with opened() as session:
+        reserve = session.status().reserve
+        assert reserve is not None
+        assert reserve.left == pytest.approx(0.3, abs=1e-3)
+        charged = session.ask(WIDE).spent.charged
+        after = session.status().reserve
+        assert after is not None
+        assert reserve.left - after.left == pytest.approx(charged)
+        assert f"{after.left:.1%} is left; so far 1 list of numbers drawn" in session.status()._repr_html_()
+        session.measure(["age", "sex", "region"], at_most=1)
+        left = session.status().reserve
+        assert left is not None
+        assert left.left < after.left
+        session.finalize()
+        closed = session.status().reserve
+        assert closed is not None
+        assert closed.left == 0

@@ -94,6 +94,10 @@ SELECT region, CASE WHEN COUNT(*) = 0 THEN NULL ELSE 100.0 * COUNT(*) FILTER (WH
 SELECT COUNT(*) AS n FROM people WHERE income > (SELECT AVG(income) FROM people)
 SELECT region, COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people WHERE sex = 'Male') *
     1.2 AND sex = 'Female' GROUP BY region
+SELECT COUNT(*) AS n FROM people WHERE region = ANY(ARRAY['north', 'south']) AND sex <> ALL(ARRAY['Male'])
+    AND age = ANY(ARRAY[30, 31, 45]::int[])
+SELECT COUNT(*) AS n FROM people WHERE age >= ('30'::int4) AND age > '-5'::bigint AND income <
+    '50000.5'::double
 SELECT * FROM people WHERE (0 = 1)
 SELECT age, region AS r FROM people LIMIT 0
 SELECT COUNT(*) AS failures, COUNT(*) <> 0 AS warn FROM (SELECT age FROM people WHERE age IS NULL) AS t

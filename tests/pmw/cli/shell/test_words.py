@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 
 from pmw.cli.shell.dialogue import Statements, completions, is_statement, is_unfinished, schema_text
 from pmw.cli.shell.editing import SchemaCompleter
-from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, NumericAttribute
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, NumericAttribute, rule_out
 
 DOMAIN = Domain(
     (
@@ -114,6 +114,8 @@ def test_the_completer_takes_the_place_of_the_word() -> None:
 def test_the_schema_is_told_in_words() -> None:
     assert "native-country  2 cells: 'United States', 'Cote d''Ivoire'" in schema_text(DOMAIN)
     assert schema_text(DOMAIN, "age").splitlines()[0] == DOMAIN["age"].label(0)
+    ruled = rule_out(DOMAIN, "age < 30")
+    assert schema_text(ruled).splitlines()[-1] == "impossible: age < 30"
 
 
 # --- Statements: lines that belong together, however they are cut -------------------------------------------

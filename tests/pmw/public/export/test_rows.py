@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import deque
+from dataclasses import asdict
 from datetime import date, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.data import CsvDialect, TableFile, as_source
 from pmw.errors import ReleaseError
 from pmw.public.export import RowPlan, draw_rows, export
 from queries import (
@@ -131,3 +133,61 @@ def test_the_memory_of_parts_does_not_grow_with_the_rows(
             tracemalloc.stop()
     assert drawn < 40_000 * len(session.domain) + 500_000  # a byte for each cell number
     assert peaks[2] < 2 * peaks[1]
+
+
+# --- written as a table is ----------------------------------------------------------------------------------
+
+_TOLD = CategoricalAttribute(
+    "a; b", ('x"y', "1,2", "it's", "a\\b", "é", "-", "t\tu"), missing=True, other=True
+)
+_AMOUNT = NumericAttribute("amount", (0.0, 1.5, 20.25), missing=True, other=True)
+_DAY = DateAttribute("day", date(2023, 1, 1), date(2023, 3, 1), "day", format="%d.%m.%Y")
+
+
+def _counted(table: pd.DataFrame | Path, dialect: CsvDialect, domain: Domain) -> list[int]:
+    place = TableFile(table, dialect) if isinstance(table, Path) else table
+    scopes = [(name,) for name in domain.names]
+    source = as_source(place, domain, None)
+    return [count for scope in scopes for count in source.counts(scope).counts.reshape(-1).tolist()]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        CsvDialect(),
+        CsvDialect(";", decimal=","),
+        CsvDialect("\t", "'", encoding="latin-1", missing_texts=("NA",)),
+        CsvDialect("|", escape="\\", decimal=","),
+        CsvDialect(";", "", escape="\\"),
+    ],
+)
+def test_rows_are_read_back_by_the_dialect_that_they_are_written_in(
+    tmp_path: Path, dialect: CsvDialect, alone: bool
+) -> None:
+    domain = Domain((_TOLD,) if alone else (_TOLD, _AMOUNT, _DAY))
+    table = pd.DataFrame({_TOLD.name: [*_TOLD.values, None, "zzz"] * 40})
+    if not alone:
+        table["amount"] = pd.Series([0.5, 1.75, None, "x"] * 90, dtype=object)
+        table["day"] = "07.02.2023"
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
+    with pmw.open_session(table, domain, epsilon=20, delta=1e-9, options=options) as session:
+        plan = RowPlan(300, seed=3, dialect=dialect)
+        manifest = session.export(tmp_path / "rows.csv", plan)
+        plain = draw_rows(session.state, RowPlan(300, seed=3)).frame()
+    assert _counted(tmp_path / "rows.csv", dialect, domain) == _counted(plain, dialect, domain)
+    usual = asdict(CsvDialect())
+    told = {name: value for name, value in asdict(dialect).items() if value != usual[name]}
+    assert manifest.get("dialect", {}) == told
+
+
+def test_a_value_that_a_dialect_cannot_write_is_refused_whole(tmp_path: Path) -> None:
+    table = pd.DataFrame({_TOLD.name: [*_TOLD.values] * 40})
+    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
+    with pmw.open_session(table, Domain((_TOLD,)), epsilon=20, delta=1e-9, options=options) as session:
+        for dialect in (CsvDialect(",", ""), CsvDialect(encoding="ascii")):
+            with pytest.raises(ReleaseError, match="cannot be written in"):
+                session.export(tmp_path / "rows.csv", RowPlan(300, seed=3, dialect=dialect))
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(ReleaseError, match="expected a CsvDialect"):
+        RowPlan(3, dialect=";")  # type: ignore[arg-type]
