@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtri
 
-from pmw.errors import BudgetError
 from pmw.planning.theorems import above_threshold_accuracy, sparse_accuracy
 from pmw.privacy.budget import Budget, as_fraction
 from pmw.research.sparse_vectors import algorithm_7, least_query_scale
@@ -471,11 +470,6 @@ def exponential_mechanism_accuracy(queries: int, *, epsilon: float, beta: float)
 
     Source: Lyu, Su and Li (2017), Section 5.
     """
-    if queries < 2 or not 0 < epsilon < math.inf or not 0 < beta < 1:
-        raise BudgetError(
-            f"expected queries >= 2, epsilon > 0 and 0 < beta < 1, got queries={queries}, "
-            f"epsilon={epsilon!r}, beta={beta!r}"
-        )
     return (math.log(queries - 1) + math.log((1 - beta) / beta)) / epsilon
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.damage import STATES, Study, damaged, studies, trial
 from benchmarks.fault_process import Fault, Run, make_study
 from benchmarks.faults import PROMISES, Contents, Stop, broken_promises, contents_of
+from pmw.session.store.store import SessionStore
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -188,3 +191,41 @@ def test_looking_at_a_file_does_not_touch_it(tmp_path: Path) -> None:
     assert contents.faults == ()
     assert len(contents.ledger) > 1
     assert 0 < contents.share < 1
+
+
+# --- damage ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Study]:
+    return studies(tmp_path_factory.mktemp("studies"))
+
+
+@pytest.mark.parametrize("state", range(len(STATES)), ids=STATES)
+def test_flips_and_cuts_never_overspend_and_never_answer_anew(
+    made: list[Study], state: int, tmp_path: Path
+) -> None:
+    generator = random.Random(7)
+    outcomes = [trial(made[state], damaged(made[state], generator)[2], tmp_path / "t") for _ in range(20)]
+    assert [outcome for outcome in outcomes if outcome.startswith("violation")] == []
+    assert "refused" in outcomes
+    assert "harmless" in outcomes
+
+
+@pytest.mark.parametrize("left", [0, 32, 5000], ids=lambda left: f"{left} bytes left")
+def test_a_log_that_holds_charges_and_is_lost_is_missed(made: list[Study], left: int, tmp_path: Path) -> None:
+    study = made[STATES.index("killed while read")]
+    assert trial(study, study.files, tmp_path / "t") == "harmless"
+    files = {**study.files, "-wal": study.files["-wal"][:left]}
+    assert trial(study, files, tmp_path / "t") == "refused"
+
+
+def test_a_loss_of_charges_is_a_violation(
+    made: list[Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = made[STATES.index("killed while read")]
+    files = {end: study.files[end] for end in ("", "-companion")}
+    assert trial(study, files, tmp_path / "t") == "refused"
+    assert trial(study, {"": study.files[""]}, tmp_path / "t") == "refused"
+    monkeypatch.setattr(SessionStore, "_require_log", lambda *_: None)  # the trial itself can fail
+    assert trial(study, files, tmp_path / "t").startswith("violation")

@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmw
@@ -194,6 +194,7 @@ def bins_of(domain: Domain) -> tuple[Domain, list[np.ndarray | None]]:
     return Domain(tuple(attributes), "t"), [np.arange(size) // 2 for size in domain.shape]
 
 
+@settings(max_examples=12)
 @given(table=tables())
 def test_random_tables_are_counted_as_in_memory(
     tmp_path: Path, table: tuple[Domain, list[tuple[object, ...]]]

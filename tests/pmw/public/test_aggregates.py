@@ -22,6 +22,7 @@ from pmw.public import aggregates
 from pmw.public.bars import Bars
 from pmw.public.sums import Estimate
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
+from tests import worlds
 from tests.worlds import ends, known
 
 DOMAIN = Domain(
@@ -48,8 +49,7 @@ def people(seed: int, rows: int = 6000) -> pd.DataFrame:
 
 
 def opened(seed: int, frame: pd.DataFrame, epsilon: float = 2, **choices: Any) -> pmw.Session:
-    options = pmw.Options(seed=seed, **{"opening": pmw.Opening.ONE_WAY, **choices})
-    return pmw.open_session(frame, DOMAIN, epsilon=epsilon, delta=1e-9, options=options)
+    return worlds.opened(frame, DOMAIN, epsilon=epsilon, seed=seed, **choices)
 
 
 def truth(frame: pd.DataFrame, statement: str) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -62,6 +63,13 @@ def opened(seed: int, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
 def session() -> Iterator[pmw.Session]:
     with opened(1) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Iterator[list[pmw.Session]]:
+    """Sessions over the same records, whose noise is their own."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(opened(seed)) for seed in range(24)]
 
 
 @cache
@@ -144,12 +152,11 @@ def test_rows_that_show_their_keys_are_different_anyway(session: pmw.Session) ->
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("tail", "most"), [("ORDER BY n DESC LIMIT 1", 1), ("HAVING COUNT(*) > 53", 120)])
-def test_bars_hold_in_rows_that_noise_chose(tail: str, most: int) -> None:
+def test_bars_hold_in_rows_that_noise_chose(sessions: list[pmw.Session], tail: str, most: int) -> None:
     """All groups are alike, so those that are shown have the largest noise; so has what else is summed."""
     missed = {"n": 0, "v": 0}
-    for seed in range(24):
-        with opened(seed) as one:
-            table = one.sql(f"{BY_BOTH} {tail}")
+    for one in sessions:
+        table = one.sql(f"{BY_BOTH} {tail}")
         assert 1 <= len(table) <= most
         for name, true in (("n", EACH), ("v", 3 * EACH)):
             ends = [found.interval or (math.nan, math.nan) for found in table.column(name)]
@@ -195,7 +202,7 @@ def test_the_number_that_was_tested_is_found_in_the_bar_that_it_gave(source: Sou
 
 
 @pytest.mark.statistical
-def test_what_windows_make_of_chosen_rows_holds() -> None:
+def test_what_windows_make_of_chosen_rows_holds(sessions: list[pmw.Session]) -> None:
     """Ranks, sums over chosen rows, and a sum over all rows in a row that noise chose."""
     over = {
         "whole": "SUM(COUNT(*)) OVER ()",
@@ -204,11 +211,10 @@ def test_what_windows_make_of_chosen_rows_holds() -> None:
     }
     shown = ", ".join(f"{window} AS {name}" for name, window in over.items())
     missed = dict.fromkeys(over, 0)
-    for seed in range(12):
-        with opened(seed) as one:
-            text = f"SELECT city, hour, {shown} FROM trips GROUP BY city, hour"
-            kept = one.sql(f"{text} HAVING COUNT(*) > 53")
-            top = one.sql(f"{text} ORDER BY COUNT(*) DESC LIMIT 1")
+    text = f"SELECT city, hour, {shown} FROM trips GROUP BY city, hour"
+    for one in sessions[:12]:
+        kept = one.sql(f"{text} HAVING COUNT(*) > 53")
+        top = one.sql(f"{text} ORDER BY COUNT(*) DESC LIMIT 1")
         ((city, hour), _), *_ = top.rows
         place = 12 * "abcdefghij".index(str(city)) + int(str(hour)) + 1
         trues = [

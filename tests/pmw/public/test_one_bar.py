@@ -28,6 +28,7 @@ CONDITIONS = [  # those of the first line cut no cell
     "x <= 7", "x = 7", "wide <> 13", "pay < 17.5", "d <= '2023-02-14'", "g LIKE 'z%'", "x > wide", "x + 1 <= 8",  # noqa: E501
     "x <= 7 AND pay > 3", "x <= 7 OR wide < 5", "x <= 7 AND g = 'b' AND age < 25",
 ]  # fmt: skip
+EVERY_FORM = ("x < 10", "x <= 7", "x <= 7 AND pay > 3")  # of the others each form has a third
 WHERE = [
     "{c}", "({c})", "NOT (NOT ({c}))", "({c}) AND TRUE", "({c}) OR FALSE", "({c}) IS TRUE",
     "NOT (({c}) IS NOT TRUE)", "({c}) = TRUE", "TRUE = ({c})", "({c}) <> FALSE", "({c}) IS NOT DISTINCT FROM TRUE",  # noqa: E501
@@ -110,8 +111,10 @@ def test_a_condition_has_one_value_and_one_bar_in_every_form(
     plain = f"{what} AS v FROM t WHERE {condition}"
     told(session, plain)  # which may measure what it asks
     right = told(session, plain)
-    for form in FORMS[what]:
-        assert told(session, form.replace("{c}", condition)) == right, form
+    place = CONDITIONS.index(condition)
+    for number, form in enumerate(FORMS[what]):
+        if condition in EVERY_FORM or number % 3 == place % 3:
+            assert told(session, form.replace("{c}", condition)) == right, form
 
 
 def test_what_groups_compare_by_filter_has_the_bars_of_where(session: pmw.Session) -> None:

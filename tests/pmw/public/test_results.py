@@ -1,4 +1,4 @@
-"""Results: the same rows in every library, and drawn in notebooks without script, style sheet or address."""
+"""Results of statements: as text, and as pictures."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import pmw
+from pmw.display.figures import GROUP_COLORS
 from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
 from pmw.public.answer import Source, Spent
-from pmw.public.results import Result
+from pmw.public.results import Drawn, Result, arranged, drawn_figure
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable, Key
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -162,3 +164,210 @@ def test_long_tables_are_cut_in_notebooks_and_say_so() -> None:
     assert (page.count("<svg"), page.count("<tr>")) == (20, 21)
     assert page.endswith("<p>20 of 300 rows are shown; to_pandas() has all</p>")
     assert few._repr_html_().endswith("</table>")
+
+
+# --- result pictures ------------------------------------------------------------------------------------
+
+
+PICTURED = pmw.Options(opening=pmw.Opening.ONE_WAY, seed=5)
+
+
+def drawn(
+    keys: tuple[str, ...],
+    groups: Sequence[tuple[str, ...]],
+    ordered: Mapping[str, tuple[str, ...]] | None = None,
+    **others: Any,
+) -> Drawn:
+    """Return numbers 1, 2, … of groups, each in an interval from half of it to twice as much."""
+    values = tuple(float(number) for number in range(1, len(groups) + 1))
+    given: dict[str, Any] = {
+        "values": values,
+        "intervals": tuple((one / 2, 2 * one) for one in values),
+        **others,
+    }
+    return Drawn("n", "records", keys, tuple(groups), promise="95% ranges", ordered=ordered or {}, **given)
+
+
+def product(*parts: Sequence[str]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    for part in parts:
+        found = [(*group, value) for group in found for value in part]
+    return found
+
+
+MANY = tuple("abcdefg")
+
+
+# --- where things stand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "groups", "ordered", "places"),
+    [
+        (("a",), product(MANY), {}, ("a", "", "", 0, 7, 1, 1)),
+        (("a", "b"), product("xy", MANY), {}, ("b", "a", "", 0, 7, 2, 1)),
+        (("a", "b"), product(MANY, "xy"), {}, ("a", "b", "", 0, 7, 2, 1)),
+        (("a", "b"), product("xyz", "vw"), {}, ("a", "b", "", 0, 3, 2, 1)),
+        (("a", "b"), product(MANY, MANY), {}, ("a", "", "b", 0, 7, 1, 7)),
+        (("a", "b"), product("xy", "123"), {"b": tuple("123")}, ("b", "a", "", 3, 3, 2, 1)),
+        (("a", "b", "c"), product("xy", MANY, "123"), {"c": tuple("123")}, ("c", "a", "b", 3, 3, 2, 7)),
+        (("a", "b"), product("12", "345"), {"a": tuple("12"), "b": tuple("345")}, ("b", "a", "", 3, 3, 2, 1)),
+        (("a", "same"), product(MANY, "x"), {}, ("a", "", "", 0, 7, 1, 1)),
+        (("a",), product("1"), {"a": ("1",)}, ("a", "", "", 0, 1, 1, 1)),
+        ((), [()], {}, ("", "", "", 0, 1, 1, 1)),
+    ],
+)  # fmt: skip
+def test_numbers_and_dates_are_along_the_axis_few_values_are_colours_and_others_panels(
+    keys: tuple[str, ...],
+    groups: list[tuple[str, ...]],
+    ordered: dict[str, tuple[str, ...]],
+    places: tuple[str, str, str, int, int, int, int],
+) -> None:
+    found = arranged(drawn(keys, groups, ordered))
+    sizes = (found.connected, len(found.places), len(found.colors), len(found.panels))
+    assert (found.axis, found.color, found.panel, *sizes) == places
+    assert sorted(found.rows.values()) == [*range(len(groups))]
+
+
+def test_an_axis_has_the_order_of_its_values_and_special_ones_behind_them() -> None:
+    groups = [("3",), ("(missing)",), ("1",), ("2",)]
+    found = arranged(drawn(("age",), groups, {"age": ("1", "2", "3")}))
+    assert (found.places, found.connected) == (("1", "2", "3", "(missing)"), 3)
+    assert found.rows["(missing)", "", ""] == 1
+
+
+def test_rows_that_their_keys_do_not_tell_apart_stand_by_themselves() -> None:
+    found = arranged(drawn(("a",), [("x",), ("x",), ("y",)]))
+    assert found.places == ("x (row 1)", "x (row 2)", "y")
+    assert arranged(drawn((), [(), ()])).places == ("(row 1)", "(row 2)")
+
+
+def test_a_statement_says_which_keys_are_in_order_and_what_its_numbers_are() -> None:
+    with pmw.open_session(PEOPLE.frame, PEOPLE.domain, epsilon=1, delta=1e-9, options=PICTURED) as session:
+        table = session.sql(
+            "SELECT region, age, COUNT(*) AS n, AVG(age) AS m, COUNT(*) * 2 AS d FROM people "
+            "WHERE sex = 'Male' GROUP BY region, age ORDER BY n DESC"
+        )
+        counts = session.ask_all(["sex = 'Male'", "age >= 40"])
+        totals = session.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY ROLLUP(sex)").drawn("n")
+    assert list(table.ordered) == ["age"]
+    assert table.ordered["age"] == tuple(dict.fromkeys(sorted(table.column("age"))))
+    assert (dict(table.units), table.about) == ({"n": "records", "m": "age"}, "sex Male")
+    assert counts.drawn(None).groups == (("sex Male",), ("age 40 to 59",))
+    assert totals.groups == (("Female",), ("Male",))
+    assert totals.notes[0] == "1 total left out"
+    with pytest.raises(KeyError, match="nothing"):
+        table.plot("nothing")
+    with pytest.raises(KeyError, match="low"):
+        counts.plot("low")
+
+
+# --- what is drawn -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pictures() -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+
+
+def texts(figure: Any) -> str:
+    from matplotlib.text import Text
+
+    figure.draw_without_rendering()
+    return "\n".join(text.get_text() for text in figure.findobj(Text) if text.get_visible())
+
+
+@pytest.mark.usefixtures("pictures")
+def test_bars_are_as_long_as_their_numbers_and_ranges_as_their_intervals() -> None:
+    groups = product(MANY, "xy")
+    figure: Any = drawn_figure(drawn(("kind", "group"), groups))
+    (axes,) = figure.axes
+    first, second = axes.containers
+    assert [bar.get_width() for bar in first] == [1, 3, 5, 7, 9, 11, 13]
+    assert [bar.get_width() for bar in second] == [2, 4, 6, 8, 10, 12, 14]
+    assert {bar.get_facecolor() for bar in first}.isdisjoint(bar.get_facecolor() for bar in second)
+    lines = [path for one in axes.collections for path in one.get_segments()]
+    ranges = sorted((line[0][0], line[1][0]) for line in lines if line[0][1] == line[1][1])
+    assert ranges == sorted((one / 2, 2.0 * one) for one in range(1, 15))
+    text = texts(figure)
+    assert "n (records) by kind and group\n95% ranges" in text
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(MANY)
+    legend = figure.subfigs[1].legends[0]
+    assert [one.get_text() for one in legend.get_texts()] == ["x", "y"]
+    assert legend.get_title().get_text() == "group"
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_line_goes_through_its_numbers_in_a_band_and_special_values_stand_apart() -> None:
+    groups = [("3",), ("(missing)",), ("1",), ("2",)]
+    figure: Any = drawn_figure(drawn(("age",), groups, {"age": ("1", "2", "3")}))
+    (axes,) = figure.axes
+    line, point = axes.lines
+    assert line.get_xydata().tolist() == [[0, 3], [1, 4], [2, 1]]
+    assert point.get_xydata().tolist() == [[3, 2]]
+    band, ends = axes.collections
+    assert {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()} == {
+        (0, 1.5), (0, 6), (1, 2), (1, 8), (2, 0.5), (2, 2)
+    }  # fmt: skip
+    assert ends.get_segments()[0].tolist() == [[3, 1], [3, 4]]
+    assert axes.get_ylim()[0] == 0
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "3", "(missing)"]
+
+
+@pytest.mark.usefixtures("pictures")
+def test_more_groups_than_colours_have_panels_on_one_scale_and_it_is_said_how_many() -> None:
+    kinds, others = [f"k{number}" for number in range(40)], [f"v{number:02}" for number in range(50)]
+    figure: Any = drawn_figure(drawn(("kind", "other"), product(kinds, others)))
+    assert [axes.get_title("left") for axes in figure.axes] == others[:12]
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    assert len(figure.axes[0].get_yticks()) == 30
+    text = texts(figure)
+    assert "The first 30 of 40 values of kind are shown." in text
+    assert "The first 12 of 50 values of other are shown." in text
+    assert len(GROUP_COLORS) == 4
+
+
+@pytest.mark.usefixtures("pictures")
+def test_what_is_not_seen_is_said() -> None:
+    figure = drawn_figure(
+        drawn(
+            ("a",),
+            product("wxyz"),
+            values=(None, 2.0, 3.0, 4.0),
+            intervals=(None, None, (-math.inf, 5.0), (3.0, 5.0)),
+            about="sex Male",
+            notes=("counts are of the records kept",),
+            seeded=True,
+        )
+    )
+    text = texts(figure)
+    assert "n (records) by a, of sex Male" in text
+    assert "1 row without a number." in text
+    assert "2 numbers without a range: nothing is promised there, or it has no end." in text
+    assert "Counts are of the records kept." in text
+    with pytest.raises(ReleaseError, match="there is no number to draw: no row has one"):
+        drawn_figure(drawn(("a",), product("x"), values=(None,), intervals=(None,)))
+
+
+@pytest.mark.usefixtures("pictures")
+def test_names_are_letters_whatever_they_look_like_and_long_ones_are_cut() -> None:
+    hostile = ("$x^2", "<b>&", "\\frac{", "long " * 99, "_under", "%d")
+    figure = drawn_figure(drawn(("$key$", hostile[3]), product(hostile, ("$a_b$", "c")), about="long " * 99))
+    text = texts(figure)
+    for name in ("$x^2", "<b>&", "\\frac{", "_under", "%d", "$a_b$", "$key$"):
+        assert name in text
+    assert max(map(len, text.splitlines())) <= 105
+
+
+@pytest.mark.usefixtures("pictures")
+def test_notebooks_show_figures_of_sessions_and_results_as_pictures() -> None:
+    with pmw.open_session(PEOPLE.frame, PEOPLE.domain, epsilon=1, delta=1e-9, options=PICTURED) as session:
+        figures: list[Any] = [
+            session.plot(),
+            session.group_by("sex").plot(),
+            session.mean("age", by="sex").plot(),
+        ]
+    for figure in figures:
+        assert figure._repr_png_().startswith(b"\x89PNG")
+    assert "SEEDED NOISE: no privacy" in texts(figures[1])
+    assert "mean (age) by sex" in texts(figures[2])

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -334,7 +335,8 @@ AUDITED = {
 }
 
 
-def outputs(answers: Sequence[int], noise: NoiseDistribution) -> OutputDistribution:
+@cache
+def outputs(answers: tuple[int, ...], noise: NoiseDistribution) -> OutputDistribution:
     """Return the joint distribution of two answers with noise, far beyond every answer."""
     places = np.arange(-40, 60)
     chances = [noise.pmf(places - one).tolist() for one in answers]

@@ -27,6 +27,7 @@ from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Linea
 from queries.boxes import Boxes
 from queries.questions import QuestionList
 from queries.workloads import random_conjunctions
+from tests import worlds
 from tests.pmw.session.stored import unwritable
 
 DOMAIN = Domain(
@@ -60,17 +61,8 @@ def people(records: int = 3000) -> pd.DataFrame:
     return pd.DataFrame({"age": age, "hours": hours, "sex": sex, "income": income, "k": age // 2})
 
 
-def opened(
-    path: Path | None = None, *, epsilon: float = 1, delta: float = 1e-9, **options: Any
-) -> pmw.Session:
-    return pmw.open_session(
-        people(),
-        DOMAIN,
-        epsilon=epsilon,
-        delta=delta,
-        path=path,
-        options=pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **options}),
-    )
+def opened(path: Path | None = None, **choices: Any) -> pmw.Session:
+    return worlds.opened(people(), DOMAIN, path, **{"epsilon": 1, **choices})
 
 
 def ranges(names: Sequence[str], count: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

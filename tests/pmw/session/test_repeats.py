@@ -23,6 +23,7 @@ from pmw.session.repeats import is_better, widths_of
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from queries.boxes import Boxes
 from queries.parsing import Question
+from tests import worlds
 
 DOMAIN = Domain(
     (
@@ -46,10 +47,8 @@ def people(records: int = 4000) -> pd.DataFrame:
 
 
 def opened(path: Path | None = None, **options: Any) -> pmw.Session:
-    given = pmw.Options(
-        seed=3 if path is None else None, opening=pmw.Opening.ONE_WAY, **options
-    )  # a seeded session has no file
-    return pmw.open_session(people(), DOMAIN, epsilon=1, delta=1e-9, path=path, options=given)
+    seed = 3 if path is None else None  # a seeded session has no file
+    return worlds.opened(people(), DOMAIN, path, epsilon=1, seed=seed, **options)
 
 
 @pytest.fixture

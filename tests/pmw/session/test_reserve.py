@@ -304,7 +304,7 @@ def test_tables_that_are_kept_when_a_number_was_drawn_are_those_that_would_be_fo
 # --- prices -------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 400), st.integers(0, 3000))
+@given(st.integers(1, 150), st.integers(0, 800))
 def test_prices_fall_and_never_end(full: int, several: int) -> None:
     left, prices = Fraction(1), list[Fraction]()
     for number in range(several):

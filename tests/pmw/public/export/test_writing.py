@@ -1,22 +1,44 @@
-"""Exports: the format asked for, whole or not at all, with a manifest that names it."""
+"""Files of rows: text and Parquet as other readers take them, and their Croissant metadata."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
+import logging
 import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pytest
 
 import pmw
+from pmw.data import as_source
+from pmw.disk import write_json
 from pmw.errors import ReleaseError
 from pmw.public.contract import guarantee
-from pmw.public.export import RowPlan, export
+from pmw.public.export import RowPlan, croissant_form, export
 from pmw.public.export.manifest import measurements_manifest, table_manifest
-from queries import Domain, parse_schema
+from pmw.public.export.rows import column_type, write_parquet
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    CodedRecords,
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    decode_records,
+    encode_records,
+    parse_schema,
+)
 from tests.worlds import JOINED
 
 
@@ -201,3 +223,219 @@ def test_every_export_names_the_pairs_that_it_does_not_have(tmp_path: Path, name
     assert (pairs["number"], pairs["held"]) == (10, 1)
     assert ["a", "c"] not in pairs["not_held"]
     assert pairs["not_held"][:2] == [["a", "b"], ["a", "d"]]
+
+
+# --- parquet --------------------------------------------------------------------------------------------
+
+
+ATTRIBUTES: list[tuple[Attribute, str]] = [
+    (IntegerAttribute("age", -3, 40, 5), "BIGINT"),
+    (NumericAttribute("income", (0.0, 0.5, 1e9)), "DOUBLE"),
+    (NumericAttribute("gain", (0, 100, 99_999), atoms=(0, 99_999), integer=True), "BIGINT"),
+    (NumericAttribute("rate", (0, 0.5, 1), atoms=(0, 0.5, 0.7)), "DOUBLE"),
+    (CategoricalAttribute("word", ("a\x00b", 'é, "x"', " ", "3")), "VARCHAR"),
+    (CategoricalAttribute("code", (3, -1, 2**53)), "BIGINT"),
+    (CategoricalAttribute("large", (3, 2**63)), "VARCHAR"),
+    (CategoricalAttribute("flag", (True, False)), "BOOLEAN"),
+    (CategoricalAttribute("mixed", (True, 7, "x")), "VARCHAR"),
+    (DateAttribute("born", date(1999, 5, 4), date(2024, 2, 29), "year"), "DATE"),
+    (
+        DatetimeAttribute("seen", datetime(2023, 1, 1, 4), datetime(2023, 1, 2), "hour", "Asia/Tokyo"),
+        "TIMESTAMP",
+    ),
+]
+
+
+def every_cell(domain: Domain) -> CodedRecords:
+    """Return records in which every cell of every attribute occurs; the empty ones come last."""
+    length = 40
+    columns = (np.arange(length) * size // length for size in domain.shape)
+    return CodedRecords(domain, tuple(column.astype(np.uint8) for column in columns))
+
+
+def written(frame: pd.DataFrame, domain: Domain, path: Path) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the types and the rows of a file."""
+    write_parquet(frame, domain, path)
+    with duckdb.connect() as connection:
+        kinds = connection.execute(f"DESCRIBE SELECT * FROM '{path}'").fetchall()
+        assert [kind[0] for kind in kinds] == list(domain.names)
+        return [kind[1] for kind in kinds], connection.execute(f"SELECT * FROM '{path}'").fetchall()
+
+
+def plain(value: object) -> object:
+    """Return a value of a synthetic table as Python has it."""
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime()
+    return None if pd.isna(value) else value.item() if isinstance(value, np.generic) else value  # type: ignore[call-overload]  # one value
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("other", [False, True])
+def test_types_go_by_the_declaration_and_values_come_back(tmp_path: Path, missing: bool, other: bool) -> None:
+    domain = Domain(tuple(replace(one, missing=missing, other=other) for one, _ in ATTRIBUTES))
+    records = every_cell(domain)
+    frame = decode_records(records, np.random.default_rng(1))
+    kinds, rows = written(frame, domain, tmp_path / "t.parquet")
+    assert kinds == ["VARCHAR" if other else kind for _, kind in ATTRIBUTES]
+    assert kinds == [column_type(attribute) for attribute in domain]
+    for place, (name, kind) in enumerate(zip(domain.names, kinds, strict=True)):
+        expected = [plain(value) for value in frame[name]]
+        if kind == "VARCHAR":
+            expected = [
+                None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+                for value in expected
+            ]
+        if kind == "DATE":
+            expected = [value.date() if isinstance(value, datetime) else value for value in expected]
+        assert [row[place] for row in rows] == expected
+        assert (None in expected) == missing
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_synthetic_file_is_read_into_the_cells_that_it_was_drawn_from(
+    tmp_path: Path, missing: bool
+) -> None:
+    domain = Domain(tuple(replace(one, missing=missing, other=True) for one, _ in ATTRIBUTES))
+    records = every_cell(domain)
+    frame = decode_records(records, np.random.default_rng(1))
+    write_parquet(frame, domain, tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    sources = [as_source(tmp_path / name, domain, None) for name in ("t.parquet", "t.csv")]
+    again = encode_records(frame, domain)
+    for name, drawn, column in zip(domain.names, records.columns, again.columns, strict=True):
+        expected = np.bincount(drawn, minlength=domain[name].size)
+        for source in sources:
+            assert source.counts((name,)).counts.tolist() == expected.tolist()
+        assert column.tolist() == drawn.tolist()
+
+
+def test_types_do_not_depend_on_the_rows(tmp_path: Path) -> None:
+    domain = Domain(tuple(replace(one, missing=True) for one, _ in ATTRIBUTES))
+    empty = CodedRecords(domain, tuple(np.full(3, one.size - 1, dtype=np.uint8) for one in domain))
+    kinds, rows = written(decode_records(empty, np.random.default_rng(1)), domain, tmp_path / "t.parquet")
+    assert kinds == [kind for _, kind in ATTRIBUTES]
+    assert rows == [(None,) * len(domain)] * 3
+    none = CodedRecords(domain, tuple(np.empty(0, dtype=np.uint8) for _ in domain))
+    kinds, rows = written(decode_records(none, np.random.default_rng(1)), domain, tmp_path / "n.parquet")
+    assert (kinds, rows) == ([kind for _, kind in ATTRIBUTES], [])
+
+
+def test_awkward_names_are_kept(tmp_path: Path) -> None:
+    names = ('a "b"', "c;d", "select", "c0", "typed", "ä'")
+    domain = Domain(tuple(CategoricalAttribute(name, ("x",)) for name in names))
+    frame = pd.DataFrame({name: ["x"] for name in names})
+    assert written(frame, domain, tmp_path / "t.parquet")[1] == [("x",) * 6]
+
+
+def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    domain = Domain((CategoricalAttribute("age", ("x",)), CategoricalAttribute("Age", ("x",))))
+    with pytest.raises(ReleaseError, match="'age' would stand there twice; choose --format csv"):
+        write_parquet(pd.DataFrame({"age": ["x"], "Age": ["x"]}), domain, tmp_path / "t.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- croissant ------------------------------------------------------------------------------------------
+
+
+HARD = """
+name = "visits of 2020"
+[[attributes]]
+name = "age"
+kind = "integer"
+min = 0
+max = 99
+missing = true
+[[attributes]]
+name = "height, in m"
+kind = "numeric"
+edges = [0, 1.5, 2.5]
+[[attributes]]
+name = "seen"
+kind = "date"
+min = 2020-01-01
+max = 2020-12-31
+width = "month"
+missing = true
+[[attributes]]
+name = "start"
+kind = "time"
+min = "06:00"
+max = "21:59"
+[[attributes]]
+name = "smoker"
+kind = "categorical"
+values = [true, false]
+[[attributes]]
+name = "region"
+kind = "categorical"
+values = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+other = true
+"""
+
+
+@pytest.fixture(scope="module")
+def visits() -> Iterator[pmw.Session]:
+    domain = parse_schema(HARD)
+    frame = pd.DataFrame(
+        {
+            "age": [30.0, None] * 20,
+            "height, in m": [1.25, 2.0] * 20,
+            "seen": [None, "2020-05-04"] * 20,
+            "start": ["06:30", "8:15 pm"] * 20,
+            "smoker": [True, False] * 20,
+            "region": ["a", "elsewhere"] * 20,
+        }
+    )
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=pmw.Options(seed=1)) as session:
+        yield session
+
+
+def described(session: pmw.Session, path: Path) -> dict[str, Any]:
+    manifest = session.export(path, RowPlan(rows=40, seed=2))
+    return croissant_form(path, manifest)
+
+
+def test_columns_and_the_file_are_described_from_the_manifest_alone(
+    visits: pmw.Session, tmp_path: Path
+) -> None:
+    form = described(visits, tmp_path / "visits.csv")
+    (file,), (rows,) = form["distribution"], form["recordSet"]
+    assert (file["contentUrl"], file["encodingFormat"]) == ("visits.csv", "text/csv")
+    assert file["sha256"] == hashlib.sha256((tmp_path / "visits.csv").read_bytes()).hexdigest()
+    assert [(one["name"], one["dataType"], one["description"]) for one in rows["field"]] == [
+        ("age", "sc:Integer", "integer: 0 to 99; may be empty"),
+        ("height, in m", "sc:Float", "numeric: 0 to 2.5"),
+        ("seen", "sc:Date", "date: 2020-01-01 to 2020-12-31; may be empty"),
+        ("start", "sc:Time", "time: 06:00:00 to 21:59:59"),
+        ("smoker", "sc:Boolean", "categorical: true, false"),
+        ("region", "sc:Text", "categorical: a, b, c, d, e, f, g, h, …; (other) is any other value"),
+    ]
+    assert [one["source"]["extract"]["column"] for one in rows["field"]] == list(visits.domain.names)
+
+
+def test_the_guarantee_stands_where_readers_of_the_format_look(session: pmw.Session, tmp_path: Path) -> None:
+    form = described(session, tmp_path / "t.parquet")
+    assert form["distribution"][0]["encodingFormat"] == "application/x-parquet"
+    promised = session.guarantee[1:]
+    assert promised in form["rai:personalSensitiveInformation"]
+    assert promised in form["description"]
+    assert "6 pairs of attributes" in form["rai:dataLimitations"]
+    assert not {"license", "creator", "url", "citeAs", "datePublished"} & form.keys()
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")  # of rdflib, by which it reads
+@pytest.mark.parametrize("name", ["all visits.csv", "visits.parquet"])
+def test_a_reader_of_the_format_loads_the_rows(
+    visits: pmw.Session, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = pytest.importorskip("mlcroissant", reason="mlcroissant comes with the extra fuzz")
+    caplog.set_level(logging.WARNING)
+    target = tmp_path / f"{name}.croissant.json"
+    write_json(target, described(visits, tmp_path / name))
+    dataset = reader.Dataset(target)
+    assert "error" not in dataset.metadata.ctx.issues.report()
+    assert "is not standard" not in caplog.text
+    rows = list(dataset.records("rows"))
+    assert len(rows) == 40
+    assert set(rows[0]) == {f"rows/{place}" for place in range(5)}
+    assert {row["rows/3"] for row in rows} == {True, False}

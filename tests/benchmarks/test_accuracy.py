@@ -1,0 +1,181 @@
+"""Benchmarks of answers: a line for each method, schema, kind or way, held against its own truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import averages, bins, kinds, kinds_of_files, training
+from benchmarks.tables import MADE_UP, TABLES, StreamChoice, TableAbsentError, late_attributes
+from queries import Domain, IntegerAttribute
+from tests.worlds import WIDE
+
+Run = Callable[..., list[Any]]  # a benchmark with its arguments
+METHODS = {"today", "opened", "measured", "dialogue", "asked", "peer", "peer whole", "peer split"}
+
+
+def test_each_method_has_a_line_a_question(run: Run) -> None:
+    given = ["--table", "costs-5", "--opening", "one-way", "--share", "0.2", "--seeds", "1"]
+    lines = run(averages, *given)
+    assert {(line["method"], *line["by"]) for line in lines} == {
+        (method, *by) for method in METHODS for by in ((), ("region",))
+    }
+    (measured,) = [line for line in lines if line["method"] == "measured" and not line["by"]]
+    (today,) = [line for line in lines if line["method"] == "today" and not line["by"]]
+    assert measured["relative"] < 0.02 < today["relative"]
+    assert measured["bar"] < 0.05 < today["bar"]
+    assert measured["bars"] == measured["held"] == 1
+
+
+def test_the_peers_scales_cost_the_price_and_no_other_split_is_better() -> None:
+    most, records, off, price = 30.0, 2, 6.0, 0.05
+    a, b = averages.peer_scales(most, records, off, price)
+    assert most**2 / a**2 + records**2 / b**2 == pytest.approx(price)
+    best = a**2 + off**2 * b**2
+    for part in (0.2, 0.5, 0.9):
+        other = most**2 / (part * price) + off**2 * records**2 / ((1 - part) * price)
+        assert other >= best * (1 - 1e-12)
+
+
+# --- bins -----------------------------------------------------------------------------------------------
+
+
+def test_each_schema_has_a_line(run: Run) -> None:
+    few = ["--records", "3000", "--queries", "10", "--seeds", "1"]
+    lines = run(bins, *few)
+    assert [line["schema"] for line in lines] == ["default", "state-categorical", "age-width-5"]
+    for line in lines:
+        low, high = line["answer"]["interval"]
+        assert low <= line["truth"] <= high
+    (line,) = run(bins, *few, "--bins", "30", "--schema", "default")
+    assert line["records"] == 3000
+
+
+# --- kinds ----------------------------------------------------------------------------------------------
+
+
+MORE = {"kept", "paid", "repeated, free", "repeated, paid again", "certified"}
+
+
+def test_each_kind_has_a_line(run: Run) -> None:
+    lines = {line["kind"]: line for line in run(kinds, "--sessions", "2")}
+    asked = set(kinds._ASKED)
+    assert set(lines) == asked | {f"after finish, {kind}" for kind in asked} | MORE
+    assert {line["sessions"] for line in lines.values()} == {2}
+    assert lines["kept"]["answers"] + lines["paid"]["answers"] == lines["kept or paid"]["answers"] == 104
+    held = [lines[kind]["coverage"] * lines[kind]["answers"] for kind in ("kept", "paid", "kept or paid")]
+    assert held[0] + held[1] == pytest.approx(held[2], abs=0.01)
+    assert lines["combined"]["half_width"] <= 200 < lines["kept or paid"]["half_width"]
+    assert all(line["coverage"] > 0.5 for line in lines.values())
+
+
+def test_bars_that_fail_together_have_the_error_of_one_bar_a_session() -> None:
+    bars = [[kinds.Bar("any", 0, one, 5)] * 10 for one in (4, 6, 6, 6)]  # the first session misses with all
+    scores = kinds._scores(bars)
+    assert scores["answers"] == 40
+    assert scores["coverage"] == 0.75
+    assert scores["error"] == pytest.approx(0.25)  # the standard deviation of 0, 1, 1, 1 is 1/2
+    assert scores["below"] is False
+
+
+def test_what_is_below_beyond_chance_is_told() -> None:
+    sessions = [[kinds.Bar("any", 0, 4 if one % 5 else 6, 5)] for one in range(100)]
+    assert kinds._scores(sessions)["below"] is True
+
+
+# --- kinds of files -------------------------------------------------------------------------------------
+
+
+def test_columns_of_other_programs_have_the_kinds_that_they_should(run: Run) -> None:
+    (line,) = run(kinds_of_files)
+    assert line["columns"] == len(kinds_of_files.MADE)
+    assert line["wrong"] == {}
+
+
+def test_each_csv_file_of_a_folder_has_a_line(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "a.csv").write_text("age,when\n" + "31,10:20\n" * 30)
+    (tmp_path / "b.txt").write_text("age\n31\n")
+    (line,) = run(kinds_of_files, "--folder", str(tmp_path))
+    assert (line["file"], line["kinds"]) == ("a.csv", {"integer": 1, "time": 1})
+
+
+# --- training -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delta", "way", "held"),
+    [
+        ("0", "session", 0),
+        *(("1e-9", way, 15) for way in ("session", "synthesize", "target")),
+    ],
+)
+def test_a_line_has_what_was_told_before(
+    monkeypatch: pytest.MonkeyPatch, delta: str, way: str, held: int
+) -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 3) for name in WIDE.domain.names))
+    monkeypatch.setattr(training, "_TARGET", "c")
+    least = 1 if way == "session" else len(WIDE.frame)
+    monkeypatch.setattr(training, "_scores", lambda _, rows, __: {"boosted": 0.5 * (len(rows) >= least)})
+    line = training._compared(domain, WIDE.frame, WIDE.frame, {"boosted": 0.8}, (1, 1.0, delta, way))
+    assert (line["pairs_held"], line["delta"], line["way"]) == (f"{held} of 15", float(delta), way)
+    assert line["part"] == {"boosted": 0.625}
+
+
+@pytest.mark.parametrize("library", [None, "spec"])
+def test_without_the_table_or_the_library_it_is_skipped_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, run: Run, library: str | None
+) -> None:
+    def absent(*_: object) -> None:
+        raise TableAbsentError("adult.csv is not there")
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: library)
+    monkeypatch.setitem(TABLES, "adult-full", absent)
+    reason = "scikit-learn is not installed" if library is None else "adult.csv is not there"
+    assert run(training) == [{"table": "adult-full", "skipped": reason}]
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+DOMAIN = Domain(tuple(IntegerAttribute(name, 0, 9) for name in "abcde"))
+
+
+def test_the_second_half_is_about_other_attributes() -> None:
+    questions = late_attributes(DOMAIN, 101, seed=3)
+    assert len(questions) == 101
+    early = {name for query in questions[:51] for name in query.scope}
+    assert len(early) == 3
+    assert not any(early.issuperset(query.scope) for query in questions[51:])
+    assert {name for query in questions[51:] for name in query.scope} == set(DOMAIN.names)
+
+
+def test_a_seed_repeats_it() -> None:
+    first, again, other = (StreamChoice("late", seed, 20).questions(DOMAIN, 0) for seed in (1, 1, 2))
+    assert [query.to_json() for query in first] == [query.to_json() for query in again]
+    assert [query.to_json() for query in first] != [query.to_json() for query in other]
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_made_up_tables_repeat(name: str) -> None:
+    one, two = (MADE_UP[name](None, StreamChoice(size=3)) for _ in range(2))
+    assert (one.domain.shape, one.size, len(one.queries)) == ((2,) * 16, 20_000, 3)
+    assert all(np.array_equal(*both) for both in zip(one.records.columns, two.records.columns, strict=True))
+
+
+def test_dependence_is_where_the_tables_say() -> None:
+    chain, latent, parity = (
+        np.array(MADE_UP[name](None, StreamChoice(size=0)).records.columns, dtype=np.float64)
+        for name in ("chain", "latent-class", "parity")
+    )
+    first, second, last = chain[0], chain[1], chain[-1]
+    assert np.mean(first == second) > 0.65
+    assert np.mean(first == last) < 0.55
+    assert np.abs(np.corrcoef(latent) - np.eye(16)).max() > 0.2
+    assert np.abs(np.corrcoef(parity) - np.eye(16)).max() < 0.04
+    differ = np.abs(parity[0] - parity[1])
+    assert np.mean(differ == parity[2]) == pytest.approx(0.9, abs=0.01)
+    assert np.mean(differ == parity[3]) == pytest.approx(0.5, abs=0.02)
