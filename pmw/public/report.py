@@ -301,6 +301,9 @@ def _accuracy(facts: Facts) -> dict[str, Any]:
     return {
         "agreed": contract_words(contract.options),
         "withheld": display_words(contract.options),
+        "impossible": [
+            (isolated(where), where in facts.status.contradicted) for where in facts.status.impossible
+        ],
         "error_words": error_words(contract),
         "checked": [
             (

@@ -220,6 +220,21 @@ def test_a_condition_that_released_numbers_contradict_is_told() -> None:
     assert told["impossible"].endswith(": released numbers say that some records satisfy it")
 
 
+@pytest.mark.parametrize("is_contradicted", [False, True])
+def test_a_report_names_the_conditions_and_those_that_are_contradicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_contradicted: bool
+) -> None:
+    if is_contradicted:
+        monkeypatch.setattr("pmw.public.status.contradicted", lambda state: (CHILD,))
+    with opened() as session, opened(PLAIN) as plain:
+        session.report(tmp_path / "of.html")
+        plain.report(tmp_path / "plain.html")
+    page = (tmp_path / "of.html").read_text()
+    assert "By the schema no record satisfies" in page
+    assert ("Released numbers say that some do" in page) is is_contradicted
+    assert "By the schema" not in (tmp_path / "plain.html").read_text()
+
+
 def test_a_status_names_the_conditions_and_no_other_has_any() -> None:
     with opened() as session, opened(PLAIN) as plain:
         assert session.status().to_dict()["impossible"] == [CHILD]
