@@ -130,6 +130,10 @@ def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
         chosen = table.select(columns)
         return (chosen.collect() if _is_lazy(table) else chosen), frozenset()
     if library == "duckdb" and _has(table, "project"):
+        # Arrow has no times of day with a zone: DuckDB would leave the zone out.
+        for name, kind in zip(table.columns, map(str, table.types), strict=True):
+            if name in wanted and kind == "TIME WITH TIME ZONE":
+                raise _refusal("the relation of DuckDB", name, kind)
         names = [in_quotes(name) for name in table.columns if name in wanted]
         return (table.project(", ".join(names)) if names else table), frozenset()
     if library == "pyarrow" and _has(table, "schema") and _has(table, "cast"):

@@ -190,6 +190,17 @@ def test_persons_are_bounded_alike() -> None:
         assert source.counts(("x",)).counts.tolist() == expected.counts(("x",)).counts.tolist()
 
 
+def test_a_relation_of_times_with_a_zone_is_refused_by_its_type() -> None:
+    day = Domain((TimeAttribute("x", time(0), time(23, 59), "hour"),))
+    for kind, is_read in (("TIME", True), ("TIMETZ", False)):
+        relation = duckdb.sql(f"SELECT {kind} '08:30:00' AS x")
+        if is_read:
+            assert as_source(relation, day, None).counts(("x",)).counts[8] == 1
+            continue
+        with pytest.raises(DataError, match="in column 'x', got TIME WITH TIME ZONE"):
+            as_source(relation, day, None)
+
+
 def test_a_query_that_fails_on_a_value_is_told_without_it() -> None:
     relation = duckdb.sql("SELECT CAST(w AS INTEGER) AS x FROM (VALUES ('1'), ('Alice')) AS t(w)")
     with pytest.raises(DataError, match="could not be read") as caught:
