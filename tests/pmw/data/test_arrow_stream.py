@@ -193,7 +193,7 @@ def test_persons_are_bounded_alike() -> None:
 def test_a_relation_of_times_with_a_zone_is_refused_by_its_type() -> None:
     day = Domain((TimeAttribute("x", time(0), time(23, 59), "hour"),))
     for kind, is_read in (("TIME", True), ("TIMETZ", False)):
-        relation = duckdb.sql(f"SELECT {kind} '08:30:00' AS x")
+        relation: Any = duckdb.sql(f"SELECT {kind} '08:30:00' AS x")
         if is_read:
             assert as_source(relation, day, None).counts(("x",)).counts[8] == 1
             continue
