@@ -26,6 +26,7 @@ from queries import (
 )
 from queries.factors import UNITS
 from queries.impossible import MOST_CONDITIONS, impossible_cells
+from queries.reader import QuestionReader
 
 PLAIN = Domain(
     (
@@ -192,6 +193,20 @@ def test_a_question_about_impossible_cells_alone_is_about_nobody(where: str) -> 
 )
 def test_a_question_that_meets_no_impossible_cell_stays_as_it_is(where: str) -> None:
     assert parse_where(where, DOMAIN).to_json() == parse_where(where, PLAIN).to_json()
+
+
+TERMS = ("age < 5", "married = 'yes'", "sex = 'm'", "age >= 2", "sex <> 'f'")
+
+
+@given(st.lists(st.lists(st.sampled_from(TERMS), min_size=1, max_size=3, unique=True), min_size=2, max_size=5))
+def test_a_condition_means_the_same_whatever_was_read_before(asked: list[list[str]]) -> None:
+    """``age < 5`` is about fewer ages beside ``married = 'yes'`` than alone."""
+    reader = QuestionReader(rule_out(DOMAIN, "married = 'yes' AND sex = 'm' OR age = 4 AND sex = 'f'"))
+    for terms in asked:
+        where = " AND ".join(terms)
+        expected = parse_where(where, reader.domain).to_json()
+        assert reader.where(where).to_json() == expected
+        assert reader.statement(f"SELECT COUNT(*) FROM people WHERE {where}").where.to_json() == expected
 
 
 def test_conditions_are_of_the_attributes_that_they_were_made_for() -> None:
