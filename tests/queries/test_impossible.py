@@ -196,8 +196,6 @@ def test_a_question_that_meets_no_impossible_cell_stays_as_it_is(where: str) -> 
 
 
 TERMS = ("age < 5", "married = 'yes'", "sex = 'm'", "age >= 2", "sex <> 'f'")
-
-
 WHERES = st.lists(st.sampled_from(TERMS), min_size=1, max_size=3, unique=True).map(" AND ".join)
 
 
