@@ -67,7 +67,9 @@ def test_a_schema_says_what_no_record_satisfies_and_is_written_as_it_was() -> No
         ("height > 3", "height"),
         ("age <", "impossible where age <"),
         ("age / 2 < 1.3 AND sex = 'x'", "impossible where"),
-        (3, "condition is a text"),
+        (3, "as a text on one line, such as age < 16 AND married = 'yes', got a int"),
+        ("age < 3\nAND age > 1", r"on one line, such as age < 16 AND married = 'yes', got 'age < 3\nAND"),
+        ("age < 3 -- \x1b[2J", "on one line"),
     ],
 )
 def test_what_rules_out_nothing_or_everything_or_cannot_be_read_is_refused(where: object, says: str) -> None:
