@@ -91,6 +91,8 @@ MUTANTS = tuple(Mutant(*row) for row in (
     ("impossible-cells-in-questions", "queries/linear",
      "without_impossible(impossible, self.domain.sizes, self.factors) if impossible else self.factors",
      "self.factors", "pmw/session/test_impossible_cells queries/test_impossible"),
+    ("terms-of-other-conditions", "queries/reader", "or domain.impossible or", "or",
+     "queries/test_impossible"),
     ("possible-cells-left-out", "queries/impossible", "self.inside.all(axis=others)",
      "self.inside.any(axis=others)", "queries/test_impossible"),
     ("impossible-cells-in-sums", "pmw/public/sums",
