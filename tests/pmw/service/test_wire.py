@@ -187,6 +187,14 @@ def test_what_is_no_list_is_refused_after_one_look_at_each_letter(value: str) ->
         constant_of(value.encode(), 0, 1009, TEXT)
 
 
+@pytest.mark.parametrize(
+    "value", ["1" * 2**19 + "x", "1." + "1" * 2**19 + "x", "+" * 2**19, "1e" + "1" * 2**19]
+)
+def test_what_is_no_number_is_refused_after_one_look_at_each_letter(value: str) -> None:
+    with pytest.raises(WireError, match="expected a value of the type bigint"):
+        constant_of(value.encode(), 0, 20, INT8)
+
+
 def test_a_list_that_no_statement_has_room_for_is_refused_before_its_numbers_are_written_out() -> None:
     value = "{" + ",".join(["1e999"] * 10_000) + "}"
     with pytest.raises(WireError, match=r"at most 8,192 characters with its values, got 9,000 or more"):
