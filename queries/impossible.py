@@ -92,12 +92,15 @@ def without_impossible(
 
     Where its attributes have too many cells together, it is left as it is: that changes no answer either.
     """
+    alike: dict[tuple[str, ...], list[Impossible]] = {}
     for one in impossible:
-        met = [factor for factor in factors if not set(one.scope).isdisjoint(factor.scope)]
+        alike.setdefault(one.scope, []).append(one)
+    for names, several in alike.items():  # those of the same attributes in one step
+        met = [factor for factor in factors if not set(names).isdisjoint(factor.scope)]
         about = {name for factor in met for name in factor.scope}
         scope = tuple(name for name in sizes if name in about)
         shape = [sizes[name] for name in scope]
-        cells, sides = one.over(scope), dict[str, slice]()
+        cells, sides = impossible_cells(several, scope), dict[str, slice]()
         for factor in met:
             sides.update(zip(factor.scope, factor.box, strict=False))  # of a constant there is none
         box = [

@@ -23,7 +23,7 @@ from queries.errors import DomainError, QueryError
 from queries.frozen import dataclass
 from queries.impossible import MOST_CELLS, Impossible
 from queries.linear import LinearQuery, cut_factors, nearest_to
-from queries.plain_values import is_encodable
+from queries.plain_values import is_encodable, shown_text
 from queries.segments import count_where
 from queries.work import counted_reading
 
@@ -152,8 +152,9 @@ def rule_out(domain: Domain, *conditions: str) -> Domain:
 
 
 def _impossible(where: object, domain: Domain) -> Impossible:
-    if not isinstance(where, str):
-        raise DomainError('an impossible condition is a text, such as where = "age < 16 AND married"')
+    if not isinstance(where, str) or not where.isprintable():  # a status is read line by line
+        told = "expected an impossible condition as a text on one line, such as age < 16 AND married = 'yes'"
+        raise DomainError(f"{told}, got {shown_text(where)}")
     try:
         query = parse_where(where, domain)
         require_aligned(query)

@@ -136,8 +136,8 @@ class QuestionReader:
     def _product(self, keys: Mapping[str, str], read: Callable[[], LinearQuery]) -> LinearQuery | None:
         """Return the query of comparisons that all hold: by what is known of each, or read together."""
         domain = self.domain
-        if not keys or any(name not in domain for name in keys):
-            return None
+        if not keys or domain.impossible or any(name not in domain for name in keys):
+            return None  # a comparison beside others leaves out impossible cells that it has alone
         known = {name: self._terms.get(key) for name, key in keys.items()}
         if None in known.values():
             query = read()

@@ -11,6 +11,7 @@ MySQL.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -54,6 +55,7 @@ _POSTGRES = {
     "IYYY": "%G", "IW": "%V", "ID": "%u", "Q": "%q",
 }  # fmt: skip
 _READ = {"YYYY": "%Y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S", "US": "%f", "MS": "%f"}
+_PARTS = re.compile("|".join(_READ), re.IGNORECASE)
 _MYSQL = {"%M": "%B", "%W": "%A", "%c": "%-m", "%e": "%-d", "%k": "%-H", "%v": "%V", "%x": "%G", "%i": "%M"}
 _SHARED_WITH_MYSQL = ("%Y", "%y", "%m", "%d", "%H", "%b", "%a", "%j", "%w", "%%")
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": DAY, "week": 7 * DAY}
@@ -399,12 +401,14 @@ def _read_by(name: str, text: exp.Expr, format: exp.Expr) -> exp.Expr | None:
     """Return the constant that TO_DATE or TO_TIMESTAMP reads by a pattern of PostgreSQL; None of others."""
     if name not in ("to_date", "to_timestamp") or {type(text), type(format)} != {exp.Literal}:
         return None
-    pattern = re.sub("|".join(_READ), lambda found: _READ[found[0]], format.name.replace("%", "%%"))
-    try:
-        moment = datetime.strptime(text.name, pattern)
-    except ValueError:
-        told = f"expected a text of the pattern {format.name[:40]!r}, of {', '.join(_READ)}, got another"
-        raise error_at(text, "wrong_kind", told) from None
+    kinds = [_READ[part.upper()] for part in _PARTS.findall(format.name)]
+    is_known = len({*kinds}) == len(kinds) > 0 and not re.search("[A-Za-z]", _PARTS.sub("", format.name))
+    pattern, moment = _PARTS.sub(lambda one: _READ[one[0].upper()], format.name.replace("%", "%%")), None
+    with contextlib.suppress(ValueError):
+        moment = datetime.strptime(text.name, pattern) if is_known else None
+    if moment is None:
+        told = f"expected a text of the pattern {format.name[:40]!r}, of {', '.join(_READ)} once each"
+        raise error_at(text, "wrong_kind", f"{told}, got another")
     literal = exp.Literal.string(str(moment.date() if name == "to_date" else moment))
     literal.meta.update(text.meta)
     return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.TIMESTAMP))

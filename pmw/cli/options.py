@@ -202,6 +202,8 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
 def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
     """Return the dialect that the options name, or else the schema."""
     from pmw.data import CsvDialect, TableFile
+    from pmw.errors import DataError
+    from queries.errors import SchemaError
     from queries.schema import load_file_facts
 
     schema, is_parquet = click.get_current_context().params.get("schema"), TableFile(table).is_parquet
@@ -214,10 +216,14 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
             f"leave {them} out"
         )
 
-    with wrong_values():
-        told = (given[name] if typed(name) else facts.get(name, given[name]) for name in DIALECT)
-        delimiter, quote, missing, *rest = told
+    told = (given[name] if typed(name) else facts.get(name, given[name]) for name in DIALECT)
+    delimiter, quote, missing, *rest = told
+    try:
         return CsvDialect(_WORDS.get(delimiter, delimiter), quote, tuple(missing), *rest)
+    except DataError as error:
+        if named:
+            raise click.UsageError(str(error)) from None
+        raise SchemaError(f"[file]: {error}", path=str(schema)) from None
 
 
 def load_domain(schema: Path, given: dict[str, Any]) -> Domain:

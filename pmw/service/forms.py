@@ -53,7 +53,8 @@ Status = _form("Status", table=str, guarantee=str, budget_share=float, epsilon_c
     positives_used=int, positives_limit=int, queries_answered=int, total=float, version=int,
     model_cells=int, pairs=int, pairs_held=int, closed=bool, typical_errors=_list(_Typical), you=You,
     seeded_=bool, certified_marginals_=int, drafts_=dict[str, float], prior_=str,
-    prior_used_=bool | None, records_kept_=_Kept, reserve_=_Reserve)
+    prior_used_=bool | None, records_kept_=_Kept, reserve_=_Reserve, impossible_=_Texts,
+    contradicted_=_Texts)
 Described = create_model("Schema", __config__=ConfigDict(extra="allow"), name=str,
     attributes=list[dict[str, Any]], records=float, guarantee=str, confidence=float, held=list[list[str]])
 Queries = _form("AskedQuestions", queries=_Texts)

@@ -22,14 +22,14 @@ LONGEST = 2 * LONGEST_TEXT  # characters of statements; a session's own are shor
 _LONGEST_NAME = 63
 _Day = TypeVar("_Day", date, datetime)
 _DAY, _TIME = date(2000, 1, 1), datetime(2000, 1, 1)  # from which binary forms count
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 _TIMESTAMP_TZ, _NUMERIC = 1184, 1700
 _ZONED = re.compile(r"(\d{4}-\d\d-\d\d) ?[+-]\d\d(:\d\d)*")  # a day, as JDBC sends it
 _ELEMENTS = {
     1000: 16, 1005: 21, 1007: 23, 1009: 25, 1014: 1042, 1015: 1043, 1016: 20, 1021: 700, 1022: 701,
     1115: 1114, 1182: 1082, 1231: _NUMERIC,
 }  # fmt: skip  # of lists, by their types
-_ELEMENT = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*|([^,{}"\\]+)', re.DOTALL)
+_ELEMENT = re.compile(r'\s*"(?P<quoted>(?:[^"\\]|\\.)*)"\s*|(?P<plain>[^,{}"\\]+)', re.DOTALL)
 _NUMBERS = {20: "!q", 21: "!h", 23: "!i", 26: "!I", 700: "!f", 701: "!d"}  # types, and bytes
 # What of a statement decides where it ends and which parameters it has. What is not closed goes to its end:
 # each letter is looked at once.
@@ -94,7 +94,11 @@ class Fields:
 
     def values(self) -> list[bytes | None]:
         """Return the next values; None for NULL."""
-        sizes = (self.number("!i") for _ in range(self.number()))
+        return self.sized(self.number())
+
+    def sized(self, count: int) -> list[bytes | None]:
+        """Return some values; None for NULL."""
+        sizes = (self.number("!i") for _ in range(count))
         return [None if size == -1 else self.take(size) for size in sizes]
 
 
@@ -122,9 +126,7 @@ def with_parameters(text: str, values: Sequence[str]) -> str:
     numbers = [int(found["number"]) for found in _PART.finditer(text) if found["number"]]
     size = len(text) + sum(len(values[one - 1]) for one in numbers if 0 < one <= len(values))
     if size > LONGEST:
-        raise WireError(
-            "54000", f"expected a statement of at most {LONGEST:,} characters with its values, got {size:,}"
-        )
+        raise _too_long(size)
 
     def constant(found: re.Match[str]) -> str:
         if found["number"] and not 0 < int(found["number"]) <= len(values):
@@ -132,6 +134,11 @@ def with_parameters(text: str, values: Sequence[str]) -> str:
         return values[int(found["number"]) - 1] if found["number"] else found[0]
 
     return _PART.sub(constant, text)
+
+
+def _too_long(size: int) -> WireError:
+    told = f"expected a statement of at most {LONGEST:,} characters with its values, got {size:,} or more"
+    return WireError("54000", told)
 
 
 def constant_of(value: bytes | None, form: int, oid: int, kind: ColumnType) -> str:
@@ -146,8 +153,13 @@ def constant_of(value: bytes | None, form: int, oid: int, kind: ColumnType) -> s
         return "NULL"
     try:
         if (element := _ELEMENTS.get(oid or kind.oid)) is not None:
-            several = _elements(value, form)
-            return f"ARRAY[{', '.join(constant_of(one, form, element, TEXT) for one in several)}]"
+            parts, size = list[str](), 0
+            for one in _elements(value, form):
+                parts.append(constant_of(one, form, element, TEXT))
+                size += len(parts[-1])
+                if size > LONGEST:  # a short number may have many digits
+                    raise _too_long(size)
+            return f"ARRAY[{', '.join(parts)}]"
         text = _decoded(value, oid or kind.oid) if form else value.decode()
         text = day[1] if (day := _ZONED.fullmatch(text)) and kind in (DATE, TIMESTAMP) else text
         is_number = oid in _NUMBERS or oid == _NUMERIC
@@ -166,22 +178,30 @@ def _no_value() -> str:
     raise ValueError
 
 
-def _elements(value: bytes, form: int) -> list[bytes]:
-    """Return the values of a list, which has one dimension."""
+def _elements(value: bytes, form: int) -> list[bytes | None]:
+    """Return the values of a list, which has one dimension; None for NULL."""
     if not form:
-        text = value.decode()
-        if text[:1] + text[-1:] != "{}" or _ELEMENT.sub("", text[1:-1]).strip(","):
-            raise ValueError
-        pairs = _ELEMENT.findall(text[1:-1])
-        return [
-            re.sub(r"\\(.)", r"\1", one or plain.strip(), flags=re.DOTALL).encode() for one, plain in pairs
-        ]
+        return _written_elements(value.decode())
     dimensions = struct.unpack("!3i", value[:12])[0]
     size = struct.unpack("!i", value[12:16])[0] if dimensions else 0
     if dimensions > 1:
         raise ValueError
-    fields = Fields(value[20:])
-    return [fields.take(one) for one in (fields.number("!i") for _ in range(size))]
+    return Fields(value[20:]).sized(size)
+
+
+def _written_elements(text: str) -> list[bytes | None]:
+    """Return the values of a list such as ``{a,"b c",NULL}``, in time linear in its length."""
+    found, at = list[bytes | None](), 0
+    while one := _ELEMENT.match(text, at + 1):
+        plain, at = one["plain"], one.end()
+        part = one["quoted"] if plain is None else plain.strip()
+        is_null = plain is not None and part.upper() == "NULL"
+        found.append(None if is_null else re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL).encode())
+        if text[at : at + 1] != ",":
+            break
+    if text != "{}" and (text[:1] != "{" or text[at:] != "}"):
+        raise ValueError
+    return found
 
 
 def _decoded(value: bytes, oid: int) -> str:

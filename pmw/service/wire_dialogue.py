@@ -73,7 +73,7 @@ COMMANDS = {
     "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE", "CLOSE": "CLOSE CURSOR", "UNLISTEN": "UNLISTEN",
     "SHOW": "SHOW",
 }  # fmt: skip  # by their first words, and their tags
-_SET = re.compile(r"(?:SESSION\s+)?(.+?)(?:\s*=\s*|\s+TO\s+)(.+)", re.I | re.S)
+_SET = re.compile(r"(?:SESSION\s++)?+(\S.*?)(?:\s*+=\s*+|\s++TO\s++)(.+)", re.I | re.S)
 _NAME = re.compile(r'(?:(?P<plain>\w+)|"(?P<quoted>(?:[^"]|"")+)")')
 _TO = re.compile(r"(?:(?:WORK|TRANSACTION)\s+)?TO\s+(?:SAVEPOINT\s+)?(.+)", re.I | re.S)
 _PLAIN_END = re.compile(r"(WORK|TRANSACTION)?\s*(AND\s+NO\s+CHAIN)?", re.I)

@@ -170,6 +170,7 @@ CONDITIONS: dict[str, Callable[[date], bool]] = {
     "d::timestamp >= CAST('2020-02-29' AS TIMESTAMP)": lambda day: day >= date(2020, 2, 29),
     "DATE('2020-02-29') >= CAST(d AS DATETIME)": lambda day: day <= date(2020, 2, 29),
     "d >= TO_DATE('2020-02-29', 'YYYY-MM-DD')": lambda day: day >= date(2020, 2, 29),
+    "d >= TO_DATE('2020/02/29', 'yyyy/mm/dd')": lambda day: day >= date(2020, 2, 29),
     "d < TO_TIMESTAMP('29.02.2020 00:00:00.000000', 'DD.MM.YYYY HH24:MI:SS.US')": lambda day: (
         day < date(2020, 2, 29)
     ),

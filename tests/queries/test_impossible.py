@@ -26,6 +26,7 @@ from queries import (
 )
 from queries.factors import UNITS
 from queries.impossible import MOST_CONDITIONS, impossible_cells
+from queries.reader import QuestionReader
 
 PLAIN = Domain(
     (
@@ -66,7 +67,9 @@ def test_a_schema_says_what_no_record_satisfies_and_is_written_as_it_was() -> No
         ("height > 3", "height"),
         ("age <", "impossible where age <"),
         ("age / 2 < 1.3 AND sex = 'x'", "impossible where"),
-        (3, "condition is a text"),
+        (3, "as a text on one line, such as age < 16 AND married = 'yes', got a int"),
+        ("age < 3\nAND age > 1", r"on one line, such as age < 16 AND married = 'yes', got 'age < 3\nAND"),
+        ("age < 3 -- \x1b[2J", "on one line"),
     ],
 )
 def test_what_rules_out_nothing_or_everything_or_cannot_be_read_is_refused(where: object, says: str) -> None:
@@ -192,6 +195,20 @@ def test_a_question_about_impossible_cells_alone_is_about_nobody(where: str) -> 
 )
 def test_a_question_that_meets_no_impossible_cell_stays_as_it_is(where: str) -> None:
     assert parse_where(where, DOMAIN).to_json() == parse_where(where, PLAIN).to_json()
+
+
+TERMS = ("age < 5", "married = 'yes'", "sex = 'm'", "age >= 2", "sex <> 'f'")
+WHERES = st.lists(st.sampled_from(TERMS), min_size=1, max_size=3, unique=True).map(" AND ".join)
+
+
+@given(st.lists(WHERES, min_size=2, max_size=5))
+def test_a_condition_means_the_same_whatever_was_read_before(asked: list[str]) -> None:
+    """``age < 5`` is about fewer ages beside ``married = 'yes'`` than alone."""
+    reader = QuestionReader(rule_out(DOMAIN, "married = 'yes' AND sex = 'm' OR age = 4 AND sex = 'f'"))
+    for where in asked:
+        expected = parse_where(where, reader.domain).to_json()
+        assert reader.where(where).to_json() == expected
+        assert reader.statement(f"SELECT COUNT(*) FROM people WHERE {where}").where.to_json() == expected
 
 
 def test_conditions_are_of_the_attributes_that_they_were_made_for() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -24,8 +25,9 @@ import schemathesis
 from fastapi.testclient import TestClient
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+import pmw
 from pmw.service.app import create_app
-from pmw.service.forms import ERRORS, LATE
+from pmw.service.forms import ERRORS, LATE, Status
 from pmw.service.guard import Log
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Rate
@@ -138,6 +140,11 @@ def test_generated_requests_get_what_is_declared(described: Any, tokens: dict[Ro
         assert str(answer.status_code) in declared
 
     sent()
+
+
+def test_all_that_a_status_may_tell_is_declared() -> None:
+    told = {one.name for one in fields(pmw.Status)} - {"kept"} | {"records_kept", "you"}
+    assert told == set(Status.model_fields)
 
 
 def test_every_address_declares_the_form_of_every_status(service: Service) -> None:

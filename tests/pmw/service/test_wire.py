@@ -162,6 +162,8 @@ def test_a_parameter_is_one_constant_or_refused(value: bytes, oid: int, form: in
         (b"{}", 0, 1009, TEXT, "ARRAY[]"),
         (b'{north, "a \\"b\\", {c}",it\'s}', 0, 1009, TEXT, "ARRAY['north', 'a \"b\", {c}', 'it''s']"),
         (b"{1,-2}", 0, 1016, TEXT, "ARRAY[1, (-2)]"),
+        (b'{null, "NULL" ,x y }', 0, 1009, TEXT, "ARRAY[NULL, 'NULL', 'x y']"),
+        (struct.pack("!7i", 1, 1, 25, 2, 1, -1, 0), 1, 1009, TEXT, "ARRAY[NULL, '']"),
         (b"{t,f}", 0, 1000, TEXT, "ARRAY[TRUE, FALSE]"),
         (struct.pack("!5iiqiq", 1, 0, 20, 2, 1, 8, 7, 8, -7), 1, 1016, TEXT, "ARRAY[7, (-7)]"),
         (struct.pack("!3i", 0, 0, 25), 1, 1009, TEXT, "ARRAY[]"),
@@ -173,6 +175,30 @@ def test_parameters_are_written_as_constants(
     value: bytes | None, form: int, oid: int, kind: ColumnType, constant: str
 ) -> None:
     assert constant_of(value, form, oid, kind) == constant
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "{", "}", "a", "{a", "a}", "{a,}", "{,a}", '{"a"b}', '{"a}', "{{a}}", "{a}b}", '{"' + '\\"' * 2**18],
+)
+def test_what_is_no_list_is_refused_after_one_look_at_each_letter(value: str) -> None:
+    """A text of a megabyte, of quotes alone, would otherwise take minutes."""
+    with pytest.raises(WireError, match="expected a value of the type text"):
+        constant_of(value.encode(), 0, 1009, TEXT)
+
+
+@pytest.mark.parametrize(
+    "value", ["1" * 2**19 + "x", "1." + "1" * 2**19 + "x", "+" * 2**19, "1e" + "1" * 2**19]
+)
+def test_what_is_no_number_is_refused_after_one_look_at_each_letter(value: str) -> None:
+    with pytest.raises(WireError, match="expected a value of the type bigint"):
+        constant_of(value.encode(), 0, 20, INT8)
+
+
+def test_a_list_that_no_statement_has_room_for_is_refused_before_its_numbers_are_written_out() -> None:
+    value = "{" + ",".join(["1e999"] * 10_000) + "}"
+    with pytest.raises(WireError, match=r"at most 8,192 characters with its values, got 9,000 or more"):
+        constant_of(value.encode(), 0, 1022, TEXT)
 
 
 @pytest.mark.parametrize(
