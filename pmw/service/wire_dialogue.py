@@ -73,7 +73,7 @@ COMMANDS = {
     "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE", "CLOSE": "CLOSE CURSOR", "UNLISTEN": "UNLISTEN",
     "SHOW": "SHOW",
 }  # fmt: skip  # by their first words, and their tags
-_SET = re.compile(r"(?:SESSION\s++)?+(\S.*?)(?:\s*+=\s*+|\s++TO\s++)(.+)", re.I | re.S)
+_SET = re.compile(r"(?:SESSION )?+(\S.*?)(?: ?= ?| TO )(.+)", re.I)  # of one blank each: in linear time
 _NAME = re.compile(r'(?:(?P<plain>\w+)|"(?P<quoted>(?:[^"]|"")+)")')
 _TO = re.compile(r"(?:(?:WORK|TRANSACTION)\s+)?TO\s+(?:SAVEPOINT\s+)?(.+)", re.I | re.S)
 _PLAIN_END = re.compile(r"(WORK|TRANSACTION)?\s*(AND\s+NO\s+CHAIN)?", re.I)
@@ -326,6 +326,7 @@ class WireDialogue:
 
     def _set(self, tag: str, rest: str) -> None:
         """Change a setting of pmw; whatever names pmw and is not read is refused, and others are let be."""
+        rest = " ".join(rest.split())
         found = _SET.fullmatch(rest) if tag == "SET" else None
         name = re.sub(r'[\s"]', "", rest if found is None else found[1]).lower()
         if tag != "SET" and name == "all":

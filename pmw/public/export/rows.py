@@ -124,7 +124,7 @@ class ConditionedModel:
             if left > 0 and domain.impossible and drawn > max(_MOST_DRAWN, _TIMES * count / self.part):
                 raise ReleaseError(
                     f"{count:,} rows were looked for among {drawn:,}, nearly all of which are impossible by "
-                    "the schema; measure the attributes of its [[impossible]] conditions together first"
+                    "the schema; ask for fewer rows, or leave [[impossible]] conditions out of it"
                 )
         whole = tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))
         return CodedRecords(domain, whole)

@@ -453,6 +453,15 @@ def test_what_pmw_does_not_set_is_refused(connect: Connect, texts: str, state: s
     assert connection.execute("SHOW pmw.at_most").fetchone() == ("1%",)
 
 
+@pytest.mark.parametrize("begin", ["SET a", "SET SESSION a", "SET SESSION", "SET a TO", "RESET"])
+def test_a_long_setting_is_read_in_time_that_grows_with_its_length(connect: Connect, begin: str) -> None:
+    """A pattern that tries each way to part blanks takes ten minutes, in which nobody else is answered."""
+    connection = connect(options="-c pmw.at_most=1%")
+    connection.execute(f"{begin}{' ' * 8_000}x")
+    assert refused(connection, f"SET pmw.{' ' * 8_000}x = 1").sqlstate == "22023"
+    assert connection.execute("SHOW pmw.at_most").fetchone() == ("1%",)
+
+
 def test_what_is_sent_along_with_what_fails_is_taken_back(port: int, token: Any) -> None:
     nothing, shown = struct.pack("!HHH", 0, 0, 0), []
 
