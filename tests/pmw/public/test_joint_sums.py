@@ -103,6 +103,17 @@ def test_ends_of_variances_hold_unless_one_of_two_noises_strays(
     assert low - 1e-6 <= values.var() <= high + 1e-6
 
 
+def test_a_variance_is_looked_at_about_every_mean_that_there_may_be() -> None:
+    """Values that are all alike have none, though it is large about the middle of what the mean may be."""
+    exact, away, errors = told(np.full(391, -19.0), NOISES[0]), -19 - MIDDLE, (0.96, 0.33, 0.28)
+    assert not strays(exact, errors, (1.0, -away, 0.0))
+    assert not strays(exact, errors, (-2 * away, away**2, 1.0))
+    one = drawn(exact, errors)
+    middle = sum(one.mean_ends((1.0, 0.0), HARD, 0.95)) / 2
+    assert one._square_ends(np.array([middle]), (HIGH - LOW) ** 2, 0.95)[0] > 20
+    assert one.variance_ends(HARD, 0.95)[0] == 0
+
+
 def test_ends_are_as_far_as_the_noise_of_one_number() -> None:
     values = np.full(10_000, 12.0)
     one = told(values, NOISES[0])

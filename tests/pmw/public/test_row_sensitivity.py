@@ -299,6 +299,24 @@ def test_what_is_left_out_counts_with_its_largest_weight(monkeypatch: pytest.Mon
     assert moved(rows, REPLACED) == (8, 8)
 
 
+def test_pairs_are_not_compared_where_cells_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their largest weights along one attribute both rows hold of every cell: nobody would move them."""
+    two = Domain(tuple(IntegerAttribute(name, 0, 1) for name in "ab"))
+    rows = [LinearQuery(two, (factor("ab", weights, two),)) for weights in ((1, 0, 0, 1), (0, 1, 1, 0))]
+    assert moved(rows, REPLACED) == (2, 2)
+    monkeypatch.setattr(row_sensitivity, "_CELLS", 3)
+    assert moved(rows, REPLACED) == (4, 4)
+
+
+def test_pairs_that_are_too_many_to_compare_differ_by_both_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Domain((IntegerAttribute("a", 0, 5),))
+    rows = [LinearQuery.cells(small, {"a": (cell, cell + 1)}) for cell in range(3)]
+    for work in range(40):
+        monkeypatch.setattr(row_sensitivity, "_WORK", work)
+        assert min(moved(rows, REPLACED)) >= 3, work
+    assert moved(rows, REPLACED) == (3, 3)
+
+
 def test_long_lists_of_cells_and_of_groups_with_a_condition() -> None:
     long = Domain(
         (IntegerAttribute("x", 0, 29_999), IntegerAttribute("a", 0, 59), IntegerAttribute("b", 0, 59))
