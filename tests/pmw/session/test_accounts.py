@@ -21,7 +21,7 @@ from pmw.public.charges import WHOLE
 from pmw.public.ledger import OTHERS
 from pmw.public.options import TestKind
 from pmw.session import engine as engine_module
-from pmw.session.accounts import Account, require_named
+from pmw.session.accounts import Account, Bookings, require_named
 from pmw.session.journal import Recorded, read_reserved, recorded_text
 from pmw.session.store.rows import IntentRow
 from queries import QueryError
@@ -161,11 +161,23 @@ def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
         while ann.measure(["sex", "region"], dry_run=True).affordable:
             ann.measure(["sex", "region"])
         bob.ask_all(QUESTIONS)
+        left = session.state.ledger.remaining / session.state.ledger.cap
+        assert bob.budget().left == left < 1 - bob.budget().spent
         quote = bob.measure(["age", "region"], dry_run=True)
         assert not quote.affordable
         with pytest.raises(BudgetExhaustedError):
             bob.measure(["age", "region"])
         assert sum(booked(session).values()) <= 1
+
+
+def test_charges_that_were_added_up_elsewhere_are_added_up_again(opened: Opener) -> None:
+    with opened(epsilon=4, seed=2) as session:
+        ann = session.analyst("ann", 1, at_most=1)
+        others = Bookings(session._engine._store)  # whom nobody tells of a charge
+        for names in (["sex", "region"], ["sex", "age"]):
+            ann.measure(names)
+            ledger = session.state.ledger
+            assert others.of("ann", ledger) / ledger.cap == ann.budget().spent > 0
 
 
 def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
