@@ -64,8 +64,8 @@ def check_impossible(impossible: Sequence[Impossible], sizes: Sizes) -> None:
     if len(impossible) > MOST_CONDITIONS:
         raise DomainError(f"expected at most {MOST_CONDITIONS} impossible conditions, got {len(impossible)}")
     for one in impossible:
-        shape = tuple(sizes[name] for name in sizes if name in one.scope)
-        if not issubclass(type(one), Impossible) or shape != one.inside.shape:
+        is_made = issubclass(type(one), Impossible)
+        if not is_made or tuple(sizes[name] for name in sizes if name in one.scope) != one.inside.shape:
             raise DomainError("expected impossible conditions that rule_out made for the same attributes")
 
 

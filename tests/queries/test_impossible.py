@@ -214,6 +214,8 @@ def test_a_condition_means_the_same_whatever_was_read_before(asked: list[str]) -
 def test_conditions_are_of_the_attributes_that_they_were_made_for() -> None:
     with pytest.raises(DomainError, match="rule_out made for the same attributes"):
         Domain((IntegerAttribute("age", 0, 5), PLAIN["married"]), impossible=DOMAIN.impossible[:1])
+    with pytest.raises(DomainError, match="rule_out made for the same attributes"):
+        Domain(PLAIN.attributes, impossible=(CHILD,))  # type: ignore[arg-type]  # a text, as in a schema
     assert rule_out(rule_out(PLAIN, CHILD), "sex = 'm' AND age = 9") == DOMAIN
 
 
