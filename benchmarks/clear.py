@@ -18,9 +18,7 @@ turns, each with an equal share.
 Errors and half-widths are fractions of the records. ``unclear`` is the share of the bars whose half-width is
 above a hundredth; ``ratio`` is the 90 % quantile of half-widths over the 95 % quantile of errors.
 ``one_number`` is the half-width of Gaussian noise on each of these questions, whose number is known before,
-for the whole budget. ``opened`` and ``spent`` are shares of the budget. With ``--finish`` what is left is
-spent after the last question; ``pairs_l1`` is the mean L1 distance of all pairs of exported rows before that,
-``pairs_l1_finished`` after it. Tables are public, noise is seeded.
+for the whole budget. ``opened`` and ``spent`` are shares of the budget. Tables are public, noise is seeded.
 """
 
 from __future__ import annotations
@@ -37,10 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.runner import cell_fractions, parser, tell_alone
 from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice
 from pmw.planning.opening import filter_of_squares
-from pmw.public.state import PublicState
 from pmw.session.asking import aggregate_statement
 from queries import CodedRecords, LinearQuery
 from queries.domain import OrderedAttribute
@@ -75,7 +72,6 @@ def main() -> None:
     made.add_argument("--queries", type=int, help="questions, or statements of a dashboard")
     made.add_argument("--analysts", type=int, default=1, help="who take turns, each with an equal share")
     made.add_argument("--reserve", type=Fraction, help="part of the budget for questions; a session's own")
-    made.add_argument("--finish", action="store_true", help="spend what is left, and look at rows again")
     made.add_argument("--expect", action="store_true", help="open with these questions as expected ones")
     given = made.parse_args()
     given.queries = given.queries or (30 if given.stream == "dashboard" else 400)
@@ -225,10 +221,6 @@ def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[
         "one_number": round(_one_number(arguments, len(asked)) / case.size, 6),
         "cpu_seconds": round(time.process_time() - started, 2),
     }
-    if arguments.finish:
-        facts["pairs_l1"] = _pairs_l1(case, session.state, seed)
-        session.finish()
-        facts["pairs_l1_finished"] = _pairs_l1(case, session.state, seed)
     session.close()
     answers = np.concatenate([one for one, _ in found]) / case.size
     truth = np.concatenate([_truth(case, one) for one in asked]) / case.size
@@ -246,14 +238,6 @@ def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[
         if (orders == order).any():
             lines.append({"attributes": order, **_scores(answers[orders == order], truth[orders == order])})
     return lines
-
-
-def _pairs_l1(case: Case, state: PublicState, seed: int) -> float:
-    """Return the mean L1 distance, not halved, of all two-way marginals of exported rows from the truth."""
-    rows = exported_rows(state.model, state, seed)
-    pairs = itertools.combinations(case.domain.names, 2)
-    apart = [np.abs(cell_fractions(rows, pair) - cell_fractions(case.records, pair)).sum() for pair in pairs]
-    return round(float(np.mean(apart)), 6)
 
 
 def _questions(domain: pmw.Domain, asked: Sequence[Asked]) -> Iterator[LinearQuery | Statement]:

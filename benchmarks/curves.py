@@ -13,8 +13,7 @@ Beside a curve stands its floor, measured in the same process. For records in a 
 is numpy that goes over an array as long as the model, as often as a fit does at most. For arrays it is
 numpy that reads the questions off a cumulative table, for lines json (and orjson where it is installed) that
 only parses them. Peers are numpy's dot product of a histogram and each question's weights, one draw of
-opendp's Laplace mechanism per question where opendp is installed, and the triad a = b + s c on arrays beyond
-the caches, in bytes read and written.
+opendp's Laplace mechanism per question where opendp is installed.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ _ARRAYS = 50_000  # ranges of three attributes, to measure rates; one in seven o
 _LONG = 100  # cells of an attribute of the session that answers very many questions
 _BLOCK = 10_000  # questions at a time, as arrays
 _SINGLY = 100_000  # most questions that are asked as lines
+_LEAST = 3  # power of ten of the fewest questions
 _FIRST = 200  # questions to a table of ever more records
 _PASSES = 120  # of a fit over its model, at most
 _HISTOGRAM = 380_800  # cells, of the peer that multiplies
 _QUESTIONS = 100  # with weights of their own, which no cache holds
-_TRIAD = 20_000_000  # numbers
 
 _Point = dict[str, Any]
 
@@ -241,7 +240,7 @@ def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
         path = Path(folder) / "study.pmw"
         reset_peak()
         with pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, path=path) as session:
-            for power in range(3, 10):
+            for power in range(_LEAST, 10):
                 if 10**power > most:
                     break
                 while done < 10**power:
@@ -365,14 +364,6 @@ def _compared() -> list[_Point]:
     rates["numpy_dots_per_s"] = (
         8 * _QUESTIONS / cpu_seconds(lambda: [histogram @ one for one in (*weights,) * 8])
     )
-    first, second, third = np.zeros(_TRIAD), generator.random(_TRIAD), generator.random(_TRIAD)
-
-    def triad() -> None:
-        np.multiply(third, 3.0, out=first)
-        np.add(first, second, out=first)
-
-    triad()
-    rates["triad_gb_per_s"] = 40 * _TRIAD / 1e9 / min(cpu_seconds(triad) for _ in range(3))
     rates["opendp_laplace_per_s"] = _opendp_rate()
     (ours,) = _grown(_RECORDS, 6, 5000)
     rates["queries_per_s"], rates["arrays_per_s"] = ours["queries_per_s"], ours["arrays_per_s"]
@@ -401,7 +392,8 @@ def _opendp_rate() -> float | None:
 _Works: TypeAlias = Iterable[Callable[[], list[_Point]]]
 CURVES: dict[str, Callable[[argparse.Namespace], _Works]] = {
     "domain": lambda given: (
-        partial(_grown, min(_RECORDS, given.most_records), attributes, 1000) for attributes in _ATTRIBUTES
+        partial(_grown, min(_RECORDS, given.most_records), attributes, min(1000, given.most_questions))
+        for attributes in _ATTRIBUTES
     ),
     "records": lambda given: (
         partial(_read, 10**power, min(_FIRST, given.most_questions))

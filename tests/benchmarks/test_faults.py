@@ -69,28 +69,6 @@ def test_what_broke_is_told_with_every_process_of_its_series(tmp_path: Path) -> 
         assert "(nothing befell it): exit 0: it said nothing" in told
 
 
-UNHEARD = """
-import os
-import resource
-import signal
-import sys
-from pathlib import Path
-
-from benchmarks.fault_process import Fault, make_study, run_stream
-
-study = make_study("questions", Path(sys.argv[1]) / "study")
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-os.register_at_fork(after_in_child=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
-print(run_stream(study, Fault()).code)
-"""
-
-
-def test_a_process_that_can_write_nothing_ends_and_does_not_go_on_as_the_benchmark(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", UNHEARD, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "70\n", "")
-
-
 LINE = json.dumps(
     {
         "id": 0,
