@@ -166,9 +166,6 @@ class FreeGap:
     Args:
         sparse: the tests, against one threshold.
 
-    Raises:
-        BudgetError: the tests have two thresholds, or are sech^2 tests, whose proof does not cover gaps.
-
     Privacy: the price of ``sparse``, unchanged: for a given gap, the shift of rho by Delta that pays for the
         negatives asks for nu' = nu + Delta + value - value' >= nu, so nu' keeps to the support of one-sided
         noise and its density falls by e^(2 Delta/b) at most (e^(Delta/b) if monotone), as the positive
@@ -258,9 +255,6 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
         split: the shares, epsilon3 = 0.
         update_limit: c.
 
-    Raises:
-        BudgetError: a parameter is out of range, or the split pays for values.
-
     Privacy: (epsilon1 + epsilon2)-DP.
 
     Source: Algorithm 7 and Theorems 4 and 5; Section 4.2 for the split. Exponential noise: Liu et al. (2024).
@@ -277,9 +271,6 @@ def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int)
         comparison: what is compared.
         split: the shares, epsilon3 > 0.
         update_limit: c.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the split does not pay for values.
 
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 
@@ -305,9 +296,6 @@ class TopC:
     Args:
         mechanism: of one choice.
         count: c.
-
-    Raises:
-        BudgetError: ``count`` is less than 1.
 
     Privacy: c adaptively chosen events of the mechanism's epsilon, each of bounded range, so also c times
         epsilon^2/8-zCDP. How long a choice takes depends on the values: timings are secret.
@@ -358,9 +346,6 @@ class TopC:
         Args:
             values: int64, shape (n,), n at least c.
             bits: source of the draws.
-
-        Raises:
-            BudgetError: there are fewer values than c, or one is not an integer.
         """
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
@@ -410,9 +395,6 @@ class Retraversal:
             exp(-10^9 p), where p is the probability of passing once. This is below 10^-6 for a value that is
             within 12 standard deviations of Laplace test noise (17 of exponential noise) below what it is
             compared with.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the tests are of another kind.
 
     Privacy: the price of ``sparse``, once, for any number of passes. All passes together are one run of it on
         one longer stream: the same threshold noise, fresh noise on each test, at most c positives. Which
@@ -471,9 +453,6 @@ class Retraversal:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public, before they are raised.
             bits: source of the noise.
-
-        Raises:
-            BudgetError: a value is not an integer.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))
@@ -531,9 +510,6 @@ def renyi_charge(alpha: float, s: float) -> float:
     Args:
         alpha: order, above 1.
         s: shift over scale, above 0.
-
-    Raises:
-        BudgetError: alpha or s is out of range.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -550,9 +526,6 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
     Args:
         alpha: order, above 1.
         s: shift over scale, above 0; a fraction is rounded up.
-
-    Raises:
-        BudgetError: alpha or s is out of range.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -577,59 +550,41 @@ def threshold_renyi(test: Sech2Test, alpha: float) -> float:
     return min(price, squared) if test.noise is ThresholdNoise.LAPLACE else price
 
 
-def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: float = 0.0) -> float:
+def run_epsilon(test: Sech2Test, update_limit: int, delta: float) -> float:
     """Return an epsilon such that a run with one threshold draw is (epsilon, delta)-DP, rounded up.
 
-    epsilon = min over alpha of E + c R(alpha, s) + c alpha value_rho + ln(1 - 1/alpha)
-    - (ln delta + ln alpha)/(alpha - 1), E the threshold's; and at most the pure price, where there is one.
-
-    Args:
-        delta: at least 0 and below 1.
-        value_rho: rho of the value released at each positive; 0 where none is.
+    epsilon = min over alpha of E + c R(alpha, s) + ln(1 - 1/alpha) - (ln delta + ln alpha)/(alpha - 1), E the
+    threshold's; and at most the pure price, where there is one.
     """
-    if update_limit < 1 or not 0 <= delta < 1 or value_rho < 0:
-        raise BudgetError(
-            f"expected c >= 1, 0 <= delta < 1 and a rho >= 0, got {update_limit}, {delta:g}, {value_rho:g}"
-        )
+    if update_limit < 1 or not 0 <= delta < 1:
+        raise BudgetError(f"expected c >= 1 and 0 <= delta < 1, got {update_limit}, {delta:g}")
     best = math.inf
-    if test.noise is not ThresholdNoise.GAUSSIAN and value_rho == 0:
+    if test.noise is not ThresholdNoise.GAUSSIAN:
         best = _float_up(test.threshold_price + update_limit * test.positive_price)
     if delta == 0:
         if best == math.inf:
             raise BudgetError("expected delta > 0 for Gaussian noise, got delta=0")
         return best
     for alpha in _ORDERS:
-        spent = threshold_renyi(test, alpha)
-        spent += update_limit * (renyi_charge_bound(alpha, test.positive_price) + alpha * value_rho)
+        spent = threshold_renyi(test, alpha) + update_limit * renyi_charge_bound(alpha, test.positive_price)
         best = min(best, spent * (1 + _SLACK) + _conversion(alpha, delta))
     return best
 
 
-def least_query_scale(
-    test: Sech2Test, update_limit: int, budget: Budget, *, value_rho: float = 0.0
-) -> Fraction:
+def least_query_scale(test: Sech2Test, update_limit: int, budget: Budget) -> Fraction:
     """Return the smallest b, rounded up to a multiple of 2^-20 Delta, for which a run stays in the budget.
 
-    Args:
-        test: the comparison; its own query scale plays no part.
-        update_limit: c.
-        budget: of the whole run.
-        value_rho: rho of the value released at each positive.
-
-    Raises:
-        BudgetError: threshold noise and values alone exceed the budget.
+    The test's own query scale plays no part.
     """
 
     def fits(steps: int) -> bool:
         scaled = replace(test, query_scale=Fraction(steps * test.sensitivity, _SCALE_GRID))
-        return run_epsilon(scaled, update_limit, float(budget.delta), value_rho=value_rho) <= budget.epsilon
+        return run_epsilon(scaled, update_limit, float(budget.delta)) <= budget.epsilon
 
     high = _SCALE_GRID
     while not fits(high):
         if high > 2**45:
-            raise BudgetError(
-                f"epsilon={float(budget.epsilon):g} does not hold the threshold noise and the values alone"
-            )
+            raise BudgetError(f"epsilon={float(budget.epsilon):g} does not hold the threshold noise alone")
         high *= 2
     steps = 1 + bisect_left(range(1, high), True, key=fits)
     return Fraction(steps * test.sensitivity, _SCALE_GRID)

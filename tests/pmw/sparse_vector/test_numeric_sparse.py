@@ -105,22 +105,6 @@ def test_composed_rounds_take_the_quieter_of_two_ways(
         assert algorithm.sparse.round_epsilon < round_epsilon(Budget.of(1, "1e-9"), limit)
 
 
-def test_composed_rounds_without_delta_add() -> None:
-    algorithm = NumericSparse.composed(Comparison(), epsilon=1, update_limit=5, value_share="0.25")
-    assert algorithm.epsilon == 1
-    assert algorithm.value_noise == DiscreteLaplace(Fraction(20))
-
-
-def test_tight_composition_needs_far_less_noise_than_the_textbook() -> None:
-    textbook = NumericSparse.textbook(epsilon=1, delta="1e-9", update_limit=50)
-    tight = NumericSparse.composed(
-        Comparison(NoiseKind.EXPONENTIAL, monotone=True), epsilon=1, delta="1e-9", update_limit=50
-    )
-    assert isinstance(tight.value_noise, DiscreteGaussian)
-    assert float(tight.value_noise.sigma) < math.sqrt(2) * 2187 / 30
-    assert tight.sparse.test.query_scale < textbook.sparse.test.query_scale / 4
-
-
 @pytest.mark.parametrize("share", [0, 1, -1, 2])
 def test_a_share_out_of_range_is_refused(share: int) -> None:
     with pytest.raises(BudgetError, match="expected a value share between 0 and 1"):

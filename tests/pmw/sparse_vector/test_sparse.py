@@ -127,12 +127,6 @@ def test_composed_rounds_get_the_tightest_price(comparison: Comparison, limit: i
     assert ratio == pytest.approx(1 if comparison.monotone else 2 ** (1 / 3), rel=1e-4)
 
 
-def test_composed_rounds_without_delta_add() -> None:
-    algorithm = Sparse.composed(Comparison(sensitivity=3), epsilon="0.7", update_limit=4)
-    assert algorithm.epsilon == Fraction(7, 10)
-    assert algorithm.epsilon_at(0) == Fraction(7, 10)
-
-
 @pytest.mark.parametrize("comparison", COMPOSED)
 def test_composed_rounds_stay_within_their_price_each(comparison: Comparison) -> None:
     algorithm = Sparse.composed(comparison, epsilon=4, delta="1e-2", update_limit=2)
@@ -216,16 +210,6 @@ def test_it_finds_the_first_large_value_and_halts() -> None:
     assert after is None
     with pytest.raises(BudgetError, match="it halted at its positive"):
         algorithm.step(after, 0, 1000, bits)
-
-
-def test_negatives_keep_the_threshold_one_at_a_time_or_together() -> None:
-    algorithm, bits = AboveThreshold.textbook(epsilon=1), BitSource.from_integer(4)
-    state = algorithm.open(bits)
-    after, outcomes = algorithm.scan(state, np.zeros(100, dtype=int), np.full(100, 10_000), bits)
-    assert after is state
-    assert not outcomes.any()
-    assert algorithm.step(state, -50, 1000, bits) == (state, Outcome.BELOW)
-    assert algorithm.step(state, 10_000, 1000, bits) == (None, Outcome.ABOVE)
 
 
 def test_find_returns_the_place_or_the_fail_signal() -> None:

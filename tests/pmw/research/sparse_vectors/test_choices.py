@@ -75,13 +75,6 @@ def test_choices_follow_the_distribution_and_no_other_scale() -> None:
     require_scale(p_value, wrong=1e-4)
 
 
-def test_large_values_are_found_and_none_twice() -> None:
-    values, bits = np.arange(3000) // 30 * 400, BitSource.from_integer(5)
-    chosen = TopC.of(epsilon=10, count=30, monotone=True).select(values, bits)
-    assert sorted(chosen) == list(range(2970, 3000))
-    assert sorted(TopC.of(epsilon=1, count=3).select(np.array([5, 1, 3]), bits)) == [0, 1, 2]
-
-
 def test_with_delta_the_choices_share_a_rho() -> None:
     rho = zcdp_rho(Budget.of(1, "1e-9"))
     many = TopC.of(epsilon=1, delta="1e-9", count=200)
@@ -231,12 +224,6 @@ def test_a_million_passes_take_no_longer_than_one() -> None:
     algorithm = Retraversal.of(sparse, deviations=5, passes=10**6)
     far = np.zeros(10**6, dtype=int)
     assert algorithm.select(far, np.full(10**6, 10**6), BitSource.from_integer(1)) == ()
-
-
-def test_the_reference_of_these_tests_walks_the_passes_in_order() -> None:
-    assert walked((0, 1, 0), 3) == ([1, 1], 2, 0)
-    assert walked((0, 1, 0, 0, 1), 3) == ([1, 1, 2, 2], 3, 0)
-    assert [walk((7, 8), 2, (0,) * tests) for tests in range(5)] == [7, 8, 7, 8, None]
 
 
 SECH2 = Sech2Test(ThresholdNoise.LAPLACE, Sides.ONE_SIDED, 1, True, Fraction(3), Fraction(4))

@@ -26,10 +26,8 @@ from pmw.research.sparse_vectors import (
     numeric_algorithm_7,
 )
 from pmw.sparse_vector import (
-    AboveThreshold,
     Comparison,
     NoiseKind,
-    Outcome,
     Ratio,
     Sides,
     Sparse,
@@ -38,13 +36,6 @@ from pmw.sparse_vector import (
     ThresholdTest,
 )
 from tests.distributions import WRONG, attained, largest_ratio
-
-
-def test_pure_noise_grows_with_the_number_of_values_asked() -> None:
-    naive = NaiveAboveThreshold.of(epsilon="0.5", query_limit=100, sensitivity=3)
-    assert (naive.value_noise, naive.epsilon) == (DiscreteLaplace(Fraction(600)), Fraction(1, 2))
-    # that of a sparse vector does not
-    assert AboveThreshold.textbook(epsilon="0.5", sensitivity=3).test.query_scale == 24
 
 
 def test_many_values_with_delta_take_gaussian_noise_and_few_laplace_noise() -> None:
@@ -171,22 +162,6 @@ def test_a_scale_30_percent_off_shows_in_the_enumeration(noise: NoiseKind, facto
     assert not 0.95 * claimed <= worst(gap_of(noise, factor=factor)) <= claimed + 1e-9
 
 
-def test_it_says_by_how_much_a_value_passed_and_nothing_of_a_negative() -> None:
-    free, bits = gap_of(NoiseKind.LAPLACE), BitSource.from_integer(2)
-    state = free.open(bits)
-    state, outcome, gap = free.step(state, -500, 100, bits)
-    assert (outcome, gap, state.positives) == (Outcome.BELOW, None, 0)
-    state, outcome, gap = free.step(state, 1100, 100, bits)
-    assert outcome is Outcome.ABOVE
-    assert gap == pytest.approx(1000, abs=80)
-    with pytest.raises(BudgetError, match="it halted after 1 positives"):
-        free.step(state, 0, 0, bits)
-    redrawn = FreeGap(Sparse(Comparison().priced(EVEN, 1), 2, redraw=True))
-    found, outcomes, gap = redrawn.scan(redrawn.open(bits), np.array([0, 900, 900]), np.full(3, 400), bits)
-    assert (outcomes.tolist(), found) == ([0, 1], SparseState(None, 1))
-    assert gap == pytest.approx(500, abs=50)
-
-
 @pytest.mark.parametrize("noise", list(NoiseKind))
 def test_a_gap_is_the_excess_of_the_value_that_passed(noise: NoiseKind) -> None:
     free, values, thresholds = gap_of(noise), np.array([5, -3, 7, 2, 6]), np.array([4, 2, 9, 3, 2])
@@ -224,26 +199,10 @@ def test_the_printed_scales() -> None:
     assert 1 - 1e-11 < numeric.epsilon <= 1
 
 
-@pytest.mark.parametrize("monotone", [False, True])
-def test_the_shares_are_the_price(monotone: bool) -> None:
-    comparison = Comparison(NoiseKind.EXPONENTIAL, monotone=monotone)
-    sparse = algorithm_7(comparison, Split.of(comparison.best_ratio, epsilon=2, update_limit=3), 3)
-    assert 2 - 1e-9 < sparse.epsilon <= 2
-
-
 def test_one_threshold_noise_without_c_redrawn_is_caught() -> None:
     # Algorithm 1 redrawn without scaling its threshold noise by c pays for the threshold c times.
     unscaled = Sparse(algorithm_1(epsilon=1, update_limit=4).test, 4, redraw=True)
     assert attained(unscaled) > 2
-
-
-def test_thresholds_may_differ_from_query_to_query() -> None:
-    # Only value - threshold counts, so a stream with thresholds of its own is one of those that are audited.
-    sparse = algorithm_7(Comparison(NoiseKind.EXPONENTIAL), EVEN, 2)
-    values, thresholds = np.array([0, 500, 1000, 0]), np.array([100, 100, 2000, -900])
-    found = sparse.run(values, thresholds, BitSource.from_integer(5))
-    same = sparse.run(values - thresholds, np.zeros(4, dtype=int), BitSource.from_integer(5))
-    assert found.tolist() == same.tolist() == [0, 1, 0, 1]
 
 
 FREE, BITS, ONE = gap_of(NoiseKind.LAPLACE), BitSource.from_integer(1), np.array([1])
