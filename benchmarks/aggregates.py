@@ -6,8 +6,7 @@ prints one JSON line per table, seed, stage and aggregate. The table's stream is
 attributes are summed up by categories of at most 16 values (on Adult: 4 by 7, the 28 tables). Stages:
 
 * ``model``: nothing is asked for these tables; the answers come from the state after the stream;
-* ``asked``: the statements are asked as an analyst asks them, so that tests may run and be charged for;
-* ``again``: they are asked once more. ``spent`` is 0 there once everything is settled.
+* ``asked``: the statements are asked as an analyst asks them, so that tests may run and be charged for.
 
 Errors are those of groups of at least ``--least`` records, as shares of the attribute's range; each group
 counts once, and in ``tables_error`` each table does. ``held`` counts the bars, of groups of any size, that
@@ -108,7 +107,7 @@ def _scored(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[s
     ) as session:
         session.ask_all(case.queries)
         truths = _Truths(case, frame)
-        for stage in ("model", "asked", "again"):
+        for stage in ("model", "asked"):
             before = session.state.ledger.share
             scores: dict[str, _Score] = defaultdict(_Score)
             for width, statement in statements:

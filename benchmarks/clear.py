@@ -8,8 +8,6 @@ turns, each with an equal share.
 
 * ``natural``: conjunctions of 1 to 5 attributes, each of which selects a value, or a range about a value, of
   a record that was drawn. Ranges have any ends and widths up to a third of the attribute;
-* ``drill``: every value of an attribute (of a long one, tenths of its range) within what was picked before;
-  then one of them is picked by its number of records, and the next attribute follows, up to five;
 * ``correlated``: conjunctions of 3 or 4 attributes that depend on each other, of 25 scopes. A scope grows by
   drawing attributes in proportion to their mutual information with those before;
 * ``dashboard``: statements, each a count by one or two attributes under a natural condition on one or two
@@ -28,8 +26,9 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,20 +45,13 @@ from queries.statements import Statement
 _ALL = {**TABLES, **MADE_UP}
 _MOST_ATTRIBUTES = 5
 _SCOPES = 25  # of correlated questions
-_LONG = 20  # cells, from which on a drill-down asks for tenths of the range
-_FEWEST = 50  # records that are drilled into
 _MOST_GROUPS = 600  # of a statement
 _CLEAR = 0.01  # half-width, as a fraction of the records
 _Cells = dict[str, tuple[int, int]]  # of each attribute of a condition, its first and last cell
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Questions that are asked together: one, or the groups of a statement.
-
-    Args:
-        condition: first and last cell of each attribute.
-    """
+class Asked(NamedTuple):
+    """Questions that are asked together: one, or the groups of a statement."""
 
     condition: _Cells
     by: tuple[str, ...] = ()
@@ -107,29 +99,6 @@ def _natural_condition(
             low = max(0, cell - int(generator.integers(width + 1)))
             condition[name] = low, min(size - 1, low + width)
     return condition
-
-
-def drill(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
-    """Yield what an analyst asks who looks into the larger groups, attribute by attribute."""
-    return itertools.islice(_drilled(records, np.random.default_rng(seed)), size)
-
-
-def _drilled(records: CodedRecords, generator: np.random.Generator) -> Iterator[Asked]:
-    domain = records.domain
-    names = [name for name in domain.names if domain[name].size > 1]
-    while True:
-        picked, inside = dict[str, tuple[int, int]](), np.ones(len(records), dtype=np.bool_)
-        for name in generator.permutation(names)[:_MOST_ATTRIBUTES].tolist():
-            column, cells = records.columns[domain.index(name)], domain[name].size
-            width = 1 if cells <= _LONG else -(-cells // 10)
-            ranges = [(low, min(cells, low + width) - 1) for low in range(0, cells, width)]
-            yield from (Asked({**picked, name: ends}) for ends in ranges)
-            counts = [np.count_nonzero(inside & (column >= low) & (column <= high)) for low, high in ranges]
-            if sum(counts) < _FEWEST:
-                break
-            low, high = ranges[generator.choice(len(ranges), p=np.array(counts) / sum(counts))]
-            picked[name] = low, high
-            inside &= (column >= low) & (column <= high)
 
 
 def correlated(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
@@ -189,7 +158,6 @@ def dashboard(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
 
 _STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
     "natural": natural,
-    "drill": drill,
     "correlated": correlated,
     "dashboard": dashboard,
 }

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -206,14 +206,8 @@ _QUESTIONS = 60
 STUDIES = ("questions", "marginals", "wide")
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A session file in a folder of its own, and the questions of its stream.
-
-    Args:
-        path: the session file.
-        questions: JSON Lines, each with an ``id`` and a ``request_id``.
-    """
+class Study(NamedTuple):
+    """A session file in a folder of its own, and the questions of its stream: JSON Lines with ids."""
 
     path: Path
     questions: Path
@@ -529,7 +523,7 @@ def _diary(folder: Path) -> Path:
 # --- openings -----------------------------------------------------------------------------------------------
 
 
-def open_session(study: Study, fault: Fault) -> Run:
+def _opened(study: Study, fault: Fault) -> Run:
     """Let a forked process open a session on the study's table, befallen by a fault."""
     table = study.questions.with_name("people.csv")
     options = ("--data", str(table), "--schema", str(table.with_suffix(".toml")), "--epsilon", "2")
@@ -541,7 +535,7 @@ def broken_opening(study: Study, fault: Fault) -> tuple[bool, list[str]]:
     """Return whether an opening was stopped, and what was wrong with it, or an empty text for each check."""
     for file in study.path.parent.glob(f"{study.path.name}*"):
         file.unlink()
-    first = open_session(study, fault)
+    first = _opened(study, fault)
     return first.stopped, list(_checks(study, first))
 
 
@@ -551,7 +545,7 @@ def _checks(study: Study, first: Run) -> Iterator[str]:
     runs = [first]
     if not _is_born(study.path):  # a session exists with its intent, or not at all
         yield "" if not _openings(first) else "noise was drawn before the session existed"
-        runs = [open_session(study, Fault())]
+        runs = [_opened(study, Fault())]
         yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].end}"
     runs.append(run_stream(study, Fault()))
     yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].end}"

@@ -170,13 +170,7 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A table and a stream of questions about it.
-
-    Args:
-        name: what it is called in results.
-        records: the table.
-        queries: the stream.
-    """
+    """A table, by its name in results, and a stream of questions about it."""
 
     name: str
     records: CodedRecords

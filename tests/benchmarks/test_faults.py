@@ -93,7 +93,7 @@ AFTER = Contents(
     pending=(), thresholds=(), share=0.5, faults=(),
 )  # fmt: skip
 MODEL = {"version": 1, "answers": ["0x1p+0"]}
-KILLED = Stop(Run(Fault("kill before a call"), -9, {}, "", (DRAWN,)), replace(EMPTY, pending=((2, "ab"),)))
+KILLED = Stop(Run(Fault("kill before a call"), -9, {}, "", (DRAWN,)), EMPTY._replace(pending=((2, "ab"),)))
 FINISHED = Stop(Run(Fault(), 0, {0: LINE}, "", (DRAWN, MODEL)), AFTER)
 
 
@@ -116,11 +116,11 @@ def test_a_session_that_kept_its_promises_has_none_broken() -> None:
 
 
 def run_of(stop: Stop, **changes: Any) -> Stop:
-    return replace(stop, run=replace(stop.run, **changes))
+    return stop._replace(run=replace(stop.run, **changes))
 
 
 def file_of(stop: Stop, **changes: Any) -> Stop:
-    return replace(stop, after=replace(stop.after, **changes))
+    return stop._replace(after=stop.after._replace(**changes))
 
 
 BROKEN = {

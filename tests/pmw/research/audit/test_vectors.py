@@ -85,7 +85,7 @@ def test_a_sound_vector_stays_within_its_claim(sides: Sides, monotone: bool, red
 
 @pytest.mark.statistical
 def test_a_vector_that_charges_too_little_is_found_in_every_way_to_add_up() -> None:
-    found = audited(Altered(sound(), cheaper=300), runs=150)
+    found = audited(Altered(sound(), cheaper=300))
     assert [one.verdict for one in found.findings] == [Verdict.VIOLATES] * 3
     assert found.verdict is Verdict.VIOLATES
 
@@ -122,7 +122,7 @@ class Generous(Altered):
     ids=lambda vector: type(vector).__name__,
 )
 def test_a_vector_that_claims_less_than_it_does_is_found(vector: Altered) -> None:
-    found = audited(vector)
+    found = audited(vector, runs=600 if isinstance(vector, NoTestNoise) else 300)
     assert found.verdict is Verdict.VIOLATES
     worst = max(found.findings, key=lambda one: one.certified.epsilon)
     assert worst.certified.epsilon > worst.claimed

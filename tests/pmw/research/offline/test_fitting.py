@@ -232,7 +232,7 @@ def test_a_fixed_number_of_rounds_shares_the_budget_and_leaves_nothing(rounds: i
     schedule = first_schedule(budget_filter, 7, OfflineOptions(rounds=rounds, selection_share=share))
     for number in range(rounds):
         assert schedule.is_last(budget_filter) == (number == rounds - 1)
-        budget_filter = spend(budget_filter, sum(schedule.prices(budget_filter)))
+        budget_filter = spend(budget_filter, sum(schedule.prices(budget_filter), Fraction(0)))
         schedule = schedule.after(paid=True)
     assert 0 <= budget_filter.remaining < Fraction(1, RHO_GRID)
 
@@ -243,7 +243,7 @@ def test_growing_prices_never_exceed_the_budget_and_use_it_up(paid: list[bool]) 
     schedule = first_schedule(budget_filter, 5, OfflineOptions())
     for moved in paid:
         last = schedule.is_last(budget_filter)
-        budget_filter = spend(budget_filter, sum(schedule.prices(budget_filter)))
+        budget_filter = spend(budget_filter, sum(schedule.prices(budget_filter), Fraction(0)))
         if last:
             break
         grown = schedule.after(paid=moved)
