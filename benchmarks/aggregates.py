@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import parser, tell_alone
+from benchmarks.runner import opened, parser, tell_alone
 from benchmarks.tables import TABLES, Case, StreamChoice, adult_values
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
@@ -99,12 +99,8 @@ def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame
 
 def _scored(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     case, frame = _table(table, arguments)
-    options = pmw.Options(seed=seed)
-    statements = list(_statements(case))
-    lines: list[dict[str, Any]] = []
-    with pmw.open_session(
-        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
-    ) as session:
+    statements, lines = list(_statements(case)), list[dict[str, Any]]()
+    with opened(case.source(), case.domain, arguments, seed) as session:
         session.ask_all(case.queries)
         truths = _Truths(case, frame)
         for stage in ("model", "asked"):

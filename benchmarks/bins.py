@@ -18,7 +18,7 @@ import numpy as np
 
 import pmw
 import pmw.planning.tiers
-from benchmarks.runner import error_scores, parser, peak_mb, promise_scores, tell
+from benchmarks.runner import error_scores, opened, parser, peak_mb, promise_scores, tell
 from benchmarks.tables import Case, true_counts
 from pmw.planning.tiers import affordable_bins
 from queries import (
@@ -73,12 +73,11 @@ def _measured(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str,
     def bins(*given: object) -> int:
         return arguments.bins or affordable_bins(*given)  # type: ignore[arg-type]
 
-    budget = {"epsilon": arguments.epsilon, "delta": arguments.delta}
     source, started = case.source(), time.process_time()
     with patch.object(pmw.planning.tiers, "affordable_bins", bins):
-        session = pmw.open_session(source, case.domain, **budget, options=pmw.Options(seed=seed))
+        session = opened(source, case.domain, arguments, seed)
     with session:
-        opened = time.process_time() - started
+        opening = time.process_time() - started
         answers = session.ask_all(case.queries)
         state = session.state
     seconds = time.process_time() - started
@@ -93,7 +92,7 @@ def _measured(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str,
         "half_width": None if first.interval is None else (first.interval[1] - first.interval[0]) / 2,
         **error_scores(np.abs(counts - truth) / case.size),
         **promise_scores(answers, truth, case.size),
-        "open_cpu_seconds": round(opened, 2),
+        "open_cpu_seconds": round(opening, 2),
         "cpu_seconds": round(seconds, 2),
         "peak_mb": round(peak_mb()),
     }

@@ -19,13 +19,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from dataclasses import replace
 
 import numpy as np
 
 import pmw
-from benchmarks.runner import alone, parser, promise_scores, tell, typical_scores
+from benchmarks.runner import alone, opened, parser, promise_scores, tell, typical_scores
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
+from pmw.data import MemorySource
 from pmw.display.texts import counted
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
@@ -55,11 +55,6 @@ def main() -> None:
             tell({**head, **result})
 
 
-def _opened(case: Case, seed: int, arguments: argparse.Namespace) -> pmw.Session:
-    budget = {"epsilon": arguments.epsilon, "delta": arguments.delta}
-    return pmw.open_session(case.source(), case.domain, **budget, options=pmw.Options(seed=seed))
-
-
 def _case(table: str, arguments: argparse.Namespace) -> Case:
     choice = StreamChoice(arguments.stream, arguments.stream_seed, arguments.queries)
     return TABLES[table](arguments.data_dir, choice)
@@ -67,7 +62,7 @@ def _case(table: str, arguments: argparse.Namespace) -> Case:
 
 def _answered(table: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:
     case = _case(table, arguments)
-    with _opened(case, seed, arguments) as session:
+    with opened(case.source(), case.domain, arguments, seed) as session:
         answers, truth = session.ask_all(case.queries), true_counts(case).tolist()
         classes = [_classes(session.state, query) for query in case.queries]
         return case.size, list(zip(answers, truth, classes, strict=True))
@@ -120,7 +115,7 @@ def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[t
     case = _case(table, arguments)
     drawn = np.random.default_rng(seed).integers(0, case.size, arguments.population)
     sample = CodedRecords(case.domain, tuple(one[drawn] for one in case.records.columns))
-    with _opened(replace(case, records=sample), seed, arguments) as session:
+    with opened(MemorySource(sample), case.domain, arguments, seed) as session:
         answers, intervals = session.ask_all(case.queries), session.population_intervals(case.queries)
     fractions = (true_counts(case) / case.size).tolist()
     return [

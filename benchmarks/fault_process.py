@@ -62,15 +62,10 @@ _SAID = 2000  # characters of a standard error that are told: a traceback's end
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a process left behind.
-
-    Args:
-        fault: what befell it.
-        code: its exit code; minus the signal where one killed it.
-    """
+    """What a process left behind."""
 
     fault: Fault
-    code: int
+    code: int  # its exit code; minus the signal where one killed it
     lines: dict[int, str]
     errors: str
     notes: tuple[dict[str, Any], ...]
@@ -298,18 +293,11 @@ MEMORY_KINDS = ("no memory in a refit", "no memory after a refit", "address spac
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What befalls a process.
+    """What befalls a process, of ``STATEMENT_KINDS``, ``CALL_KINDS``, ``MEMORY_KINDS`` and some others."""
 
-    Args:
-        kind: one of ``STATEMENT_KINDS``, ``CALL_KINDS``, ``MEMORY_KINDS``, ``clock going back``, ``read-only
-            folder`` or ``kill at random``; an empty text for nothing.
-        at: at which durable step, from 1 on; seconds of a kill at random.
-        positive: only once a test was positive; steps are counted from there on.
-    """
-
-    kind: str = ""
-    at: float = 1
-    positive: bool = False
+    kind: str = ""  # nothing
+    at: float = 1  # which durable step, from 1 on; seconds of a kill at random
+    positive: bool = False  # only once a test was positive; steps are counted from there on
 
     @property
     def label(self) -> str:

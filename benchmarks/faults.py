@@ -97,11 +97,6 @@ class Series(NamedTuple):
     study: str
     faults: tuple[Fault, ...]
 
-    @property
-    def title(self) -> str:
-        """The series in words."""
-        return f"{self.name} ({self.study}): {'; '.join(map(str, self.faults))}"
-
 
 def main() -> None:
     """Run the series and print what came of them."""
@@ -184,7 +179,8 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally, keep: P
 
 def _story(series: Series, folder: Path, broken: list[str], keep: Path | None) -> str:
     """Return what was broken in a series, and keep its session where that is asked for."""
-    told = story(series.title, folder, broken)
+    title = f"{series.name} ({series.study}): {'; '.join(map(str, series.faults))}"
+    told = story(title, folder, broken)
     if keep is None:
         return told
     keep.mkdir(parents=True, exist_ok=True)

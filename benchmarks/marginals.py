@@ -72,18 +72,12 @@ def workload(domain: Domain, order: int, *, most: int, most_cells: int) -> tuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answered:
-    """What a method says of a workload.
-
-    Args:
-        marginals: of each scope float64, shape (cells,), records.
-        model: what rows are drawn from; None where there is none.
-        state: of a session, which exports rows; None where there is none.
-    """
+    """What a method says of a workload: of each scope a marginal, float64, shape (cells,), records."""
 
     marginals: Sequence[NDArray[np.float64]]
     classes: Sequence[str] = ()
-    model: SyntheticDistribution | None = None
-    state: PublicState | None = None
+    model: SyntheticDistribution | None = None  # what rows are drawn from
+    state: PublicState | None = None  # of a session, which exports rows
     facts: Mapping[str, object] = field(default_factory=dict)
 
 

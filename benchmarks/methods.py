@@ -58,21 +58,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a method gave.
-
-    Args:
-        counts: float64, shape (k,), its answers in records, as they were given.
-        model: what rows are drawn from; None where there is none.
-        state: of a session or a release, which exports rows; None where there is none.
-        answers: with their intervals; None where the method promises nothing.
-        facts: whatever else is worth a column.
-    """
+    """What a method gave: counts are float64, shape (k,), records, as they were given."""
 
     counts: NDArray[np.float64]
-    model: SyntheticDistribution | None = None
-    answers: tuple[Answer, ...] | None = None
+    model: SyntheticDistribution | None = None  # what rows are drawn from
+    answers: tuple[Answer, ...] | None = None  # with their intervals, where the method promises something
     facts: dict[str, object] = field(default_factory=dict)
-    state: PublicState | None = None
+    state: PublicState | None = None  # which exports rows
 
 
 Method = Callable[[Case, Settings], Outcome]

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sqlglot
 
 import pmw
-from benchmarks.runner import alone, parser, tell
+from benchmarks.runner import alone, opened, parser, tell
 from benchmarks.tables import TableAbsentError, adult_values, coded_values
 from pmw.public.tables import AnswerTable
 from queries import CategoricalAttribute, Domain, QueryError
@@ -94,8 +94,7 @@ def _listed(file: Path) -> list[str]:
 
 def _answered(table: str, seed: int, arguments: argparse.Namespace, asked: list[str]) -> list[_Outcome]:
     frame, domain = TABLES[table](arguments.data_dir)
-    budget = {"epsilon": arguments.epsilon, "delta": arguments.delta}
-    with pmw.open_session(frame, domain, **budget, options=pmw.Options(seed=seed)) as session:
+    with opened(frame, domain, arguments, seed) as session:
         judge = Judge(frame, domain)
         return [outcome(session, judge, statement) for statement in asked]
 

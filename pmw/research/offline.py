@@ -276,17 +276,11 @@ RoundPrices: TypeAlias = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Shares of the budget for the rounds to come.
+    """Shares of the budget for the rounds to come."""
 
-    Args:
-        price: of the next round, if it is not the last.
-        rounds_left: where their number is fixed; None where precision grows.
-        selection_share: part of a round's price that pays for the choice.
-    """
-
-    price: Fraction
-    rounds_left: int | None
-    selection_share: Fraction
+    price: Fraction  # of the next round, if it is not the last
+    rounds_left: int | None  # where their number is fixed; None where precision grows
+    selection_share: Fraction  # part of a round's price that pays for the choice
 
     def is_last(self, budget_filter: PrivacyFilter) -> bool:
         """Tell whether the next round is the last one, which takes all that is left."""
@@ -329,14 +323,11 @@ _LAST_TOLERANCE = 1e-6
 class MarginalRound:
     """A round that measures a whole marginal.
 
-    Args:
-        model: what the candidates are compared with, over the coarse domain.
-        selection: the choice, in units of 2^-20 records.
-        noise: distribution of each cell's noise, in units.
+    The choice and each cell's noise are in units of 2^-20 records.
     """
 
     scopes: tuple[tuple[str, ...], ...]
-    model: SyntheticDistribution
+    model: SyntheticDistribution  # what the candidates are compared with, over the coarse domain
     selection: ExponentialMechanism
     noise: NoiseDistribution
 
@@ -345,10 +336,7 @@ class MarginalRound:
 class QueryRound:
     """A round that measures the answer to one question.
 
-    Args:
-        model_units: int64, shape (k,), the model's answers in units of 2^-20 records.
-        selection: the choice, in units.
-        noise: distribution of the answer's noise, in units.
+    The model's answers, int64 of shape (k,), the choice and the noise are in units of 2^-20 records.
     """
 
     queries: tuple[LinearQuery, ...]
@@ -484,19 +472,12 @@ def draw_query(proposal: QueryRound, truth: TrueAnswers, bits: BitSource) -> Que
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a round came to: public.
-
-    Args:
-        state: with the round's charges, and the model corrected.
-        entries: what it charged.
-        paid: the measurement moved the model by more than its noise is wide.
-        small: the error was measured as small, which ends the release: the model is not corrected.
-    """
+    """What a round came to: public."""
 
     state: PublicState
     entries: tuple[LedgerEntry, ...]
-    paid: bool
-    small: bool = False
+    paid: bool  # the measurement moved the model by more than its noise is wide
+    small: bool = False  # the error was measured as small, which ends the release; the model stays as it was
 
 
 def settle_round(

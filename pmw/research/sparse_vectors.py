@@ -74,11 +74,6 @@ class NaiveAboveThreshold:
     What the sparse vector improves upon: there is no threshold noise, every value is released, and the
     number of values asked, not of those found, sets the price.
 
-    Args:
-        value_noise: distribution of the noise on each value.
-        query_limit: k, after which nothing more is answered.
-        sensitivity: the most that one value changes between neighbours, in units of the values.
-
     Privacy: k events of (Delta/b)-DP (discrete Laplace at scale b), or of Delta^2/(2 sigma^2)-zCDP.
 
     Source: Dwork and Roth (2014), Section 3.6, first paragraphs; Kamath's notes on the sparse vector.
@@ -163,9 +158,6 @@ class FreeGap:
     was selected for a large gap, the estimate is biased upward near the threshold. Releasing value + nu
     itself would show the noisy threshold and is not private (Lyu, Su and Li 2017, Algorithm 3).
 
-    Args:
-        sparse: the tests, against one threshold.
-
     Privacy: the price of ``sparse``, unchanged: for a given gap, the shift of rho by Delta that pays for the
         negatives asks for nu' = nu + Delta + value - value' >= nu, so nu' keeps to the support of one-sided
         noise and its density falls by e^(2 Delta/b) at most (e^(Delta/b) if monotone), as the positive
@@ -248,12 +240,7 @@ def algorithm_2(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> 
 def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Sparse:
     """Return Algorithm 7 without values: threshold Delta/epsilon1, kept; tests 2 c Delta/epsilon2.
 
-    Monotone values need c Delta/epsilon2 only.
-
-    Args:
-        comparison: what is compared; Laplace noise is the paper's, exponential noise costs the same.
-        split: the shares, epsilon3 = 0.
-        update_limit: c.
+    Monotone values need c Delta/epsilon2 only. Exponential noise, which is not the paper's, costs the same.
 
     Privacy: (epsilon1 + epsilon2)-DP.
 
@@ -266,11 +253,6 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 
 def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> NumericSparse:
     """Return Algorithm 7 with values: beside the tests, each positive value plus Lap(c Delta/epsilon3).
-
-    Args:
-        comparison: what is compared.
-        split: the shares, epsilon3 > 0.
-        update_limit: c.
 
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 
@@ -292,10 +274,6 @@ _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 @dataclass(frozen=True, slots=True)
 class TopC:
     """Choose c places one after the other, each by the exponential mechanism among those left.
-
-    Args:
-        mechanism: of one choice.
-        count: c.
 
     Privacy: c adaptively chosen events of the mechanism's epsilon, each of bounded range, so also c times
         epsilon^2/8-zCDP. How long a choice takes depends on the values: timings are secret.
@@ -345,7 +323,6 @@ class TopC:
 
         Args:
             values: int64, shape (n,), n at least c.
-            bits: source of the draws.
         """
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
@@ -452,7 +429,6 @@ class Retraversal:
         Args:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public, before they are raised.
-            bits: source of the noise.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))
@@ -505,11 +481,8 @@ _SCALE_GRID = 2**20
 def renyi_charge(alpha: float, s: float) -> float:
     """Return R(alpha, s) = (alpha s - ln(1 + alpha (e^s - 1)))/(alpha - 1), in floating point.
 
-    Near order 1, and for small s, the difference loses digits; accounts take ``renyi_charge_bound``.
-
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0.
+    The order alpha is above 1, the shift over the scale s above 0. Near order 1, and for small s, the
+    difference loses digits; accounts take ``renyi_charge_bound``.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -523,9 +496,7 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
     A relative error d in v = alpha (e^s - 1) moves ln(1 + v) by at most d v/(1 + v) <= d ln(1 + v), so the
     whole of it is below 16 units of 2^-53 of the two terms.
 
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0; a fraction is rounded up.
+    A fraction is rounded up.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -676,11 +647,7 @@ class AdaptiveSech2:
         *,
         query_scale: Fraction | None = None,
     ) -> tuple[AdaptiveState, Outcome]:
-        """Test one value at a scale.
-
-        Args:
-            query_scale: b of this test; None for the test's own.
-        """
+        """Test one value at a scale; None for the test's own."""
         test, price = self._scaled(query_scale), self.charges(query_scale)[1]
         if not state.ledger.allows(price):
             raise BudgetExhaustedError(

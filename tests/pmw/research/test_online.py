@@ -276,6 +276,15 @@ def test_arrays_lists_histograms_and_tables_are_the_same() -> None:
     assert found == [found[0]] * len(given)
 
 
+def test_fresh_noise_differs_and_seeded_noise_repeats() -> None:
+    def totals(seed: int | None) -> set[float]:
+        return {
+            PrivateMultiplicativeWeights([500, 400], 1, options=Options(seed=seed)).total for _ in range(2)
+        }
+
+    assert (len(totals(None)), len(totals(5))) == (2, 1)
+
+
 def test_an_update_is_told_public_numbers_alone() -> None:
     told: list[Correction] = []
 

@@ -85,7 +85,7 @@ def test_a_sound_vector_stays_within_its_claim(sides: Sides, monotone: bool, red
 
 @pytest.mark.statistical
 def test_a_vector_that_charges_too_little_is_found_in_every_way_to_add_up() -> None:
-    found = audited(Altered(sound(), cheaper=300))
+    found = audited(Altered(sound(), cheaper=300), runs=600)
     assert [one.verdict for one in found.findings] == [Verdict.VIOLATES] * 3
     assert found.verdict is Verdict.VIOLATES
 
