@@ -6,8 +6,7 @@ prints one JSON line per table, seed, stage and aggregate. The table's stream is
 attributes are summed up by categories of at most 16 values (on Adult: 4 by 7, the 28 tables). Stages:
 
 * ``model``: nothing is asked for these tables; the answers come from the state after the stream;
-* ``asked``: the statements are asked as an analyst asks them, so that tests may run and be charged for;
-* ``again``: they are asked once more. ``spent`` is 0 there once everything is settled.
+* ``asked``: the statements are asked as an analyst asks them, so that tests may run and be charged for.
 
 Errors are those of groups of at least ``--least`` records, as shares of the attribute's range; each group
 counts once, and in ``tables_error`` each table does. ``held`` counts the bars, of groups of any size, that
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import parser, tell_alone
+from benchmarks.runner import opened, parser, tell_alone
 from benchmarks.tables import TABLES, Case, StreamChoice, adult_values
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
@@ -100,15 +99,11 @@ def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame
 
 def _scored(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     case, frame = _table(table, arguments)
-    options = pmw.Options(seed=seed)
-    statements = list(_statements(case))
-    lines: list[dict[str, Any]] = []
-    with pmw.open_session(
-        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
-    ) as session:
+    statements, lines = list(_statements(case)), list[dict[str, Any]]()
+    with opened(case.source(), case.domain, arguments, seed) as session:
         session.ask_all(case.queries)
         truths = _Truths(case, frame)
-        for stage in ("model", "asked", "again"):
+        for stage in ("model", "asked"):
             before = session.state.ledger.share
             scores: dict[str, _Score] = defaultdict(_Score)
             for width, statement in statements:

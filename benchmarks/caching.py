@@ -87,21 +87,13 @@ def _covid(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         head = {"part": "covid", "neighbors": relation.value, "records": case.size, "cells": case.domain.size}
         yield {**head, "method": "one-table", "epsilon": _one_table(case.size, relation)}
         for place, stream in enumerate(("uniform", "zipf-1")):
+            of = {**head, "stream": stream}
             for name, (epsilons, rate) in _TURBO.items():
-                yield {
-                    **head,
-                    "method": name,
-                    "stream": stream,
-                    "epsilon": epsilons[place],
-                    "rate": rate,
-                    "quoted": True,
-                }
+                yield {**of, "method": name, "epsilon": epsilons[place], "rate": rate, "quoted": True}
             for seed in range(arguments.seeds):
                 asked = _drawn(case.queries, stream, arguments.asked, seed)
-                run = _run(
-                    case, asked, replace(options, accuracy=_ALPHA, records=case.size, seed=seed), epsilon, 0
-                )
-                yield {**head, "method": "session", "stream": stream, "seed": seed, **run}
+                chosen = replace(options, accuracy=_ALPHA, records=case.size, seed=seed)
+                yield {**of, "method": "session", "seed": seed, **_run(case, asked, chosen, epsilon, 0)}
 
 
 def _covid_case(folder: Path | None, *, cells_for_all: bool) -> Case:
@@ -204,13 +196,13 @@ def _run(
             answers += session.ask_all(asked[place : place + _CHUNK])
         seconds = time.process_time() - start
         state = session.state
-    given = [
-        (answer, truths[query]) for answer, query in zip(answers, asked, strict=True) if not answer.is_refused
+    given = [  # a count, the ends of its bar, and the truth
+        (answer.count, *(answer.interval or (0.0, math.inf)), truths[query])
+        for answer, query in zip(answers, asked, strict=True)
+        if not answer.is_refused
     ]
-    errors = np.array([abs(answer.count - truth) for answer, truth in given]) / case.size
-    bars = [(answer.interval or (0.0, math.inf), answer.count) for answer, _ in given]
-    widest = max(max(high - count, count - low) for (low, high), count in bars) / case.size
-    alpha = options.accuracy or 0.0
+    counts, low, high, exact = np.array(given, dtype=np.float64).T
+    errors, widest = np.abs(counts - exact) / case.size, np.maximum(high - counts, counts - low).max()
     return {
         "epsilon": float(epsilon),
         "spent_share": round(state.ledger.share, 4),
@@ -218,13 +210,9 @@ def _run(
         "positives": [state.positives(place) for place in range(len(state.plan))],
         "mean_error": float(f"{errors.mean():.3g}"),
         "largest_error": float(f"{errors.max():.3g}"),
-        "over_alpha": float(np.mean(errors > alpha)),
-        "widest_bar": float(f"{widest:.6g}"),
-        "missed": float(
-            np.mean(
-                [not low <= truth <= high for ((low, high), _), (_, truth) in zip(bars, given, strict=True)]
-            )
-        ),
+        "over_alpha": float(np.mean(errors > (options.accuracy or 0.0))),
+        "widest_bar": float(f"{widest / case.size:.6g}"),
+        "missed": float(np.mean((exact < low) | (exact > high))),
         "seconds_to_open": round(start - opening, 2),
         "rate": round(len(asked) / seconds),
     }

@@ -8,8 +8,6 @@ turns, each with an equal share.
 
 * ``natural``: conjunctions of 1 to 5 attributes, each of which selects a value, or a range about a value, of
   a record that was drawn. Ranges have any ends and widths up to a third of the attribute;
-* ``drill``: every value of an attribute (of a long one, tenths of its range) within what was picked before;
-  then one of them is picked by its number of records, and the next attribute follows, up to five;
 * ``correlated``: conjunctions of 3 or 4 attributes that depend on each other, of 25 scopes. A scope grows by
   drawing attributes in proportion to their mutual information with those before;
 * ``dashboard``: statements, each a count by one or two attributes under a natural condition on one or two
@@ -18,9 +16,7 @@ turns, each with an equal share.
 Errors and half-widths are fractions of the records. ``unclear`` is the share of the bars whose half-width is
 above a hundredth; ``ratio`` is the 90 % quantile of half-widths over the 95 % quantile of errors.
 ``one_number`` is the half-width of Gaussian noise on each of these questions, whose number is known before,
-for the whole budget. ``opened`` and ``spent`` are shares of the budget. With ``--finish`` what is left is
-spent after the last question; ``pairs_l1`` is the mean L1 distance of all pairs of exported rows before that,
-``pairs_l1_finished`` after it. Tables are public, noise is seeded.
+for the whole budget. ``opened`` and ``spent`` are shares of the budget. Tables are public, noise is seeded.
 """
 
 from __future__ import annotations
@@ -30,17 +26,17 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.runner import cell_fractions, parser, tell_alone
 from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice
 from pmw.planning.opening import filter_of_squares
-from pmw.public.state import PublicState
 from pmw.session.asking import aggregate_statement
 from queries import CodedRecords, LinearQuery
 from queries.domain import OrderedAttribute
@@ -49,20 +45,13 @@ from queries.statements import Statement
 _ALL = {**TABLES, **MADE_UP}
 _MOST_ATTRIBUTES = 5
 _SCOPES = 25  # of correlated questions
-_LONG = 20  # cells, from which on a drill-down asks for tenths of the range
-_FEWEST = 50  # records that are drilled into
 _MOST_GROUPS = 600  # of a statement
 _CLEAR = 0.01  # half-width, as a fraction of the records
 _Cells = dict[str, tuple[int, int]]  # of each attribute of a condition, its first and last cell
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Questions that are asked together: one, or the groups of a statement.
-
-    Args:
-        condition: first and last cell of each attribute.
-    """
+class Asked(NamedTuple):
+    """Questions that are asked together: one, or the groups of a statement."""
 
     condition: _Cells
     by: tuple[str, ...] = ()
@@ -75,7 +64,6 @@ def main() -> None:
     made.add_argument("--queries", type=int, help="questions, or statements of a dashboard")
     made.add_argument("--analysts", type=int, default=1, help="who take turns, each with an equal share")
     made.add_argument("--reserve", type=Fraction, help="part of the budget for questions; a session's own")
-    made.add_argument("--finish", action="store_true", help="spend what is left, and look at rows again")
     made.add_argument("--expect", action="store_true", help="open with these questions as expected ones")
     given = made.parse_args()
     given.queries = given.queries or (30 if given.stream == "dashboard" else 400)
@@ -111,29 +99,6 @@ def _natural_condition(
             low = max(0, cell - int(generator.integers(width + 1)))
             condition[name] = low, min(size - 1, low + width)
     return condition
-
-
-def drill(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
-    """Yield what an analyst asks who looks into the larger groups, attribute by attribute."""
-    return itertools.islice(_drilled(records, np.random.default_rng(seed)), size)
-
-
-def _drilled(records: CodedRecords, generator: np.random.Generator) -> Iterator[Asked]:
-    domain = records.domain
-    names = [name for name in domain.names if domain[name].size > 1]
-    while True:
-        picked, inside = dict[str, tuple[int, int]](), np.ones(len(records), dtype=np.bool_)
-        for name in generator.permutation(names)[:_MOST_ATTRIBUTES].tolist():
-            column, cells = records.columns[domain.index(name)], domain[name].size
-            width = 1 if cells <= _LONG else -(-cells // 10)
-            ranges = [(low, min(cells, low + width) - 1) for low in range(0, cells, width)]
-            yield from (Asked({**picked, name: ends}) for ends in ranges)
-            counts = [np.count_nonzero(inside & (column >= low) & (column <= high)) for low, high in ranges]
-            if sum(counts) < _FEWEST:
-                break
-            low, high = ranges[generator.choice(len(ranges), p=np.array(counts) / sum(counts))]
-            picked[name] = low, high
-            inside &= (column >= low) & (column <= high)
 
 
 def correlated(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
@@ -193,7 +158,6 @@ def dashboard(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
 
 _STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
     "natural": natural,
-    "drill": drill,
     "correlated": correlated,
     "dashboard": dashboard,
 }
@@ -225,10 +189,6 @@ def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[
         "one_number": round(_one_number(arguments, len(asked)) / case.size, 6),
         "cpu_seconds": round(time.process_time() - started, 2),
     }
-    if arguments.finish:
-        facts["pairs_l1"] = _pairs_l1(case, session.state, seed)
-        session.finish()
-        facts["pairs_l1_finished"] = _pairs_l1(case, session.state, seed)
     session.close()
     answers = np.concatenate([one for one, _ in found]) / case.size
     truth = np.concatenate([_truth(case, one) for one in asked]) / case.size
@@ -246,14 +206,6 @@ def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[
         if (orders == order).any():
             lines.append({"attributes": order, **_scores(answers[orders == order], truth[orders == order])})
     return lines
-
-
-def _pairs_l1(case: Case, state: PublicState, seed: int) -> float:
-    """Return the mean L1 distance, not halved, of all two-way marginals of exported rows from the truth."""
-    rows = exported_rows(state.model, state, seed)
-    pairs = itertools.combinations(case.domain.names, 2)
-    apart = [np.abs(cell_fractions(rows, pair) - cell_fractions(case.records, pair)).sum() for pair in pairs]
-    return round(float(np.mean(apart)), 6)
 
 
 def _questions(domain: pmw.Domain, asked: Sequence[Asked]) -> Iterator[LinearQuery | Statement]:

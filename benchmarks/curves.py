@@ -13,8 +13,7 @@ Beside a curve stands its floor, measured in the same process. For records in a 
 is numpy that goes over an array as long as the model, as often as a fit does at most. For arrays it is
 numpy that reads the questions off a cumulative table, for lines json (and orjson where it is installed) that
 only parses them. Peers are numpy's dot product of a histogram and each question's weights, one draw of
-opendp's Laplace mechanism per question where opendp is installed, and the triad a = b + s c on arrays beyond
-the caches, in bytes read and written.
+opendp's Laplace mechanism per question where opendp is installed.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,11 +56,11 @@ _ARRAYS = 50_000  # ranges of three attributes, to measure rates; one in seven o
 _LONG = 100  # cells of an attribute of the session that answers very many questions
 _BLOCK = 10_000  # questions at a time, as arrays
 _SINGLY = 100_000  # most questions that are asked as lines
+_LEAST = 3  # power of ten of the fewest questions
 _FIRST = 200  # questions to a table of ever more records
 _PASSES = 120  # of a fit over its model, at most
 _HISTOGRAM = 380_800  # cells, of the peer that multiplies
 _QUESTIONS = 100  # with weights of their own, which no cache holds
-_TRIAD = 20_000_000  # numbers
 
 _Point = dict[str, Any]
 
@@ -102,6 +100,13 @@ def _table(records: int, attributes: int, cells: int = _CELLS) -> CodedRecords:
     return CodedRecords(domain, tuple(columns))
 
 
+def _opened(table: CodedRecords, **chosen: Any) -> tuple[pmw.Session, float]:
+    """Return a new session over a table, and the CPU seconds that opening takes."""
+    started, options = time.process_time(), pmw.Options(seed=1, **chosen)
+    session = pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, options=options)
+    return session, round(time.process_time() - started, 3)
+
+
 def _boxes(generator: np.random.Generator, count: int, attributes: int, cells: int) -> NDArray[np.int64]:
     """Return first and last cells of ranges: int64, shape (2, count, attributes)."""
     return np.sort(generator.integers(0, cells, (2, count, attributes)), axis=0)
@@ -114,12 +119,9 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
     """
     table = _table(records, attributes)
     reset_peak()
-    options, found = pmw.Options(seed=1), dict[str, Any]()
-    started = time.process_time()
-    with pmw.open_session(
-        MemorySource(table), table.domain, epsilon=1, delta=1e-9, options=options
-    ) as session:
-        found["open_s"] = round(time.process_time() - started, 3)
+    session, seconds = _opened(table)
+    with session:
+        found: dict[str, Any] = {"open_s": seconds}
         questions = list(random_conjunctions(table.domain, first, seed=1))
         found["first_questions"] = first
         found["first_s"] = round(cpu_seconds(lambda: session.ask_all(questions)), 3)
@@ -173,19 +175,12 @@ def _read(records: int, questions: int) -> list[_Point]:
         return [{**point, "open_over_group_by": round(opened / group_by, 1)}]
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A form in which questions come.
+class _Form(NamedTuple):
+    """A form in which questions come."""
 
-    Args:
-        block: makes the next ones, given how many were made and how many are wanted.
-        ask: has a session answer a block.
-        floors: the seconds of what does less with a block, by name.
-    """
-
-    block: Callable[[int, int], Any]
+    block: Callable[[int, int], Any]  # makes the next ones, given how many were made and are wanted
     ask: Callable[[pmw.Session, Any], object]
-    floors: dict[str, Callable[[Any], float]]
+    floors: dict[str, Callable[[Any], float]]  # the seconds of what does less with a block, by name
 
 
 def _as_arrays(domain: Domain, most: int) -> _Form:
@@ -241,7 +236,7 @@ def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
         path = Path(folder) / "study.pmw"
         reset_peak()
         with pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, path=path) as session:
-            for power in range(3, 10):
+            for power in range(_LEAST, 10):
                 if 10**power > most:
                     break
                 while done < 10**power:
@@ -269,27 +264,20 @@ def _read_again(path: Path) -> float:
 
 def _corrected(records: int, questions: int) -> list[_Point]:
     """Ask a session one question after the other, and tell what each positive cost."""
-    table, found = _table(records, 14), list[_Point]()
-    with pmw.open_session(
-        MemorySource(table),
-        table.domain,
-        epsilon=1,
-        delta=1e-9,
-        options=pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY),
-    ) as session:
-        for number, query in enumerate(random_conjunctions(table.domain, questions, seed=1), 1):
+    found = list[_Point]()
+    session, _ = _opened(_table(records, 14), opening=pmw.Opening.ONE_WAY)
+    with session:
+        for number, query in enumerate(random_conjunctions(session.domain, questions, seed=1), 1):
             before = session.state.version
             seconds = cpu_seconds(partial(session.ask, query))
-            if session.state.version > before:
-                found.append(
-                    {
-                        "positives": session.state.version,
-                        "question": number,
-                        "cpu_s": round(seconds / (session.state.version - before), 4),
-                        "model_cells": session.state.model.cells,
-                        "numpy_s": round(_passes(session.state.model.cells), 4),
-                    }
-                )
+            version, cells = session.state.version, session.state.model.cells
+            if version > before:
+                point: _Point = {"positives": version, "question": number, "model_cells": cells}
+                point |= {
+                    "cpu_s": round(seconds / (version - before), 4),
+                    "numpy_s": round(_passes(cells), 4),
+                }
+                found.append(point)
     return found
 
 
@@ -309,47 +297,32 @@ def _long(cells: int, questions: int) -> list[_Point]:
         column.astype(np.min_scalar_type(one.size - 1))
         for column, one in zip(columns, attributes, strict=True)
     )
-    opened = pmw.Options(seed=1)
-    started = time.process_time()
-    source = MemorySource(CodedRecords(domain, codes))
-    with pmw.open_session(source, domain, epsilon=1, delta=1e-9, options=opened) as session:
-        opening, point = time.process_time() - started, _Point(cells=cells, questions=questions)
-        before = reset_peak()
+    session, seconds = _opened(CodedRecords(domain, codes))
+    with session:
+        point, before = _Point(cells=cells, questions=questions, open_cpu_s=seconds), reset_peak()
 
         def ask() -> None:
             for number in range(questions):
                 first, last = np.sort(generator.integers(0, cells, 2))
                 session.ask(f"x BETWEEN {first} AND {last} AND y = {number % 5}")
 
-        seconds = cpu_seconds(ask)
-        grown = peak_mb() - before
-        return [
-            {
-                **point,
-                "open_cpu_s": round(opening, 3),
-                "cpu_s": round(seconds, 3),
-                "grown_mb": round(grown, 1),
-            }
-        ]
+        point["cpu_s"] = round(cpu_seconds(ask), 3)
+        return [{**point, "grown_mb": round(peak_mb() - before, 1)}]
 
 
 def _wide(attributes: int, opening: pmw.Opening) -> list[_Point]:
     """Open a session over many attributes, ask it, and tell what each positive cost."""
-    table = _table(_RECORDS, attributes, 5)
-    options = pmw.Options(seed=1, opening=opening)
-    started = time.process_time()
-    source = MemorySource(table)
-    with pmw.open_session(source, table.domain, epsilon=1, delta=1e-9, options=options) as session:
-        opened = time.process_time() - started
+    session, opened = _opened(_table(_RECORDS, attributes, 5), opening=opening)
+    with session:
         before = session.state.version
-        asked = list(random_conjunctions(table.domain, 100, seed=1))
+        asked = list(random_conjunctions(session.domain, 100, seed=1))
         seconds = cpu_seconds(lambda: session.ask_all(asked))
         positives = session.state.version - before
         return [
             {
                 "attributes": attributes,
                 "opening": opening.value,
-                "open_cpu_s": round(opened, 3),
+                "open_cpu_s": opened,
                 "questions": len(asked),
                 "positives": positives,
                 "cpu_s_per_positive": round(seconds / max(1, positives), 4),
@@ -365,14 +338,6 @@ def _compared() -> list[_Point]:
     rates["numpy_dots_per_s"] = (
         8 * _QUESTIONS / cpu_seconds(lambda: [histogram @ one for one in (*weights,) * 8])
     )
-    first, second, third = np.zeros(_TRIAD), generator.random(_TRIAD), generator.random(_TRIAD)
-
-    def triad() -> None:
-        np.multiply(third, 3.0, out=first)
-        np.add(first, second, out=first)
-
-    triad()
-    rates["triad_gb_per_s"] = 40 * _TRIAD / 1e9 / min(cpu_seconds(triad) for _ in range(3))
     rates["opendp_laplace_per_s"] = _opendp_rate()
     (ours,) = _grown(_RECORDS, 6, 5000)
     rates["queries_per_s"], rates["arrays_per_s"] = ours["queries_per_s"], ours["arrays_per_s"]
@@ -401,7 +366,8 @@ def _opendp_rate() -> float | None:
 _Works: TypeAlias = Iterable[Callable[[], list[_Point]]]
 CURVES: dict[str, Callable[[argparse.Namespace], _Works]] = {
     "domain": lambda given: (
-        partial(_grown, min(_RECORDS, given.most_records), attributes, 1000) for attributes in _ATTRIBUTES
+        partial(_grown, min(_RECORDS, given.most_records), attributes, min(1000, given.most_questions))
+        for attributes in _ATTRIBUTES
     ),
     "records": lambda given: (
         partial(_read, 10**power, min(_FIRST, given.most_questions))

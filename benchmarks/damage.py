@@ -18,10 +18,9 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,23 +54,14 @@ _WAITING = "age >= 45 AND NOT member = TRUE AND sex = 'Female'"
 _LATER = ("age < 30 AND member = TRUE", "age < 35 AND member = FALSE AND sex = 'Male'")
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """The files of a session in some state, and what must not be lost of it.
-
-    Args:
-        state: one of STATES.
-        files: bytes by the end of the file's name.
-        table: the session's table.
-        spent: what had been charged when the last answer was given.
-        measured: answers that drew noise, by question.
-    """
+class Study(NamedTuple):
+    """The files of a session in some state, and what must not be lost of it."""
 
     state: str
-    files: dict[str, bytes]
+    files: dict[str, bytes]  # by the end of the file's name
     table: pd.DataFrame
-    spent: Fraction
-    measured: dict[str, Answer]
+    spent: Fraction  # what had been charged when the last answer was given
+    measured: dict[str, Answer]  # those that drew noise, by question
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -62,15 +62,10 @@ _SAID = 2000  # characters of a standard error that are told: a traceback's end
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a process left behind.
-
-    Args:
-        fault: what befell it.
-        code: its exit code; minus the signal where one killed it.
-    """
+    """What a process left behind."""
 
     fault: Fault
-    code: int
+    code: int  # its exit code; minus the signal where one killed it
     lines: dict[int, str]
     errors: str
     notes: tuple[dict[str, Any], ...]
@@ -206,14 +201,8 @@ _QUESTIONS = 60
 STUDIES = ("questions", "marginals", "wide")
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A session file in a folder of its own, and the questions of its stream.
-
-    Args:
-        path: the session file.
-        questions: JSON Lines, each with an ``id`` and a ``request_id``.
-    """
+class Study(NamedTuple):
+    """A session file in a folder of its own, and the questions of its stream: JSON Lines with ids."""
 
     path: Path
     questions: Path
@@ -304,18 +293,11 @@ MEMORY_KINDS = ("no memory in a refit", "no memory after a refit", "address spac
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What befalls a process.
+    """What befalls a process, of ``STATEMENT_KINDS``, ``CALL_KINDS``, ``MEMORY_KINDS`` and some others."""
 
-    Args:
-        kind: one of ``STATEMENT_KINDS``, ``CALL_KINDS``, ``MEMORY_KINDS``, ``clock going back``, ``read-only
-            folder`` or ``kill at random``; an empty text for nothing.
-        at: at which durable step, from 1 on; seconds of a kill at random.
-        positive: only once a test was positive; steps are counted from there on.
-    """
-
-    kind: str = ""
-    at: float = 1
-    positive: bool = False
+    kind: str = ""  # nothing
+    at: float = 1  # which durable step, from 1 on; seconds of a kill at random
+    positive: bool = False  # only once a test was positive; steps are counted from there on
 
     @property
     def label(self) -> str:
@@ -529,7 +511,7 @@ def _diary(folder: Path) -> Path:
 # --- openings -----------------------------------------------------------------------------------------------
 
 
-def open_session(study: Study, fault: Fault) -> Run:
+def _opened(study: Study, fault: Fault) -> Run:
     """Let a forked process open a session on the study's table, befallen by a fault."""
     table = study.questions.with_name("people.csv")
     options = ("--data", str(table), "--schema", str(table.with_suffix(".toml")), "--epsilon", "2")
@@ -541,7 +523,7 @@ def broken_opening(study: Study, fault: Fault) -> tuple[bool, list[str]]:
     """Return whether an opening was stopped, and what was wrong with it, or an empty text for each check."""
     for file in study.path.parent.glob(f"{study.path.name}*"):
         file.unlink()
-    first = open_session(study, fault)
+    first = _opened(study, fault)
     return first.stopped, list(_checks(study, first))
 
 
@@ -551,7 +533,7 @@ def _checks(study: Study, first: Run) -> Iterator[str]:
     runs = [first]
     if not _is_born(study.path):  # a session exists with its intent, or not at all
         yield "" if not _openings(first) else "noise was drawn before the session existed"
-        runs = [open_session(study, Fault())]
+        runs = [_opened(study, Fault())]
         yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].end}"
     runs.append(run_stream(study, Fault()))
     yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].end}"

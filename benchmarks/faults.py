@@ -26,9 +26,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pmw
 from benchmarks.fault_process import (
@@ -63,23 +63,15 @@ _OPENING = "opening"
 _CHEAP = STUDIES[:2]  # their refits take milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How much is tried.
+_KILLS, _COMMANDS = 60, 20  # at random instants, of each study; of ``python -m pmw`` itself
+_REFITS = 4  # up to which memory runs out
 
-    Args:
-        spread: how many points of each stream are stopped at, at most, for each kind.
-        retries: how often a process is stopped at the same positive.
-        kills: kills at random instants, of each study.
-        commands: kills of ``python -m pmw`` itself.
-        refits: up to which refit memory runs out.
-    """
+
+class Plan(NamedTuple):
+    """How much is tried: points of each stream for each kind, and stops at the same positive."""
 
     spread: int = 20
     retries: int = 100
-    kills: int = 60
-    commands: int = 20
-    refits: int = 4
 
 
 @dataclass(slots=True)
@@ -98,24 +90,12 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Faults that befall one session, one after another, before its stream is let finish.
-
-    Args:
-        name: what it is reported under.
-        study: a name in ``STUDIES``.
-        faults: in order; ``kill of python -m pmw`` starts a process of its own.
-    """
+class Series(NamedTuple):
+    """Faults that befall one session, of ``STUDIES``, one after another, before its stream is let finish."""
 
     name: str
     study: str
     faults: tuple[Fault, ...]
-
-    @property
-    def title(self) -> str:
-        """The series in words."""
-        return f"{self.name} ({self.study}): {'; '.join(map(str, self.faults))}"
 
 
 def main() -> None:
@@ -130,7 +110,7 @@ def main() -> None:
     given = made.parse_args()
     if _PRELOADED not in os.environ:
         _become_preloaded()
-    plan = replace(plan, spread=given.spread, retries=given.retries)
+    plan = Plan(given.spread, given.retries)
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         Path(folder).chmod(0o755)  # another user reads the session in the read-only folder
         total = run_all(Path(folder), None if given.short else plan, given.only, given.keep)
@@ -199,7 +179,8 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally, keep: P
 
 def _story(series: Series, folder: Path, broken: list[str], keep: Path | None) -> str:
     """Return what was broken in a series, and keep its session where that is asked for."""
-    told = story(series.title, folder, broken)
+    title = f"{series.name} ({series.study}): {'; '.join(map(str, series.faults))}"
+    told = story(title, folder, broken)
     if keep is None:
         return told
     keep.mkdir(parents=True, exist_ok=True)
@@ -251,11 +232,11 @@ def _step_kinds() -> tuple[str, ...]:
 
 def _long(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Series]:
     yield from _of_streams(studies, folder, plan)
-    yield from _at_random(plan)
+    yield from _at_random()
     for name in _CHEAP:
         yield Series("read-only folder", name, 2 * (Fault("read-only folder"),))
     for kind in MEMORY_KINDS[:2]:
-        for at in range(1, plan.refits + 1):
+        for at in range(1, _REFITS + 1):
             yield Series(kind, "questions", (Fault(kind, at), Fault(kind, 1)))
     yield from _of_commands(studies["questions"], folder / "run", plan.spread)
     yield from _at_positives(plan.retries)
@@ -272,13 +253,13 @@ def _of_streams(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator
         yield from (Series(_OPENING, "questions", (Fault(kind, at),)) for at in range(1, 2 * plan.spread, 2))
 
 
-def _at_random(plan: Plan) -> Iterator[Series]:
+def _at_random() -> Iterator[Series]:
     generator = random.Random(1)
     for name in _CHEAP:
-        for _ in range(0, plan.kills, 4):
+        for _ in range(0, _KILLS, 4):
             delays = [generator.uniform(0.005, 0.06) for _ in range(4)]
             yield Series("kill at random", name, tuple(Fault("kill at random", one) for one in delays))
-    for _ in range(0, plan.commands, 4):
+    for _ in range(0, _COMMANDS, 4):
         delays = [generator.uniform(0, 0.05) for _ in range(4)]
         faults = tuple(Fault(COMMAND, one) for one in delays)
         yield Series(COMMAND, "questions", faults)
@@ -327,31 +308,19 @@ def _spread(last: int, most: int) -> list[int]:
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a session file holds, read from a copy of it.
+class Contents(NamedTuple):
+    """What a session file holds, read from a copy of it."""
 
-    Args:
-        ledger: charges: number, intent, event, epsilon, rho, mu_squared.
-        measurements: what was released: number, intent, kind, units.
-        answers: answers by request: count, low, high, source, version, share.
-        pending: intents without an outcome: number and digest of the 32 bytes.
-        thresholds: digests of the noisy thresholds, by name.
-        share: of the budget.
-        faults: checks of ``verify`` that do not hold; None where it was not run.
-    """
-
-    ledger: tuple[Row, ...]
-    measurements: tuple[Row, ...]
-    answers: dict[str, Row]
-    pending: tuple[Row, ...]
-    thresholds: tuple[Row, ...]
+    ledger: tuple[Row, ...]  # charges: number, intent, event, epsilon, rho, mu_squared
+    measurements: tuple[Row, ...]  # what was released: number, intent, kind, units
+    answers: dict[str, Row]  # by request: count, low, high, source, version, share
+    pending: tuple[Row, ...]  # intents without an outcome: number and digest of the 32 bytes
+    thresholds: tuple[Row, ...]  # digests of the noisy thresholds, by name
     share: float
-    faults: tuple[str, ...] | None
+    faults: tuple[str, ...] | None  # checks of ``verify`` that do not hold; None where it was not run
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """One process, and the file as it left it."""
 
     run: Run
@@ -581,8 +550,7 @@ PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
 # --- other commands: each check yields an empty text where a promise holds ----------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command that is to be stopped."""
 
     prepare: Callable[[Study], object]

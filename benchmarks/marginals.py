@@ -60,38 +60,24 @@ _SAMPLE_SEED = 0  # of the scopes that are taken where there are too many
 _NO_QUESTIONS = StreamChoice(seed=0, size=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """The scopes whose whole marginals are asked."""
-
-    scopes: tuple[Scope, ...]
-    of: int
-
-    @classmethod
-    def of_domain(cls, domain: Domain, order: int, *, most: int, most_cells: int) -> Workload:
-        """Return all scopes of some attributes, or a sample of those that are not too long."""
-        every = list(itertools.combinations(domain.names, order))
-        short = [scope for scope in every if domain.scope_size(scope) <= most_cells]
-        if len(short) > most:
-            drawn = np.random.default_rng(_SAMPLE_SEED).choice(len(short), most, replace=False)
-            short = [short[place] for place in sorted(drawn.tolist())]
-        return cls(tuple(short), len(every))
+def workload(domain: Domain, order: int, *, most: int, most_cells: int) -> tuple[tuple[Scope, ...], int]:
+    """Return all scopes of some attributes, or a sample of those that are not too long; and of how many."""
+    every = list(itertools.combinations(domain.names, order))
+    short = [scope for scope in every if domain.scope_size(scope) <= most_cells]
+    if len(short) > most:
+        drawn = np.random.default_rng(_SAMPLE_SEED).choice(len(short), most, replace=False)
+        short = [short[place] for place in sorted(drawn.tolist())]
+    return tuple(short), len(every)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answered:
-    """What a method says of a workload.
-
-    Args:
-        marginals: of each scope float64, shape (cells,), records.
-        model: what rows are drawn from; None where there is none.
-        state: of a session, which exports rows; None where there is none.
-    """
+    """What a method says of a workload: of each scope a marginal, float64, shape (cells,), records."""
 
     marginals: Sequence[NDArray[np.float64]]
     classes: Sequence[str] = ()
-    model: SyntheticDistribution | None = None
-    state: PublicState | None = None
+    model: SyntheticDistribution | None = None  # what rows are drawn from
+    state: PublicState | None = None  # of a session, which exports rows
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -202,21 +188,21 @@ def measured(table: str, method: str, seed: int, given: argparse.Namespace) -> l
     """Return the lines of a method: of all scopes, and of each class where it has classes."""
     case = _ALL[table](given.data_dir, _NO_QUESTIONS)
     settings = Settings(given.epsilon, given.delta, seed, opening=pmw.Opening(given.opening))
-    workload = Workload.of_domain(case.domain, given.order, most=given.scopes, most_cells=given.most_cells)
+    scopes, of = workload(case.domain, given.order, most=given.scopes, most_cells=given.most_cells)
     started = time.process_time()
-    answered = METHODS[method](case, workload.scopes, settings)
+    answered = METHODS[method](case, scopes, settings)
     seconds = time.process_time() - started
     head: dict[str, object] = {
         "opening": given.opening,
         "order": given.order,
-        "scopes_of": workload.of,
+        "scopes_of": of,
         "most_cells": given.most_cells,
         "epsilon": given.epsilon,
         "delta": given.delta,
         "seed": seed,
     }
     rows = None if answered.model is None else exported_rows(answered.model, answered.state, seed)
-    errors = [_errors(case, *one, rows) for one in zip(workload.scopes, answered.marginals, strict=True)]
+    errors = [_errors(case, *one, rows) for one in zip(scopes, answered.marginals, strict=True)]
     lines = [{**head, "class": "all", **_scores(errors), "cpu_seconds": round(seconds, 2), **answered.facts}]
     for name in sorted(set(answered.classes)):
         some = [one for one, own in zip(errors, answered.classes, strict=True) if own == name]

@@ -43,14 +43,7 @@ _ONE_WAYS = Fraction(6, 100)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The budget, and the seed of the noise.
-
-    Args:
-        epsilon: of the guarantee, as it is written.
-        delta: of the guarantee, as it is written.
-        seed: of the noise.
-        opening: of a session.
-    """
+    """The budget as it is written, the seed of the noise, and how a session opens."""
 
     epsilon: str = "1"
     delta: str = "1e-9"
@@ -65,21 +58,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a method gave.
-
-    Args:
-        counts: float64, shape (k,), its answers in records, as they were given.
-        model: what rows are drawn from; None where there is none.
-        state: of a session or a release, which exports rows; None where there is none.
-        answers: with their intervals; None where the method promises nothing.
-        facts: whatever else is worth a column.
-    """
+    """What a method gave: counts are float64, shape (k,), records, as they were given."""
 
     counts: NDArray[np.float64]
-    model: SyntheticDistribution | None = None
-    answers: tuple[Answer, ...] | None = None
+    model: SyntheticDistribution | None = None  # what rows are drawn from
+    answers: tuple[Answer, ...] | None = None  # with their intervals, where the method promises something
     facts: dict[str, object] = field(default_factory=dict)
-    state: PublicState | None = None
+    state: PublicState | None = None  # which exports rows
 
 
 Method = Callable[[Case, Settings], Outcome]
@@ -125,16 +110,6 @@ def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
     return Outcome(counts, state.model, tuple(answers), facts, state)
 
 
-def one_way_product(case: Case, settings: Settings) -> Outcome:
-    """The session's own model after opening, which no question corrects: told nothing."""
-    options = pmw.Options(seed=settings.seed)
-    with pmw.open_session(
-        case.source(), case.domain, epsilon=settings.epsilon, delta=settings.delta, options=options
-    ) as opened:
-        model = opened.state.model
-        return Outcome(_answers(model, case.queries), model)
-
-
 def offline_scopes(case: Case, settings: Settings) -> Outcome:
     """The offline variant, told which scopes the stream will ask about."""
     release = fit_workload(
@@ -164,12 +139,12 @@ def _released(case: Case, release: pmw.OfflineRelease) -> Outcome:
     )
 
 
-def _noise_per_query(composition: pmw.Composition, case: Case, settings: Settings) -> Outcome:
-    """Noise on each question, told how many there will be; negative answers become 0."""
-    if composition is pmw.Composition.ZCDP and settings.budget.delta == 0:
+def gaussian_per_query(case: Case, settings: Settings) -> Outcome:
+    """Gaussian noise on each question, told how many there will be; negative answers become 0."""
+    if settings.budget.delta == 0:
         raise NotApplicableError("Gaussian noise needs delta > 0")
-    cap = open_filter(settings.budget, composition).cap
-    noise = value_noise(composition, cap / len(case.queries), pmw.Options())
+    cap = open_filter(settings.budget, pmw.Composition.ZCDP).cap
+    noise = value_noise(pmw.Composition.ZCDP, cap / len(case.queries), pmw.Options())
     bits = BitSource.from_integer(settings.seed)
     noisy = true_counts(case) + noise.sample_array(bits, len(case.queries)) / UNITS
     return Outcome(np.maximum(0, noisy))
@@ -207,25 +182,18 @@ def _projected(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     return projected
 
 
-def all_pairs(
-    case: Case, settings: Settings, *, one_ways: Fraction | None = None, steps: int = 500, told: bool = False
-) -> Outcome:
+def all_pairs(case: Case, settings: Settings, *, is_told: bool = False) -> Outcome:
     """All 2-way marginals at equal prices, and the distribution of maximum entropy: told the workload.
 
     Where the model's tree cannot hold all pairs, every 1-way marginal is measured, and as many pairs as fit,
-    the smallest first.
-
-    Args:
-        one_ways: the share of the budget for all 1-way marginals; None gives them what pairs get, where the
-            model cannot hold all pairs, and nothing else.
-        steps: of the fit, at most.
-        told: the number of records is public.
+    the smallest first. Who is told the number of records measures all 1-way marginals, for 6 % of the budget.
     """
+    rules = PairRules(_ONE_WAYS, 2000, case.size) if is_told else PairRules()
     fitted = all_pairs_max_entropy(
         case.source(),
         epsilon=settings.epsilon,
         delta=settings.delta,
-        rules=PairRules(one_ways, steps, case.size if told else None),
+        rules=rules,
         bits=BitSource.from_integer(settings.seed),
     )
     facts: dict[str, object] = {
@@ -257,27 +225,17 @@ METHODS: dict[str, Method] = {
     "offline-scopes": offline_scopes,
     "offline-questions": offline_questions,
     "all-pairs-max-entropy": all_pairs,
-    # The same, with all 1-way marginals too, fitted until it converges; then told the number of records.
-    "pairs-and-one-ways": partial(all_pairs, one_ways=_ONE_WAYS, steps=2000),
-    "pairs-and-one-ways-told-n": partial(all_pairs, one_ways=_ONE_WAYS, steps=2000, told=True),
+    # The same, with all 1-way marginals too, fitted until it converges, and told the number of records.
+    "pairs-and-one-ways-told-n": partial(all_pairs, is_told=True),
     "one-noisy-table": one_noisy_table,
-    "one-way-product": one_way_product,
-    "gaussian-per-query": partial(_noise_per_query, pmw.Composition.ZCDP),
-    "laplace-per-query": partial(_noise_per_query, pmw.Composition.PURE),
+    "gaussian-per-query": gaussian_per_query,
 }
 
 
 # --- policies: the default ``Schedule`` with one number changed, or another share for opening ---------------
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a session spends its budget."""
-
-    schedule: Schedule = DEFAULT_SCHEDULE
-    opening: Fraction = MARGINAL_OPENING_SHARE
-
-
+Policy = tuple[Schedule, Fraction]  # and the share of opening
 _CHANGED: dict[str, dict[str, Any]] = {
     **{f"limit: {most} per attribute": {"per_attribute": most} for most in (2, 3, 6)},
     **{f"limit: target {target}": {"target": target} for target in (0.03, 0.13)},
@@ -287,9 +245,12 @@ _CHANGED: dict[str, dict[str, Any]] = {
     **{f"{name}: {part:g}": {name: part} for name in ("free", "fine") for part in (0.0, 0.03, 0.1)},
 }
 POLICIES = {
-    "default": Policy(),
-    **{name: Policy(replace(DEFAULT_SCHEDULE, **changed)) for name, changed in _CHANGED.items()},
-    **{f"opening: {part}": Policy(opening=Fraction(part)) for part in ("0.04", "0.12", "0.2")},
+    "default": (DEFAULT_SCHEDULE, MARGINAL_OPENING_SHARE),
+    **{
+        name: (replace(DEFAULT_SCHEDULE, **changed), MARGINAL_OPENING_SHARE)
+        for name, changed in _CHANGED.items()
+    },
+    **{f"opening: {part}": (DEFAULT_SCHEDULE, Fraction(part)) for part in ("0.04", "0.12", "0.2")},
 }
 
 
@@ -297,7 +258,7 @@ POLICIES = {
 def planned_by(policy: Policy) -> Iterator[None]:
     """Let the sessions of this process be planned by another policy."""
     with (
-        patch.object(pmw.planning.tiers, "DEFAULT_SCHEDULE", policy.schedule),
-        patch.object(pmw.planning.opening, "MARGINAL_OPENING_SHARE", policy.opening),
+        patch.object(pmw.planning.tiers, "DEFAULT_SCHEDULE", policy[0]),
+        patch.object(pmw.planning.opening, "MARGINAL_OPENING_SHARE", policy[1]),
     ):
         yield

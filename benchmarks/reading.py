@@ -2,8 +2,7 @@
 
     python -m benchmarks.reading [--random 400] [--seed 1]
 
-prints the CPU microseconds that reading a new plain condition takes, a JSON line for each form; then a line
-per statement: its bytes, the CPU seconds and the memory, in MB, that reading it takes, how
+prints a JSON line per statement: its bytes, the CPU seconds and the memory, in MB, that reading it takes, how
 many cells were counted, and what came of it. A summary has the most of each. Statements have at most 4,096
 bytes, as everywhere. They are over attributes like those of the Adult census table; no table is read. Some
 are written to be hard, ``--random`` more are drawn.
@@ -12,15 +11,14 @@ are written to be hard, ``--random`` more are drawn.
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from benchmarks.runner import alone, parser, peak_mb, reset_peak, tell
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
-from queries.parsing import parse_line, parse_sql, parse_where
+from queries.parsing import parse_sql, parse_where
 from queries.work import counted_reading
 
 LONGEST = 4096  # bytes
@@ -252,45 +250,13 @@ def _cost(text: str, domain: Domain) -> dict[str, object]:
     return {**row, "cells": work.done, "came": came}
 
 
-def plain_conditions(domain: Domain, count: int = 2000) -> Iterator[dict[str, object]]:
-    """Yield what it takes to read plain conditions, which are all different; the best of five times."""
-    draw = random.Random(1)
-
-    def ends(low: int, high: int, step: int = 1) -> list[int]:
-        return sorted(draw.choices(range(low, high + 1, step), k=2))
-
-    forms: dict[str, Callable[[], str | dict[str, object]]] = {
-        "three ranges": lambda: {
-            "age": {"between": ends(17, 90)}, "gain": {"lt": draw.choice(_GAINS[1:])},
-            "hours": {"between": ends(1, 99)},
-        },
-        "three ranges, one cuts cells": lambda: {
-            "age": {"between": ends(17, 90)}, "gain": {"between": ends(0, 100_000, 100)},
-            "hours": {"between": ends(1, 99)},
-        },
-        "text of three": lambda: (
-            f"age >= {draw.randint(18, 90)} AND sex = 'Male' AND hours < {draw.randint(2, 99)}"
-        ),
-    }  # fmt: skip
-    for name, make in forms.items():
-        lines, seconds = [json.dumps({"where": make()}) for _ in range(count)], []
-        for _ in range(5):
-            began = time.process_time()
-            for line in lines:
-                parse_line(line, domain)
-            seconds.append(time.process_time() - began)
-        yield {"plain": name, "cpu_us": round(min(seconds) / count * 1e6, 1)}
-
-
 def main() -> None:
-    """Print a line per form of plain conditions and per statement, and the most of all."""
+    """Print a line per statement, and the most of all."""
     made = parser(__doc__)
     made.add_argument("--random", type=int, default=400)
     made.add_argument("--seed", type=int, default=1)
     given = made.parse_args()
     domain = adult_like()
-    for line in plain_conditions(domain):
-        tell(line)
     parse_sql(f"{_COUNT}age + 1 > 30", domain)  # loads the parser
     seeds = range(given.seed, given.seed + given.random)
     asked = [*hard_statements(), *((f"drawn {seed}", random_statement(seed)) for seed in seeds)]

@@ -23,6 +23,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+import pmw
 from benchmarks.tables import STREAMS, Case, NotApplicableError, TableAbsentError
 from pmw.errors import PMWError
 from pmw.model.distribution import SyntheticDistribution
@@ -30,7 +31,7 @@ from pmw.public.answer import Answer
 from pmw.public.export import RowPlan, draw_rows
 from pmw.public.options import Opening
 from pmw.public.state import PublicState
-from queries import CodedRecords
+from queries import CodedRecords, Domain
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -109,6 +110,12 @@ def tell_alone(
     for line in lines:
         tell({**head, **line})
     return True
+
+
+def opened(source: Any, domain: Domain, given: argparse.Namespace, seed: int) -> pmw.Session:
+    """Return a session with the budget that the arguments name, and seeded noise."""
+    options = pmw.Options(seed=seed)
+    return pmw.open_session(source, domain, epsilon=given.epsilon, delta=given.delta, options=options)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

@@ -10,10 +10,6 @@ with a fixed seed, so that what is shown may be shown. With ``--postgres`` its o
 ``pmw_scale`` is written there, and dropped at the end. Of Spark, seconds tell more than CPU
 seconds and memory, which are without those of its own processes. With ``--memory`` cells beyond so many
 bytes go to a file, and with ``--persons`` three records on average share an id, of which two are kept.
-
-With ``--people 1000000`` only what bounding the records of each of so many persons takes, beside reading the
-table without it: seconds, processor seconds, the most memory, and the records kept, with and without a column
-of ids, which are whole numbers or texts.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +30,7 @@ import duckdb
 import pmw
 from benchmarks.runner import alone, parser, tell
 from pmw.data import DatabaseTable, TableFile, as_source
-from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
 
 _MEASUREMENTS = 20
 _COUNTED = ("age", "sex", "state")
@@ -75,16 +71,7 @@ def main() -> None:
     made.add_argument("--folder", help="where the tables are written for a while")
     made.add_argument("--memory", type=int, help="bytes that cells may take; default: the usual limit")
     made.add_argument("--persons", action="store_true", help="bound the records of each id")
-    made.add_argument("--people", type=int, metavar="N", help="bound the records of so many persons alone")
-    made.add_argument("--limit", type=int, default=8, help="records per person, of --people")
-    made.add_argument("--repeats", type=int, default=3, help="of --people: the least of so many counts")
-    made.add_argument("--kinds", nargs="*", default=["parquet"], choices=["parquet", "csv"])
     arguments = made.parse_args()
-    if arguments.people is not None:
-        for records in arguments.records:
-            for line in _bounding(arguments, records):
-                tell(line)
-        return
     for records in arguments.records:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             for source, table in _tables(Path(folder), records, arguments):
@@ -198,65 +185,6 @@ def _counts(table: Any) -> dict[str, object]:
 
 def _now() -> tuple[float, float]:
     return time.process_time(), time.perf_counter()
-
-
-# --- what bounding the records of each person takes ---------------------------------------------------------
-
-_PERSONS_ATTRIBUTES = (
-    IntegerAttribute("age", 17, 90),
-    CategoricalAttribute("sex", ("f", "m")),
-    NumericAttribute("income", tuple(float(edge) for edge in range(0, 100_001, 10_000))),
-    CategoricalAttribute("region", tuple(f"r{place}" for place in range(20))),
-)
-_KEY = bytes(32)
-_IDS = {"whole numbers": "person", "texts": "'P' || lpad(person::VARCHAR, 9, '0')"}
-
-
-def _write_table(path: Path, records: int, persons: int, ids: str) -> None:
-    """Write a table whose records belong to persons evenly at random."""
-    import duckdb
-
-    table = (
-        f"SELECT {ids} AS person, age, sex, income, region"  # noqa: S608 - our own texts
-        f" FROM (SELECT (hash(i) % {persons})::BIGINT AS person,"
-        " (17 + hash(i + 1) % 74)::INTEGER AS age,"
-        " CASE WHEN hash(i + 2) % 2 = 0 THEN 'f' ELSE 'm' END AS sex,"
-        " (hash(i + 3) % 100000)::DOUBLE AS income, 'r' || (hash(i + 4) % 20) AS region"
-        f" FROM range({records}) t(i))"
-    )
-    with duckdb.connect(":memory:") as engine:
-        engine.execute(f"COPY ({table}) TO '{path}'")
-
-
-def _measured_reading(path: Path, limit: int) -> dict[str, Any]:
-    """Read a table in this process; ``limit`` 0 reads it without its ids."""
-    domain = Domain(_PERSONS_ATTRIBUTES, person=Person("person", limit) if limit else None)
-    wall, processor = time.perf_counter(), time.process_time()
-    source = as_source(path, domain, _KEY if limit else None)
-    return {
-        "seconds": round(time.perf_counter() - wall, 2),
-        "processor_seconds": round(time.process_time() - processor, 2),
-        "most_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "kept": source.counts(()).total,
-    }
-
-
-def _bounding(arguments: argparse.Namespace, records: int) -> Iterator[dict[str, Any]]:
-    """Yield what reading takes with and without ids, the least of some runs, and how the two compare."""
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        for kind, (name, ids) in product(arguments.kinds, _IDS.items()):
-            path = Path(folder) / f"table.{kind}"
-            _write_table(path, records, arguments.people, ids)
-            lines = {}
-            for limit in (0, arguments.limit):
-                runs = [alone(_measured_reading, path, limit) for _ in range(arguments.repeats)]
-                lines[limit] = min(runs, key=lambda run: run["processor_seconds"])
-                yield {"file": kind, "ids": name, "limit": limit, **lines[limit]}
-            ratios = {
-                f"{key}_ratio": round(lines[arguments.limit][key] / max(lines[0][key], 1e-9), 2)
-                for key in ("seconds", "processor_seconds")
-            }
-            yield {"file": kind, "ids": name, **ratios}
 
 
 if __name__ == "__main__":

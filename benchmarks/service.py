@@ -1,13 +1,9 @@
-"""Service benchmark: kills while eight clients ask, load, who waits, and what pages and tools cost.
+"""Service benchmark: kills while eight clients ask, load, who waits, and what pages, tools and drivers cost.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --kill
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --load
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --behind
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --pages
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --assistant
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --model
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --kill --load --behind --pages --assistant --model
+        --postgres
 
-prints JSON lines. The table is drawn at random with a fixed seed.
+prints JSON lines of what is named. The table is drawn at random with a fixed seed.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -49,9 +44,9 @@ KILLS = 20
 TOOL_CALLS = 600
 PAGES = 200  # requests of each page
 BATCH = 50
+COUNTED = "SELECT COUNT(*) FROM people WHERE age >= {}"
+STATEMENTS, TILES = 600, 30  # over Postgres' protocol
 SETTLED = "age >= 30"
-SETTLED_BODY = {"where": SETTLED}
-PACED, RATE = 64 * 40, 150  # requests of all clients, and how many a second
 
 
 def made_study(folder: Path) -> Path:
@@ -95,17 +90,17 @@ def question(seed: int) -> str:
 class Process:
     """The service's process."""
 
-    def __init__(self, study: Path, users: Path, port: int = 0) -> None:
+    def __init__(self, study: Path, users: Path, *more: str, port: int = 0) -> None:
         command = [sys.executable, "-m", "pmw", "serve", str(study), "--users", str(users)]
-        command += ["--rate", "100000", "--port", str(port)]
+        command += ["--rate", "1000000", "--port", str(port), *more]
         self._log = (study.parent / "service.log").open("a")
         self.process = subprocess.Popen(  # noqa: S603  # this program itself
             command, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
-        line = self.process.stdout.readline() if self.process.stdout else ""
-        if not line:
+        self.line = self.process.stdout.readline() if self.process.stdout else ""
+        if not self.line:
             raise RuntimeError("the service did not start; see service.log")
-        self.url = line.split()[2].rstrip(";")
+        self.url = self.line.split()[2].rstrip(";")
 
     def end(self, way: Callable[[subprocess.Popen[str]], None]) -> None:
         """End it by a signal."""
@@ -115,9 +110,9 @@ class Process:
 
 
 @contextmanager
-def serving(study: Path, users: UsersFile) -> Iterator[Process]:
+def serving(study: Path, users: UsersFile, *more: str) -> Iterator[Process]:
     """Serve a session until what is asked of it is over."""
-    service = Process(study, users.path)
+    service = Process(study, users.path, *more)
     try:
         yield service
     finally:
@@ -174,7 +169,7 @@ def kill_row(folder: Path, kills: int) -> dict[str, Any]:
         service.end(subprocess.Popen.kill)
         with pmw.resume_session(study) as session:
             shares.append(session.state.ledger.share)
-        service = Process(study, users.path, port)
+        service = Process(study, users.path, port=port)
     stop.set()
     for client in clients:
         client.join()
@@ -227,43 +222,14 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
             began = time.perf_counter()
             list(pool.map(lambda _: _ask_batches(service.url, token, wheres, 200), range(2)))
             took = time.perf_counter() - began
-        crowded = _paced(service.url, token)
     p50, p99 = np.quantile(times, [0.5, 0.99])
     settled = {"requests": len(times), "p50_ms": round(1000 * p50, 2), "p99_ms": round(1000 * p99, 2)}
     rate = round(2 * 200 * BATCH / took)
     return [
         *({"benchmark": "first asked", "kind": kind, **told} for kind, told in kinds.items()),
         {"benchmark": "settled", **settled},
-        {"benchmark": "paced", **crowded, "to_one_client": round(crowded["p99_ms"] / (1000 * p50), 1)},
         {"benchmark": "batches", "batch": BATCH, "clients": 2, "answers_per_second": rate},
     ]
-
-
-def _paced(url: str, token: str) -> dict[str, Any]:
-    """Return how long a settled question takes where 64 clients together send 150 of them a second."""
-    began = time.perf_counter() + 2
-
-    def asked(client: int) -> list[tuple[int, float]]:
-        found = []
-        with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)) as connection:
-            for number in range(PACED // 64):
-                due = began + (64 * number + client) / RATE
-                time.sleep(max(0.0, due - time.perf_counter()))
-                status = _sent(connection, token, SETTLED_BODY)  # timed from when it was due
-                found.append((status, time.perf_counter() - due))
-        return found
-
-    with ThreadPoolExecutor(64) as pool:
-        found = [one for some in pool.map(asked, range(64)) for one in some]
-    p50, p99 = np.quantile([took for _, took in found], [0.5, 0.99])
-    refused = sum(status != 200 for status, _ in found)
-    return {
-        "clients": 64,
-        "requests": len(found),
-        "refused": refused,
-        "p50_ms": round(1000 * p50, 2),
-        "p99_ms": round(1000 * p99, 2),
-    }
 
 
 def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -275,21 +241,20 @@ def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
         session.ask(SETTLED, at_most=1)
         means = "SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex"
         session.sql(means, at_most=1)  # the table is read now
-        for name, bodies in large_bodies().items():
+        for name, body in large_bodies().items():
             before = used(service.process.pid)
-            statuses, waits = _waits(service.url, large, bodies, partial(session.ask, SETTLED))
+            status, waits = _waits(service.url, large, body, partial(session.ask, SETTLED))
             after = used(service.process.pid)
             yield {
                 "benchmark": "behind",
                 "requests": name,
-                "statuses": statuses,
+                "status": status,
                 "settled": len(waits),
                 "median_wait_s": round(float(np.median(waits)), 3),
                 "longest_wait_s": round(max(waits), 3),
                 "cpu_s": round(after[0] - before[0], 1),
                 "memory_mb": [round(one[1]) for one in (before, after)],
             }
-    yield crowd_row(study, users)
 
 
 def made_wide_study(folder: Path) -> Path:
@@ -308,26 +273,23 @@ def made_wide_study(folder: Path) -> Path:
     return path
 
 
-def large_bodies() -> dict[str, list[dict[str, Any]]]:
-    """Return the bodies of large requests, by what they are; those of one name are sent together."""
+def large_bodies() -> dict[str, dict[str, Any]]:
+    """Return the bodies of large requests, by what they are."""
     by = "age, sex, region, income"
     counted, averaged = "COUNT(*)", "AVG(children)"
     wide, means = (f"SELECT {by}, {one} FROM people GROUP BY {by}" for one in (counted, averaged))  # noqa: S608  # our own
     some = [f"people WHERE children {which}" for which in ("= 0", "= 1", "= 2", "> 0")]
-    many = [wide, *(wide.replace("people", one) for one in some)]
     filters = ", ".join(f"COUNT(*) FILTER (WHERE age > {age}) AS n{age}" for age in (20, 30, 40, 50))
     filtered = wide.replace(counted, filters)
     return {
-        "30 times 3,650 cells": [{"queries": [{"sql": wide}] * 30}],
-        "5 times 3,650 equal cells": [{"queries": [{"sql": wide}] * 5}],
-        "5 times 3,650 cells": [{"queries": [{"sql": sql} for sql in many]}],
-        "5 times 3,650 cells, again and fresh": [{"queries": [{"sql": sql} for sql in many], "fresh": True}],
-        "8 requests of 5 times 3,650 cells": [{"queries": [{"sql": sql} for sql in many]}] * 8,
-        "3,650 means": [{"sql": means}],
-        "the price of 3,650 counts": [{"sql": wide, "dry_run": True}],
-        "the price of 14,600 counts with conditions": [{"sql": filtered, "dry_run": True}],
-        "why 14,600 counts with conditions cost it": [{"sql": filtered, "explain": True}],
-        "the price of 3,650 means": [{"sql": means, "dry_run": True}],
+        "5 times 3,650 cells": {
+            "queries": [{"sql": wide.replace("people", one)} for one in ("people", *some)]
+        },
+        "3,650 means": {"sql": means},
+        "the price of 3,650 counts": {"sql": wide, "dry_run": True},
+        "the price of 14,600 counts with conditions": {"sql": filtered, "dry_run": True},
+        "why 14,600 counts with conditions cost it": {"sql": filtered, "explain": True},
+        "the price of 3,650 means": {"sql": means, "dry_run": True},
     }
 
 
@@ -369,16 +331,6 @@ def _page(connection: http.client.HTTPConnection, token: str, path: str) -> int:
         return len(response.read())
 
 
-def crowd_row(study: Path, users: UsersFile) -> dict[str, Any]:
-    """Return what 64 clients of 4 users, without patience, get for a settled question each, many times."""
-    tokens = [users.add(User(f"eve {number}", Role.READER, Fraction(0))) for number in range(4)]
-    settled = [SETTLED_BODY] * 40
-    with serving(study, users) as service, ThreadPoolExecutor(64) as pool:
-        statuses = list(pool.map(lambda token: _statuses(service.url, token, settled), tokens * 16))
-    counts = Counter(status for some in statuses for status in some)
-    return {"benchmark": "crowd", "clients": 64, "statuses": {str(key): n for key, n in counts.items()}}
-
-
 def _sent(connection: http.client.HTTPConnection, token: str, body: Mapping[str, object]) -> int:
     """Return the status of a request of questions."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -394,17 +346,15 @@ def _statuses(url: str, token: str, bodies: Iterable[Mapping[str, object]]) -> l
         return [_sent(connection, token, body) for body in bodies]
 
 
-def _waits(
-    url: str, token: str, bodies: list[dict[str, Any]], ask: Callable[[], object]
-) -> tuple[list[int], list[float]]:
-    """Return the statuses of large requests, and the seconds of each settled question meanwhile."""
-    with ThreadPoolExecutor(len(bodies)) as pool:
-        sent = [pool.submit(_statuses, url, token, [body]) for body in bodies]
+def _waits(url: str, token: str, body: dict[str, Any], ask: Callable[[], object]) -> tuple[int, list[float]]:
+    """Return the status of a large request, and the seconds of each settled question meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(_statuses, url, token, [body])
         waits = [_timed(ask)]
-        while not all(one.done() for one in sent):
+        while not sent.done():
             waits.append(_timed(ask))
             time.sleep(0.05)
-        return [status for one in sent for status in one.result()], waits
+        return sent.result()[0], waits
 
 
 def _by_kind(session: RemoteSession, wheres: list[str]) -> dict[str, dict[str, Any]]:
@@ -497,6 +447,39 @@ def model_rows(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"benchmark": "model", "processes": processes, "batch": BATCH, "refused": refused, **figures}
 
 
+def postgres_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rate of settled statements over Postgres' protocol, and what a dashboard takes."""
+    settled = [COUNTED.format(20 + place % 60) for place in range(STATEMENTS)]
+    by = "region, sex, member"
+    tiles = [
+        f"SELECT {by}, COUNT(*) AS n FROM people WHERE age >= {20 + place} GROUP BY {by}"  # noqa: S608  # our own
+        for place in range(TILES)
+    ]
+    study, users = made_study(folder), UsersFile(folder / "users.json")
+    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
+    with serving(study, users, "--postgres", "0") as service:
+        place = service.line.partition("postgresql://")[2].partition(";")[0]
+        ask = partial(_asked, f"postgresql://ann:{token}@{place}/{study.stem}")
+        ask(settled[:60] * 2)
+        for several in (1, 8):
+            each = settled[: STATEMENTS // several]
+            with ThreadPoolExecutor(several) as pool:
+                took = _timed(lambda: list(pool.map(ask, [each] * several)))  # noqa: B023  # called at once
+            rate = round(several * len(each) / took)
+            yield {"benchmark": "postgres", "connections": several, "settled_statements_a_second": rate}
+        for state in ("new", "asked once", "settled"):
+            took = _timed(partial(ask, tiles))
+            yield {"benchmark": "postgres", "tiles": TILES, "state": state, "seconds": round(took, 3)}
+
+
+def _asked(dsn: str, statements: list[str]) -> None:
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for one in statements:
+            connection.execute(one).fetchall()
+
+
 def main() -> None:
     """Print the rows that are asked for."""
     made = parser(__doc__)
@@ -505,6 +488,7 @@ def main() -> None:
     made.add_argument("--pages", action="store_true", help="measure the CPU time of pages")
     made.add_argument("--assistant", action="store_true", help="measure the tools of an assistant")
     made.add_argument("--model", action="store_true", help="measure free answers from a model file")
+    made.add_argument("--postgres", action="store_true", help="measure statements over Postgres' protocol")
     made.add_argument("--kill", action="store_true", help="kill the service while clients ask")
     made.add_argument("--kills", type=int, default=KILLS)
     given = made.parse_args()
@@ -515,6 +499,7 @@ def main() -> None:
         "pages": page_rows,
         "assistant": assistant_rows,
         "model": model_rows,
+        "postgres": postgres_rows,
         "kill": lambda folder: [kill_row(folder, given.kills)],
     }
     with tempfile.TemporaryDirectory() as folder:

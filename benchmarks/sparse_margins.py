@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtri
 
-from pmw.planning.theorems import above_threshold_accuracy, sparse_accuracy
+from benchmarks.sparse_selection import Floats
+from pmw.planning.theorems import sparse_accuracy
 from pmw.privacy.budget import Budget, as_fraction
 from pmw.research.sparse_vectors import algorithm_7, least_query_scale
 from pmw.sparse_vector import (
-    AboveThreshold,
     Comparison,
     CompositionTheorem,
     NoiseKind,
@@ -43,25 +42,15 @@ BETA = 0.05
 _LEAST_SHARE, _MOST_SHARE = 0.005, 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """What is tested."""
 
     queries: int
     positives: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scales:
-    """A mechanism's noise.
-
-    Args:
-        threshold_distribution: a name in THRESHOLD_DISTRIBUTIONS.
-        threshold_scale: b1, in units of the values; for a Gaussian, its standard deviation.
-        test_distribution: a name in TEST_DISTRIBUTIONS.
-        test_scale: b.
-        redrawn: the threshold noise is drawn again after each positive.
-    """
+class Scales(NamedTuple):
+    """A mechanism's noise: by names, at scales, of which that of a Gaussian is its standard deviation."""
 
     threshold_distribution: str
     threshold_scale: float
@@ -85,12 +74,12 @@ def log_success(scales: Scales, stream: Stream, alpha: float, shift: float) -> f
     It is ln of E[Pr[below]^(k-c) Pr[above]^c] over the threshold noise; redrawn, c times that of one round.
     """
     nodes, weights = THRESHOLD_DISTRIBUTIONS[scales.threshold_distribution]
-    test = TEST_DISTRIBUTIONS[scales.test_distribution]
+    log_above, log_below = TEST_DISTRIBUTIONS[scales.test_distribution]
     rounds = stream.positives if scales.redrawn else 1
     below, above = (stream.queries - stream.positives) / rounds, stream.positives / rounds
     threshold = shift + scales.threshold_scale * nodes
-    logs = below * test.log_below((threshold + alpha) / scales.test_scale)
-    logs += above * test.log_above((threshold - alpha) / scales.test_scale)
+    logs = below * log_below((threshold + alpha) / scales.test_scale)
+    logs += above * log_above((threshold - alpha) / scales.test_scale)
     return rounds * float(logsumexp(logs, b=weights))
 
 
@@ -129,58 +118,31 @@ def best_split(split: Callable[[float], Scales], stream: Stream, beta: float = B
 # Distributions of the noise in sparse vector tests, as the integrals of the margins need them.
 #
 # A threshold distribution gives nodes and weights: sum of weights * h(nodes) is E[h(rho)] at scale 1. A test
-# distribution gives the logarithms of S(y) = Pr[nu >= y] and of 1 - S(y) at scale 1.
-
-Floats = NDArray[np.float64]
+# distribution gives the logarithms of S(y) = Pr[nu >= y] and of 1 - S(y) at scale 1, where y is threshold +
+# threshold noise - value.
 
 # Below this argument a one-sided noise never answers "below". Its probability is 0; a steep line stands for
 # its logarithm, so that a search for the best threshold still sees where to go. e^-200 is nothing.
 _NEVER = -200.0
 
 
-@dataclass(frozen=True, slots=True)
-class TestLaw:
-    """What a test answers, at scale 1.
-
-    Args:
-        log_above: y -> ln Pr["above"], where y is threshold + threshold noise - value.
-        log_below: y -> ln Pr["below"].
-    """
-
-    __test__ = False  # it is no test case
-
-    log_above: Callable[[Floats], Floats]
-    log_below: Callable[[Floats], Floats]
-
-
-def _panels() -> tuple[Floats, Floats]:
-    """Return Gauss-Legendre nodes and weights on (0, 1/2), on panels that halve towards 0."""
-    nodes, weights = np.polynomial.legendre.leggauss(10)
-    ends = np.concatenate([[0.0], 0.5 ** np.arange(26, 0, -1)])
-    widths = np.diff(ends)[:, None]
-    places = ends[:-1, None] + widths * (nodes + 1) / 2
-    return places.ravel(), (widths * weights / 2).ravel()
-
-
 def _two_tails(
     quantile: Callable[[Floats], Floats], upper: Callable[[Floats], Floats]
 ) -> tuple[Floats, Floats]:
-    """Return nodes at the quantiles p and 1 - p of the panels, both tails resolved."""
-    places, weights = _panels()
-    return np.concatenate([quantile(places), upper(places)]), np.concatenate([weights, weights])
+    """Return nodes at quantiles p and 1 - p, both tails resolved, and their weights.
+
+    They are Gauss-Legendre nodes on (0, 1/2), on panels that halve towards 0.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(10)
+    ends = np.concatenate([[0.0], 0.5 ** np.arange(26, 0, -1)])
+    widths = np.diff(ends)[:, None]
+    places, parts = (ends[:-1, None] + widths * (nodes + 1) / 2).ravel(), (widths * weights / 2).ravel()
+    return np.concatenate([quantile(places), upper(places)]), np.concatenate([parts, parts])
 
 
 def _laplace_above(y: Floats) -> Floats:
     tail = np.exp(-np.abs(y))
     return np.where(y > 0, -y - np.log(2), np.log1p(-tail / 2))
-
-
-def _laplace_below(y: Floats) -> Floats:
-    return _laplace_above(-y)
-
-
-def _exponential_above(y: Floats) -> Floats:
-    return -np.maximum(y, 0.0)
 
 
 def _exponential_below(y: Floats) -> Floats:
@@ -207,11 +169,11 @@ THRESHOLD_DISTRIBUTIONS: dict[str, tuple[Floats, Floats]] = {
     "none": (np.zeros(1), np.ones(1)),
 }
 
-TEST_DISTRIBUTIONS = {
-    "laplace": TestLaw(_laplace_above, _laplace_below),
-    "exponential": TestLaw(_exponential_above, _exponential_below),
-    "gaussian": TestLaw(lambda y: np.asarray(log_ndtr(-y)), lambda y: np.asarray(log_ndtr(y))),
-    "sech2": TestLaw(_sech2_above, _sech2_below),
+TEST_DISTRIBUTIONS: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
+    "laplace": (_laplace_above, lambda y: _laplace_above(-y)),
+    "exponential": (lambda y: -np.maximum(y, 0.0), _exponential_below),
+    "gaussian": (lambda y: np.asarray(log_ndtr(-y)), lambda y: np.asarray(log_ndtr(y))),
+    "sech2": (_sech2_above, _sech2_below),
 }
 
 
@@ -252,6 +214,7 @@ def gaussian_sigma(queries: int, positives: int, *, epsilon: float, delta: float
     return math.exp(float(brentq(spent, 0.0, 30.0)))
 
 
+@cache
 def uncoupled_scale(positives: int, *, epsilon: float, delta: float) -> float:
     """Return the Laplace scale b of tests without threshold noise, charged by the positive.
 
@@ -273,9 +236,9 @@ def uncoupled_scale(positives: int, *, epsilon: float, delta: float) -> float:
 
 def _log_lambda(step: float) -> Floats:
     """Return ln lambda at each order; infinite where a stream of tests is not bounded."""
-    distribution = TEST_DISTRIBUTIONS["laplace"]
-    above, other = distribution.log_above(_PLACES), distribution.log_above(_PLACES + step)
-    below, beside = distribution.log_below(_PLACES), distribution.log_below(_PLACES + step)
+    log_above, log_below = TEST_DISTRIBUTIONS["laplace"]
+    above, other = log_above(_PLACES), log_above(_PLACES + step)
+    below, beside = log_below(_PLACES), log_below(_PLACES + step)
     found = np.full_like(ORDERS, np.inf)
     for place, order in enumerate(ORDERS):
         stays = order * below + (1 - order) * beside
@@ -342,18 +305,16 @@ def _round_epsilon(rounds: int) -> float:
     return float(round_epsilon(Budget.of(EPSILON, DELTA), rounds, CompositionTheorem.EXACT))
 
 
-@cache
-def _uncoupled(positives: int) -> float:
-    return uncoupled_scale(positives, epsilon=EPSILON, delta=DELTA)
-
-
 def _gaussian(stream: Stream) -> tuple[float, Scales]:
     sigma = gaussian_sigma(stream.queries, stream.positives, epsilon=EPSILON, delta=DELTA)
     return _at(Scales("gaussian", sigma, "gaussian", 2 * sigma), stream)
 
 
 def _no_threshold_noise(stream: Stream) -> tuple[float, Scales]:
-    return _at(Scales("none", 0.0, "laplace", _uncoupled(stream.positives)), stream)
+    return _at(
+        Scales("none", 0.0, "laplace", uncoupled_scale(stream.positives, epsilon=EPSILON, delta=DELTA)),
+        stream,
+    )
 
 
 def _sech2(stream: Stream, *, monotone: bool) -> tuple[float, Scales]:
@@ -402,101 +363,16 @@ def margin_lines(streams: tuple[Stream, ...] = STREAMS) -> Iterator[dict[str, ob
     """Yield a line, ready for JSON, for each budget, stream and mechanism."""
     for delta, rows in ((0.0, PURE), (DELTA, APPROXIMATE)):
         for stream in streams:
-            theorem, textbook = rows[THEOREM](stream)[0], rows[TEXTBOOK](stream)[0]
+            textbook = rows[TEXTBOOK](stream)[0]
             for name, row in rows.items():
                 found, scales = row(stream)
                 yield {
                     "part": "margins",
                     "epsilon": EPSILON,
                     "delta": delta,
-                    **asdict(stream),
+                    **stream._asdict(),
                     "mechanism": name,
                     "margin": float(f"{found:.5g}"),
                     "textbook_over_margin": round(textbook / found, 2),
-                    "theorem_over_margin": round(theorem / found, 2),
-                    **({} if scales is None else asdict(scales)),
+                    **({} if scales is None else scales._asdict()),
                 }
-
-
-# --- variants -----------------------------------------------------------------------------------------------
-# The sparse vector variants of Lyu, Su and Li (2017), what sets them apart, and selection in closed form.
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One algorithm at sensitivity 1, as the scales of its noise and what it tells.
-
-    Args:
-        threshold_scale: of the Laplace threshold noise.
-        test_scale: of the Laplace test noise; "0" where there is none.
-        private: its guarantee, where it is meant to be epsilon-DP.
-    """
-
-    algorithm: int
-    origin: str
-    threshold_scale: str
-    redrawn: bool
-    test_scale: str
-    tells: str
-    stops: bool
-    private: str
-
-
-_HALF = "2/e"  # 1/epsilon1 at epsilon1 = epsilon/2
-VARIANTS = (
-    Variant(1, "Lyu, Su and Li 2017", _HALF, False, "4c/e", "above", True, "e"),
-    Variant(2, "Dwork and Roth 2014", "2c/e", True, "4c/e", "above", True, "e"),
-    Variant(3, "Roth 2011", _HALF, False, "2c/e", "value under the test's noise", True, "none"),
-    Variant(4, "Lee and Clifton 2014", "4/e", False, "4/(3e)", "above", True, "(1+6c)/4 e"),
-    Variant(5, "Stoddard et al. 2014", _HALF, False, "0", "above", False, "none"),
-    Variant(6, "Chen et al. 2015", _HALF, False, _HALF, "above", False, "none"),
-    Variant(
-        7, "Lyu, Su and Li 2017", "1/e1", False, "2c/e2", "value under fresh noise c/e3", True, "e1+e2+e3"
-    ),
-)
-
-
-def variant_lines() -> Iterator[dict[str, object]]:
-    """Yield a line, ready for JSON, for each variant."""
-    for variant in VARIANTS:
-        yield {"part": "variants", **asdict(variant)}
-
-
-def exponential_mechanism_accuracy(queries: int, *, epsilon: float, beta: float) -> float:
-    """Return alpha of the exponential mechanism: (ln(k - 1) + ln((1 - beta)/beta)) / epsilon.
-
-    With k - 1 scores at T - alpha and one at T + alpha, weights e^(epsilon score/2) find the one with
-    probability e^(epsilon alpha) / (k - 1 + e^(epsilon alpha)), and this alpha makes it 1 - beta.
-
-    Source: Lyu, Su and Li (2017), Section 5.
-    """
-    return (math.log(queries - 1) + math.log((1 - beta) / beta)) / epsilon
-
-
-def closed_form_lines(*, epsilon: float = 1.0, beta: float = 0.05) -> Iterator[dict[str, object]]:
-    """Yield a line for each k: alpha to find one score among k, by theorem and exactly.
-
-    The exponential mechanism's form is exact; that of AboveThreshold is a union bound, so that its exact
-    margin stands beside it, and that of exponential noise at the best split.
-    """
-    textbook = Scales.of(AboveThreshold.textbook(epsilon=epsilon).test, redrawn=False)
-    for queries in (10**2, 10**3, 10**4, 10**5, 10**6):
-        stream = Stream(queries, 1)
-        offline = exponential_mechanism_accuracy(queries, epsilon=epsilon, beta=beta)
-        theorem = above_threshold_accuracy(queries, epsilon=epsilon, beta=beta)
-        best, _ = best_split(lambda share: _exponential(share, epsilon), stream, beta)
-        yield {
-            "part": "closed-forms",
-            "queries": queries,
-            "epsilon": epsilon,
-            "beta": beta,
-            "alpha_svt": round(theorem, 2),
-            "alpha_em": round(offline, 2),
-            "ratio": round(theorem / offline, 2),
-            "alpha_svt_exact": round(margin(textbook, stream, beta), 2),
-            "alpha_exponential_noise_exact": round(best, 2),
-        }
-
-
-def _exponential(share: float, epsilon: float) -> Scales:
-    return Scales("exponential", 1 / (share * epsilon), "exponential", 2 / ((1 - share) * epsilon))

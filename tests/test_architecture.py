@@ -310,7 +310,7 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
     }
     assert places == {
         "pmw.loop.tiers", "pmw.loop.untested", "pmw.loop.priors",
-        "pmw.research.baselines", "pmw.research.offline", "pmw.research.online.loop",
+        "pmw.research.baselines", "pmw.research.offline", "pmw.research.online",
         "pmw.session.drafts", "pmw.cli.demo",
     }  # fmt: skip
 

@@ -136,15 +136,13 @@ _TOTAL_SHARE = Fraction(1, 100)
 class PairRules:
     """How pairs are measured and fitted.
 
-    Args:
-        one_ways: the share of the budget for all one-attribute marginals; None gives each what a pair gets,
-            where the model cannot hold all pairs, and nothing else.
-        steps: of the fit, at most.
-        records: the number of records, where it is public; None releases it, for a hundredth of the budget.
+    One-attribute marginals have a share of the budget, or, with None, each what a pair gets where the model
+    cannot hold all pairs, and nothing else. The number of records is public, or, with None, released for a
+    hundredth of the budget.
     """
 
     one_ways: Fraction | None = None
-    steps: int = 500
+    steps: int = 500  # of the fit, at most
     records: int | None = None
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -218,22 +218,14 @@ def release_policy(domain: Domain, options: OfflineOptions) -> Options:
     return replace(policy, test=TestKind.QUERY)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """What rounds choose among.
+def candidates_of(
+    domain: Domain, workload: Iterable[WorkloadItem], targets: Targets
+) -> tuple[tuple[tuple[str, ...], ...], tuple[LinearQuery, ...]]:
+    """Return what rounds choose among: scopes, and questions, each once.
 
-    Args:
-        scopes: every part of every scope of the workload, shorter ones first; empty where questions are
-            chosen.
-        queries: the workload's questions, each once; empty where it lists scopes alone.
+    Scopes are every part of every scope of the workload, shorter ones first; none where questions are chosen.
+    Questions are those of the workload; none where it lists scopes alone.
     """
-
-    scopes: tuple[tuple[str, ...], ...]
-    queries: tuple[LinearQuery, ...]
-
-
-def candidates_of(domain: Domain, workload: Iterable[WorkloadItem], targets: Targets) -> Candidates:
-    """Return the candidates of a workload: its scopes closed downwards, or its questions."""
     queries: dict[bytes, LinearQuery] = {}
     wide: dict[tuple[str, ...], None] = {}
     for item in workload:
@@ -253,11 +245,11 @@ def candidates_of(domain: Domain, workload: Iterable[WorkloadItem], targets: Tar
                 "measures it without paying for a choice",
                 code="bad_request",
             )
-        return Candidates((), tuple(queries.values()))
+        return (), tuple(queries.values())
     scopes = _parts(wide)
     if not scopes:
         raise QueryError("expected a workload that names an attribute, got none", code="bad_request")
-    return Candidates(tuple(sorted(scopes, key=lambda scope: (len(scope), scope))), tuple(queries.values()))
+    return tuple(sorted(scopes, key=lambda scope: (len(scope), scope))), tuple(queries.values())
 
 
 def _parts(wide: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
@@ -278,27 +270,17 @@ def _parts(wide: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
     return scopes
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPrices:
-    """What one round may cost, in the filter's own measure; multiples of 1/RHO_GRID."""
-
-    selection: Fraction
-    measurement: Fraction
+# Of a choice and of a measurement, in the filter's own measure; multiples of 1/RHO_GRID.
+RoundPrices: TypeAlias = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Shares of the budget for the rounds to come.
+    """Shares of the budget for the rounds to come."""
 
-    Args:
-        price: of the next round, if it is not the last.
-        rounds_left: where their number is fixed; None where precision grows.
-        selection_share: part of a round's price that pays for the choice.
-    """
-
-    price: Fraction
-    rounds_left: int | None
-    selection_share: Fraction
+    price: Fraction  # of the next round, if it is not the last
+    rounds_left: int | None  # where their number is fixed; None where precision grows
+    selection_share: Fraction  # part of a round's price that pays for the choice
 
     def is_last(self, budget_filter: PrivacyFilter) -> bool:
         """Tell whether the next round is the last one, which takes all that is left."""
@@ -310,7 +292,7 @@ class Schedule:
         """Return the prices of the next round."""
         price = budget_filter.remaining if self.is_last(budget_filter) else self.price
         selection = floor_price(price * self.selection_share)
-        return RoundPrices(selection, floor_price(price) - selection)
+        return selection, floor_price(price) - selection
 
     def after(self, *, paid: bool) -> Schedule:
         """Return the schedule after a round: twice the price where a measurement no longer paid.
@@ -341,14 +323,11 @@ _LAST_TOLERANCE = 1e-6
 class MarginalRound:
     """A round that measures a whole marginal.
 
-    Args:
-        model: what the candidates are compared with, over the coarse domain.
-        selection: the choice, in units of 2^-20 records.
-        noise: distribution of each cell's noise, in units.
+    The choice and each cell's noise are in units of 2^-20 records.
     """
 
     scopes: tuple[tuple[str, ...], ...]
-    model: SyntheticDistribution
+    model: SyntheticDistribution  # what the candidates are compared with, over the coarse domain
     selection: ExponentialMechanism
     noise: NoiseDistribution
 
@@ -357,10 +336,7 @@ class MarginalRound:
 class QueryRound:
     """A round that measures the answer to one question.
 
-    Args:
-        model_units: int64, shape (k,), the model's answers in units of 2^-20 records.
-        selection: the choice, in units.
-        noise: distribution of the answer's noise, in units.
+    The model's answers, int64 of shape (k,), the choice and the noise are in units of 2^-20 records.
     """
 
     queries: tuple[LinearQuery, ...]
@@ -383,10 +359,8 @@ def propose_marginal(
     """
     options, composition = state.contract.options, state.ledger.composition
     try:
-        noise = marginal_noise(composition, prices.measurement, options)
-        selection = ExponentialMechanism(
-            l1_sensitivity(options), selection_epsilon(composition, prices.selection)
-        )
+        noise = marginal_noise(composition, prices[1], options)
+        selection = ExponentialMechanism(l1_sensitivity(options), selection_epsilon(composition, prices[0]))
     except NoiseError:
         return None  # a price for which no noise is made
     most_cells = 2 * state.total.value / l1_mean(noise)
@@ -411,9 +385,9 @@ def propose_query(
     """Return a round over the questions, or None where the price is too small for any noise."""
     options, composition = state.contract.options, state.ledger.composition
     try:
-        noise = value_noise(composition, prices.measurement, options)
+        noise = value_noise(composition, prices[1], options)
         selection = ExponentialMechanism(
-            query_sensitivity(options), selection_epsilon(composition, prices.selection)
+            query_sensitivity(options), selection_epsilon(composition, prices[0])
         )
     except NoiseError:
         return None
@@ -498,19 +472,12 @@ def draw_query(proposal: QueryRound, truth: TrueAnswers, bits: BitSource) -> Que
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a round came to: public.
-
-    Args:
-        state: with the round's charges, and the model corrected.
-        entries: what it charged.
-        paid: the measurement moved the model by more than its noise is wide.
-        small: the error was measured as small, which ends the release: the model is not corrected.
-    """
+    """What a round came to: public."""
 
     state: PublicState
     entries: tuple[LedgerEntry, ...]
-    paid: bool
-    small: bool = False
+    paid: bool  # the measurement moved the model by more than its noise is wide
+    small: bool = False  # the error was measured as small, which ends the release; the model stays as it was
 
 
 def settle_round(
@@ -583,9 +550,6 @@ def _dense(state: PublicState) -> DenseDistribution:
     if not isinstance(state.model, DenseDistribution):
         raise BudgetError("expected a dense model")
     return state.model
-
-
-Play: TypeAlias = Callable[[PublicState, RoundPrices], Played | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -716,7 +680,7 @@ def fit_workload(
     budget = Budget.of(epsilon, delta)
     check_model_size(domain, policy)
     check_neighbors(domain, policy)
-    candidates = candidates_of(domain, workload, chosen.targets)
+    scopes, queries = candidates_of(domain, workload, chosen.targets)
     planned = replace(policy, update_limit=chosen.rounds)
     ledger = opening.choose_filter(domain, budget, planned, selects=True)
     contract = Contract(domain, budget, replace(policy, composition=ledger.composition))
@@ -728,39 +692,37 @@ def fit_workload(
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:
         source = source.coarsened(opened.coarsening.coarse, opened.coarsening.bins)
-    play = _play(chosen, candidates, source, bits)
+    of_questions = chosen.targets is Targets.QUERY
+    truth = TrueAnswers(source, queries if of_questions else ())
     state, schedule = replace(opened, closed=True), first_schedule(ledger, len(domain), chosen)
     ended = False
     while not ended:
         ended = schedule.is_last(state.ledger)
-        played = play(state, schedule.prices(state.ledger))
+        prices = schedule.prices(state.ledger)
+        proposal: Round | None = (
+            propose_query(state, queries, prices) if of_questions else propose_marginal(state, scopes, prices)
+        )
+        played = None if proposal is None else _played(state, proposal, (source, truth), bits, chosen)
         if played is not None:
             state, entries, ended = played.state, entries + played.entries, ended or played.small
         schedule = schedule.after(paid=played is not None and played.paid)
     state = finished(state, chosen)
-    return OfflineRelease(state, ledger_of(budget, state.ledger, entries), candidates.queries)
+    return OfflineRelease(state, ledger_of(budget, state.ledger, entries), queries)
 
 
-def _play(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
-    """Return how a round is played: charged, drawn and settled; None where its price allows nothing."""
-    of_questions = options.targets is Targets.QUERY
-    truth = TrueAnswers(source, candidates.queries if of_questions else ())
-
-    def play(state: PublicState, prices: RoundPrices) -> Played | None:
-        proposal: Round | None = (
-            propose_query(state, candidates.queries, prices)
-            if of_questions
-            else propose_marginal(state, candidates.scopes, prices)
-        )
-        if proposal is None:
-            return None
-        ledger = state.ledger
-        for charge in round_charges(proposal, state.contract.options):
-            ledger = ledger.charge(charge)  # before anything of the round is drawn
-        if isinstance(proposal, MarginalRound):
-            measured: RoundMeasurement = draw_marginal(proposal, source, bits)
-        else:
-            measured = draw_query(proposal, truth, bits)
-        return settle_round(replace(state, ledger=ledger), proposal, measured, options)
-
-    return play
+def _played(
+    state: PublicState,
+    proposal: Round,
+    true: tuple[CountSource, TrueAnswers],
+    bits: BitSource,
+    options: OfflineOptions,
+) -> Played:
+    """Return what a round came to: charged, then drawn, then settled."""
+    ledger = state.ledger
+    for charge in round_charges(proposal, state.contract.options):
+        ledger = ledger.charge(charge)  # before anything of the round is drawn
+    if isinstance(proposal, MarginalRound):
+        measured: RoundMeasurement = draw_marginal(proposal, true[0], bits)
+    else:
+        measured = draw_query(proposal, true[1], bits)
+    return settle_round(replace(state, ledger=ledger), proposal, measured, options)

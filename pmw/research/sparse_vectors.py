@@ -74,11 +74,6 @@ class NaiveAboveThreshold:
     What the sparse vector improves upon: there is no threshold noise, every value is released, and the
     number of values asked, not of those found, sets the price.
 
-    Args:
-        value_noise: distribution of the noise on each value.
-        query_limit: k, after which nothing more is answered.
-        sensitivity: the most that one value changes between neighbours, in units of the values.
-
     Privacy: k events of (Delta/b)-DP (discrete Laplace at scale b), or of Delta^2/(2 sigma^2)-zCDP.
 
     Source: Dwork and Roth (2014), Section 3.6, first paragraphs; Kamath's notes on the sparse vector.
@@ -163,12 +158,6 @@ class FreeGap:
     was selected for a large gap, the estimate is biased upward near the threshold. Releasing value + nu
     itself would show the noisy threshold and is not private (Lyu, Su and Li 2017, Algorithm 3).
 
-    Args:
-        sparse: the tests, against one threshold.
-
-    Raises:
-        BudgetError: the tests have two thresholds, or are sech^2 tests, whose proof does not cover gaps.
-
     Privacy: the price of ``sparse``, unchanged: for a given gap, the shift of rho by Delta that pays for the
         negatives asks for nu' = nu + Delta + value - value' >= nu, so nu' keeps to the support of one-sided
         noise and its density falls by e^(2 Delta/b) at most (e^(Delta/b) if monotone), as the positive
@@ -251,15 +240,7 @@ def algorithm_2(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> 
 def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Sparse:
     """Return Algorithm 7 without values: threshold Delta/epsilon1, kept; tests 2 c Delta/epsilon2.
 
-    Monotone values need c Delta/epsilon2 only.
-
-    Args:
-        comparison: what is compared; Laplace noise is the paper's, exponential noise costs the same.
-        split: the shares, epsilon3 = 0.
-        update_limit: c.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the split pays for values.
+    Monotone values need c Delta/epsilon2 only. Exponential noise, which is not the paper's, costs the same.
 
     Privacy: (epsilon1 + epsilon2)-DP.
 
@@ -272,14 +253,6 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 
 def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> NumericSparse:
     """Return Algorithm 7 with values: beside the tests, each positive value plus Lap(c Delta/epsilon3).
-
-    Args:
-        comparison: what is compared.
-        split: the shares, epsilon3 > 0.
-        update_limit: c.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the split does not pay for values.
 
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 
@@ -301,13 +274,6 @@ _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 @dataclass(frozen=True, slots=True)
 class TopC:
     """Choose c places one after the other, each by the exponential mechanism among those left.
-
-    Args:
-        mechanism: of one choice.
-        count: c.
-
-    Raises:
-        BudgetError: ``count`` is less than 1.
 
     Privacy: c adaptively chosen events of the mechanism's epsilon, each of bounded range, so also c times
         epsilon^2/8-zCDP. How long a choice takes depends on the values: timings are secret.
@@ -357,10 +323,6 @@ class TopC:
 
         Args:
             values: int64, shape (n,), n at least c.
-            bits: source of the draws.
-
-        Raises:
-            BudgetError: there are fewer values than c, or one is not an integer.
         """
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
@@ -410,9 +372,6 @@ class Retraversal:
             exp(-10^9 p), where p is the probability of passing once. This is below 10^-6 for a value that is
             within 12 standard deviations of Laplace test noise (17 of exponential noise) below what it is
             compared with.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the tests are of another kind.
 
     Privacy: the price of ``sparse``, once, for any number of passes. All passes together are one run of it on
         one longer stream: the same threshold noise, fresh noise on each test, at most c positives. Which
@@ -470,10 +429,6 @@ class Retraversal:
         Args:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public, before they are raised.
-            bits: source of the noise.
-
-        Raises:
-            BudgetError: a value is not an integer.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))
@@ -526,14 +481,8 @@ _SCALE_GRID = 2**20
 def renyi_charge(alpha: float, s: float) -> float:
     """Return R(alpha, s) = (alpha s - ln(1 + alpha (e^s - 1)))/(alpha - 1), in floating point.
 
-    Near order 1, and for small s, the difference loses digits; accounts take ``renyi_charge_bound``.
-
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0.
-
-    Raises:
-        BudgetError: alpha or s is out of range.
+    The order alpha is above 1, the shift over the scale s above 0. Near order 1, and for small s, the
+    difference loses digits; accounts take ``renyi_charge_bound``.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -547,12 +496,7 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
     A relative error d in v = alpha (e^s - 1) moves ln(1 + v) by at most d v/(1 + v) <= d ln(1 + v), so the
     whole of it is below 16 units of 2^-53 of the two terms.
 
-    Args:
-        alpha: order, above 1.
-        s: shift over scale, above 0; a fraction is rounded up.
-
-    Raises:
-        BudgetError: alpha or s is out of range.
+    A fraction is rounded up.
     """
     shift = _float_up(s)
     _check(alpha, shift)
@@ -577,59 +521,41 @@ def threshold_renyi(test: Sech2Test, alpha: float) -> float:
     return min(price, squared) if test.noise is ThresholdNoise.LAPLACE else price
 
 
-def run_epsilon(test: Sech2Test, update_limit: int, delta: float, *, value_rho: float = 0.0) -> float:
+def run_epsilon(test: Sech2Test, update_limit: int, delta: float) -> float:
     """Return an epsilon such that a run with one threshold draw is (epsilon, delta)-DP, rounded up.
 
-    epsilon = min over alpha of E + c R(alpha, s) + c alpha value_rho + ln(1 - 1/alpha)
-    - (ln delta + ln alpha)/(alpha - 1), E the threshold's; and at most the pure price, where there is one.
-
-    Args:
-        delta: at least 0 and below 1.
-        value_rho: rho of the value released at each positive; 0 where none is.
+    epsilon = min over alpha of E + c R(alpha, s) + ln(1 - 1/alpha) - (ln delta + ln alpha)/(alpha - 1), E the
+    threshold's; and at most the pure price, where there is one.
     """
-    if update_limit < 1 or not 0 <= delta < 1 or value_rho < 0:
-        raise BudgetError(
-            f"expected c >= 1, 0 <= delta < 1 and a rho >= 0, got {update_limit}, {delta:g}, {value_rho:g}"
-        )
+    if update_limit < 1 or not 0 <= delta < 1:
+        raise BudgetError(f"expected c >= 1 and 0 <= delta < 1, got {update_limit}, {delta:g}")
     best = math.inf
-    if test.noise is not ThresholdNoise.GAUSSIAN and value_rho == 0:
+    if test.noise is not ThresholdNoise.GAUSSIAN:
         best = _float_up(test.threshold_price + update_limit * test.positive_price)
     if delta == 0:
         if best == math.inf:
             raise BudgetError("expected delta > 0 for Gaussian noise, got delta=0")
         return best
     for alpha in _ORDERS:
-        spent = threshold_renyi(test, alpha)
-        spent += update_limit * (renyi_charge_bound(alpha, test.positive_price) + alpha * value_rho)
+        spent = threshold_renyi(test, alpha) + update_limit * renyi_charge_bound(alpha, test.positive_price)
         best = min(best, spent * (1 + _SLACK) + _conversion(alpha, delta))
     return best
 
 
-def least_query_scale(
-    test: Sech2Test, update_limit: int, budget: Budget, *, value_rho: float = 0.0
-) -> Fraction:
+def least_query_scale(test: Sech2Test, update_limit: int, budget: Budget) -> Fraction:
     """Return the smallest b, rounded up to a multiple of 2^-20 Delta, for which a run stays in the budget.
 
-    Args:
-        test: the comparison; its own query scale plays no part.
-        update_limit: c.
-        budget: of the whole run.
-        value_rho: rho of the value released at each positive.
-
-    Raises:
-        BudgetError: threshold noise and values alone exceed the budget.
+    The test's own query scale plays no part.
     """
 
     def fits(steps: int) -> bool:
         scaled = replace(test, query_scale=Fraction(steps * test.sensitivity, _SCALE_GRID))
-        return run_epsilon(scaled, update_limit, float(budget.delta), value_rho=value_rho) <= budget.epsilon
+        return run_epsilon(scaled, update_limit, float(budget.delta)) <= budget.epsilon
 
     high = _SCALE_GRID
     while not fits(high):
         if high > 2**45:
-            raise BudgetError(
-                f"epsilon={float(budget.epsilon):g} does not hold the threshold noise and the values alone"
-            )
+            raise BudgetError(f"epsilon={float(budget.epsilon):g} does not hold the threshold noise alone")
         high *= 2
     steps = 1 + bisect_left(range(1, high), True, key=fits)
     return Fraction(steps * test.sensitivity, _SCALE_GRID)
@@ -721,11 +647,7 @@ class AdaptiveSech2:
         *,
         query_scale: Fraction | None = None,
     ) -> tuple[AdaptiveState, Outcome]:
-        """Test one value at a scale.
-
-        Args:
-            query_scale: b of this test; None for the test's own.
-        """
+        """Test one value at a scale; None for the test's own."""
         test, price = self._scaled(query_scale), self.charges(query_scale)[1]
         if not state.ledger.allows(price):
             raise BudgetExhaustedError(

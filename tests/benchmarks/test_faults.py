@@ -69,28 +69,6 @@ def test_what_broke_is_told_with_every_process_of_its_series(tmp_path: Path) -> 
         assert "(nothing befell it): exit 0: it said nothing" in told
 
 
-UNHEARD = """
-import os
-import resource
-import signal
-import sys
-from pathlib import Path
-
-from benchmarks.fault_process import Fault, make_study, run_stream
-
-study = make_study("questions", Path(sys.argv[1]) / "study")
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-os.register_at_fork(after_in_child=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
-print(run_stream(study, Fault()).code)
-"""
-
-
-def test_a_process_that_can_write_nothing_ends_and_does_not_go_on_as_the_benchmark(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", UNHEARD, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "70\n", "")
-
-
 LINE = json.dumps(
     {
         "id": 0,
@@ -115,7 +93,7 @@ AFTER = Contents(
     pending=(), thresholds=(), share=0.5, faults=(),
 )  # fmt: skip
 MODEL = {"version": 1, "answers": ["0x1p+0"]}
-KILLED = Stop(Run(Fault("kill before a call"), -9, {}, "", (DRAWN,)), replace(EMPTY, pending=((2, "ab"),)))
+KILLED = Stop(Run(Fault("kill before a call"), -9, {}, "", (DRAWN,)), EMPTY._replace(pending=((2, "ab"),)))
 FINISHED = Stop(Run(Fault(), 0, {0: LINE}, "", (DRAWN, MODEL)), AFTER)
 
 
@@ -138,11 +116,11 @@ def test_a_session_that_kept_its_promises_has_none_broken() -> None:
 
 
 def run_of(stop: Stop, **changes: Any) -> Stop:
-    return replace(stop, run=replace(stop.run, **changes))
+    return stop._replace(run=replace(stop.run, **changes))
 
 
 def file_of(stop: Stop, **changes: Any) -> Stop:
-    return replace(stop, after=replace(stop.after, **changes))
+    return stop._replace(after=stop.after._replace(**changes))
 
 
 BROKEN = {

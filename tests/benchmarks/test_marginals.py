@@ -12,7 +12,7 @@ import pytest
 
 import pmw
 from benchmarks import marginals
-from benchmarks.marginals import METHODS, Answered, Workload, scope_class
+from benchmarks.marginals import METHODS, Answered, scope_class, workload
 from benchmarks.methods import Settings
 from benchmarks.tables import Case, NotApplicableError
 from pmw.model.dense import DenseDistribution
@@ -31,14 +31,13 @@ def case_of(domain: Domain, size: int) -> Case:
 
 
 def test_a_workload_is_all_scopes_or_a_sample_that_repeats() -> None:
-    every = Workload.of_domain(DOMAIN, 2, most=3, most_cells=12)
-    assert every == Workload((("a", "b"), ("a", "c"), ("b", "c")), 3)
-    assert Workload.of_domain(DOMAIN, 2, most=3, most_cells=11).scopes == (("a", "b"), ("a", "c"))
+    assert workload(DOMAIN, 2, most=3, most_cells=12) == ((("a", "b"), ("a", "c"), ("b", "c")), 3)
+    assert workload(DOMAIN, 2, most=3, most_cells=11)[0] == (("a", "b"), ("a", "c"))
     wide = Domain(tuple(IntegerAttribute(name, 0, 1) for name in "abcdefgh"))
-    some, again = (Workload.of_domain(wide, 3, most=10, most_cells=8) for _ in range(2))
+    (some, of), (again, _) = (workload(wide, 3, most=10, most_cells=8) for _ in range(2))
     assert some == again
-    assert (len(set(some.scopes)), some.of) == (10, 56)
-    assert some.scopes != tuple(itertools.combinations("abcdefgh", 3))[:10]
+    assert (len(set(some)), of) == (10, 56)
+    assert some != tuple(itertools.combinations("abcdefgh", 3))[:10]
 
 
 def test_scores_are_distances_over_the_true_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +53,8 @@ def test_scores_are_distances_over_the_true_number_of_records(monkeypatch: pytes
 
     monkeypatch.setitem(marginals._ALL, "small", lambda _folder, _choice: case)
     monkeypatch.setitem(METHODS, "one-off", one_off)
-    given = {
-        "order": 2,
-        "scopes": 300,
-        "most_cells": 100,
-        "epsilon": "1",
-        "delta": "1e-9",
-        "opening": "pairs",
-    }
+    given = {"order": 2, "scopes": 300, "most_cells": 100, "opening": "pairs"}
+    given |= {"epsilon": "1", "delta": "1e-9"}
     chosen = argparse.Namespace(**given, data_dir=None)
     whole, far, near = marginals.measured("small", "one-off", 3, chosen)
     assert (whole["class"], whole["scopes"], whole["scopes_of"], whole["cells"]) == ("all", 3, 3, 26)

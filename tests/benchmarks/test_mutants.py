@@ -78,16 +78,12 @@ def test_each_mutant_has_the_outcome_that_its_tests_give_it(
     assert (checkout / "m.py").read_text() == CODE
 
 
-@pytest.mark.parametrize("arguments", [["--only", "wrong", "wrong too"], ["--first", "1", "--workers", "2"]])
 def test_where_all_are_killed_the_command_ends_well(
-    checkout: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = TRIED["killed"]
     monkeypatch.setattr(mutants, "MUTANTS", (TRIED["survived"], wrong, wrong._replace(name="wrong too")))
-    monkeypatch.setattr("sys.argv", ["mutants", *arguments])
+    monkeypatch.setattr("sys.argv", ["mutants", "--only", "wrong", "wrong too", "--workers", "2"])
     with pytest.raises(SystemExit) as ended:
         mutants.main()
     *lines, counts = map(json.loads, capsys.readouterr().out.splitlines())

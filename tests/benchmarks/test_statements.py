@@ -13,7 +13,7 @@ import pytest
 
 import pmw
 from benchmarks import statements
-from benchmarks.statements import Judge, as_read, outcome, way_on
+from benchmarks.statements import Judge, outcome, way_on
 from benchmarks.tables import coded_values
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
@@ -57,38 +57,22 @@ def judge(frame: pd.DataFrame) -> Judge:
     return Judge(frame, DOMAIN)
 
 
-def test_a_judge_sees_what_the_schema_reads(frame: pd.DataFrame) -> None:
-    read = as_read(frame, DOMAIN)
-    assert (read["age"].min(), read["age"].max()) == (0, 19)
-    assert read["age"].isna().sum() == frame["age"].isna().sum() > 0
-    assert set(read["town"]) == {"ash", "elm", "oak", "(other)"}
-    assert read["plan"].equals(frame["plan"])
-
-
-def test_empty_values_are_no_undeclared_ones() -> None:
-    town = CategoricalAttribute("town", ("ash",), missing=True, other=True)
-    read = as_read(pd.DataFrame({"town": ["ash", None, "elm"]}), Domain((town,), name="people"))
-    assert read["town"].fillna("none").tolist() == ["ash", "none", "(other)"]
-
-
 @pytest.mark.parametrize(
-    ("statement", "cells", "empty"),
+    ("statement", "cells"),
     [
-        ("SELECT COUNT(*) FROM people", 1, 0),
-        ("SELECT town, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY town ORDER BY n DESC", 10, 1),
-        ("SELECT plan, age, COUNT(*) FROM people GROUP BY plan, age", 42, 0),
-        ("SELECT town, COUNT(*) AS n FROM people GROUP BY town HAVING COUNT(*) > 10 LIMIT 2", 2, 0),
-        ("SELECT COUNT(*) AS n FROM people WHERE age >= 19 OR town = '(other)'", 1, 0),
+        ("SELECT town, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY town ORDER BY n DESC", 10),
+        ("SELECT plan, age, COUNT(*) FROM people GROUP BY plan, age", 42),
+        ("SELECT town, COUNT(*) AS n FROM people GROUP BY town HAVING COUNT(*) > 10 LIMIT 2", 2),
+        ("SELECT COUNT(*) AS n FROM people WHERE age >= 19 OR town = '(other)'", 1),
+        ("SELECT age / 5 AS part, COUNT(*) AS n FROM people GROUP BY part", 5),
     ],
 )
 def test_bars_hold_what_the_judge_says(
-    session: pmw.Session, judge: Judge, statement: str, cells: int, empty: int
+    session: pmw.Session, judge: Judge, statement: str, cells: int
 ) -> None:
     found = outcome(session, judge, statement)
-    assert (found["outcome"], found["cells"], found["empty"]) == ("answered", cells, empty)
-    assert found["same_shape"]
-    assert not found["whole_division"]
-    assert found["bars"] >= cells - empty
+    assert (found["outcome"], found["cells"]) == ("answered", cells)
+    assert found["bars"] >= cells - 1  # nobody lives in yew
     assert found["held"] == found["bars"]
     assert found["misses"] == []
 
@@ -97,38 +81,10 @@ def test_a_number_in_the_wrong_place_is_found(session: pmw.Session, frame: pd.Da
     other = Judge(frame.assign(plan=3 - frame["plan"], age=frame["age"] // 2), DOMAIN)
     found = outcome(session, other, "SELECT plan, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY plan")
     assert (found["bars"], found["held"]) == (4, 0)
-    assert found["same_shape"]
     plan, title, value, low, high, exact = found["misses"][0]
     assert (plan, title) == (1, "n")
     assert low <= value <= high
     assert not low <= exact <= high
-
-
-@pytest.mark.parametrize(
-    ("asked", "judged", "kind"),
-    [
-        (
-            "SELECT town, COUNT(*) AS n FROM people GROUP BY town",
-            "SELECT town, COUNT(*) AS n FROM people WHERE town <> 'yew' GROUP BY town",
-            "impossible",
-        ),
-        (
-            "SELECT town, COUNT(*) AS n FROM people GROUP BY town HAVING COUNT(*) > 10",
-            "SELECT town || '', COUNT(*) AS n FROM people GROUP BY ALL UNION ALL SELECT 'fir', 7 ORDER BY 2",
-            "missing",
-        ),
-        (
-            "SELECT town, COUNT(*) AS n FROM people GROUP BY town LIMIT 2",
-            "SELECT town, COUNT(*) AS n FROM people GROUP BY town LIMIT 3",
-            "missing",
-        ),
-    ],
-)
-def test_groups_that_should_not_differ_are_found(
-    session: pmw.Session, judge: Judge, asked: str, judged: str, kind: str
-) -> None:
-    found = judge.compared(session.sql(asked), judged)
-    assert (found["same_shape"], found[kind]) == (False, 1)
 
 
 def test_windows_are_of_the_groups_that_having_leaves(session: pmw.Session, judge: Judge) -> None:
@@ -144,11 +100,6 @@ def test_what_duckdb_cannot_run_is_told(session: pmw.Session, judge: Judge) -> N
     found = judge.compared(session.sql("SELECT COUNT(*) FROM people"), "SELECT COUNT(*) FROM patients")
     assert list(found) == ["duckdb"]
     assert "patients" in found["duckdb"]
-
-
-def test_division_of_whole_numbers_is_told(session: pmw.Session, judge: Judge) -> None:
-    found = outcome(session, judge, "SELECT age / 5 AS part, COUNT(*) AS n FROM people GROUP BY part")
-    assert (found["same_shape"], found["whole_division"], found["held"]) == (True, True, 5)
 
 
 def test_refusals_and_crashes_have_their_words(

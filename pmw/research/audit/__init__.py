@@ -27,7 +27,6 @@ from pmw.research.audit.exact import (
     worst_log_ratio,
 )
 from pmw.research.audit.statistical import (
-    FalseAlarm,
     ReplicaTest,
     StatisticalFinding,
     certify,
@@ -38,7 +37,7 @@ from pmw.research.audit.statistical import (
 from pmw.research.audit.vectors import VectorAudit, VectorFinding, audit_sparse_vector
 
 __all__ = [
-    "audit_sparse_vector", "certify", "clopper_pearson", "delta_curve", "FalseAlarm",
+    "audit_sparse_vector", "certify", "clopper_pearson", "delta_curve",
     "hockey_stick_divergence", "log_probability", "neighbor_patterns", "OutcomeTables", "OutputDistribution",
     "RandomTree", "releasing", "renyi_curve", "renyi_divergence", "replica_test", "ReplicaTest",
     "run_replicas", "sharing_noise", "StatisticalFinding", "stream_distribution", "tables_of",

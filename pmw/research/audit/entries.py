@@ -49,16 +49,12 @@ class Depth(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a mechanism is said to guarantee.
-
-    Args:
-        tight: some instance searched comes within 5 % of the value.
-    """
+    """What a mechanism is said to guarantee."""
 
     measure: Measure
     value: Fraction
     delta: Fraction = Fraction(0)
-    tight: bool = True
+    tight: bool = True  # some instance searched comes within 5 % of the value
 
 
 @dataclass(frozen=True, slots=True)

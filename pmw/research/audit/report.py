@@ -15,7 +15,7 @@ from pmw.display.figures import INK, MEASURED, MODEL, new_figure, tidy
 from pmw.privacy.budget import zcdp_epsilon
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.research.audit.entries import Claim, Depth, Entry, Instance, Measure, worst_found
-from pmw.research.audit.statistical import FalseAlarm, StatisticalFinding, certify
+from pmw.research.audit.statistical import StatisticalFinding, alpha_of, certify
 from queries.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -124,16 +124,11 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """How mechanisms are audited.
-
-    Args:
-        runs: counted runs per table of the statistical audit; None for no such audit.
-        false_alarm: how often any sound mechanism at all may be accused by the runs.
-    """
+    """How mechanisms are audited."""
 
     exact: bool = True
-    runs: int | None = 20_000
-    false_alarm: float = 1e-6
+    runs: int | None = 20_000  # counted, per table; None for no statistical audit
+    false_alarm: float = 1e-6  # how often any sound mechanism at all may be accused by the runs
     depth: Depth = Depth.SHORT
     seed: int | None = None
 
@@ -236,7 +231,7 @@ def _find(entry: Entry, options: AuditOptions, number: int, counted: int) -> Fin
     certified = None
     if options.runs is not None and entry.draw is not None:
         seed = fresh_seed() if options.seed is None else repeatable_seed(options.seed, number)
-        stated, alarm = entry.instances[0], FalseAlarm(options.false_alarm, counted)
+        stated, alarm = entry.instances[0], alpha_of(options.false_alarm, counted)
         first, second = (partial(entry.draw, one, stated.threshold) for one in (stated.first, stated.second))
         certified = certify((first, second), options.runs, alarm, BitSource(seed), delta=delta)
     witness = witness_of(entry, shown)

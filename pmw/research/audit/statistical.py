@@ -80,11 +80,8 @@ def run_replicas(
     """Return what each run releases at each test: int64, shape (runs, tests), NOT_RUN after its halt.
 
     Args:
-        test: the mechanism.
         values: the statistic of each test, shape (tests,).
         thresholds: of each test, shape (tests,).
-        runs: independent runs.
-        bits: source of the noise.
     """
     released = np.full((runs, len(values)), NOT_RUN, dtype=np.int64)
     noisy = test.open(runs, bits)
@@ -115,54 +112,21 @@ def output_codes(*sides: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 @dataclass(frozen=True, slots=True)
-class FalseAlarm:
-    """How often a sound mechanism may be accused, over the whole audit.
-
-    Args:
-        rate: eta, the chance that any instance at all certifies more than its true epsilon.
-        instances: how many instances share it.
-    """
-
-    rate: float
-    instances: int
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise BudgetError(f"expected a false-alarm rate between 0 and 1, got {self.rate:g}")
-        if self.instances < 1:
-            raise BudgetError(f"expected at least one instance, got {self.instances}")
-
-    @property
-    def alpha(self) -> float:
-        """Chance that one bound fails: two bounds per instance."""
-        return self.rate / (2 * self.instances)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """A set of outputs, and the table on which it is the likelier.
-
-    Args:
-        codes: int64, the outputs' codes, ascending.
-        swapped: the second table is the one on which it is the likelier.
-    """
-
-    codes: NDArray[np.int64]
-    swapped: bool
-
-
-@dataclass(frozen=True, slots=True)
 class StatisticalFinding:
-    """What runs certify about one instance.
+    """What runs certify about one instance."""
 
-    Args:
-        epsilon: the certified lower bound; 0 where nothing is certified.
-        occurrences: how often the event came on the table where it is the likelier, and on the other.
-    """
-
-    epsilon: float
+    epsilon: float  # the certified lower bound; 0 where nothing is certified
     runs: int
-    occurrences: tuple[int, int]
+    occurrences: tuple[int, int]  # of the event, on the table where it is the likelier, and on the other
+
+
+def alpha_of(rate: float, instances: int) -> float:
+    """Return the chance that one bound may fail: two for each instance share the rate of false alarms."""
+    if not 0 < rate < 1:
+        raise BudgetError(f"expected a false-alarm rate between 0 and 1, got {rate:g}")
+    if instances < 1:
+        raise BudgetError(f"expected at least one instance, got {instances}")
+    return rate / (2 * instances)
 
 
 def clopper_pearson(count: int, runs: int, alpha: float) -> tuple[float, float]:
@@ -177,14 +141,16 @@ def certified_epsilon(first: int, second: int, runs: int, *, alpha: float, delta
 
 def choose_event(
     first: NDArray[np.int64], second: NDArray[np.int64], *, alpha: float, delta: float = 0.0
-) -> Event:
+) -> tuple[NDArray[np.int64], bool]:
     """Return the event that would certify most, were these the runs that count.
 
-    Outputs are ranked by (x + 5) / (y + 5) and joined from the top; each such set is tried, both ways.
+    It is the codes of its outputs, int64, ascending, and whether the second table is the one on which they
+    are the likelier. Outputs are ranked by (x + 5) / (y + 5) and joined from the top; each such set is tried,
+    both ways.
     """
     size = int(max(first.max(), second.max())) + 1
     counts = np.bincount(first, minlength=size), np.bincount(second, minlength=size)
-    best, event = -math.inf, Event(np.arange(0), False)
+    best, event = -math.inf, (np.arange(0), False)
     for swapped in (False, True):
         ours, theirs = counts[::-1] if swapped else counts
         order = np.argsort(-(ours + _SHRINK) / (theirs + _SHRINK), kind="stable")
@@ -192,28 +158,29 @@ def choose_event(
         found = _certified(ours, theirs, len(first), alpha, delta)
         place = int(np.argmax(found))
         if found[place] > best:
-            best, event = float(found[place]), Event(np.sort(order[: place + 1]), swapped)
+            best, event = float(found[place]), (np.sort(order[: place + 1]), swapped)
     return event
 
 
 def certify(
-    draws: tuple[Draw, Draw], runs: int, false_alarm: FalseAlarm, bits: BitSource, *, delta: float = 0.0
+    draws: tuple[Draw, Draw], runs: int, alpha: float, bits: BitSource, *, delta: float = 0.0
 ) -> StatisticalFinding:
     """Return what so many runs on each of two tables certify; half as many more choose the event.
 
     Args:
         draws: for the table and for its neighbour, the outputs of so many independent runs: int64, shape
             (runs, tests).
+        alpha: the chance that one of two bounds fails, as ``alpha_of`` has it.
     """
     if runs < 100:
         raise BudgetError(f"expected at least 100 runs per table, got {runs}")
     before = runs // _CHOOSING
     sides = [draw(before + runs, bits) for draw in draws]
     codes = output_codes(*sides)
-    event = choose_event(codes[0][:before], codes[1][:before], alpha=false_alarm.alpha, delta=delta)
-    occurrences = [int(np.isin(side[before:], event.codes).sum()) for side in codes]
-    likely, other = occurrences[::-1] if event.swapped else occurrences
-    epsilon = certified_epsilon(likely, other, runs, alpha=false_alarm.alpha, delta=delta)
+    event, swapped = choose_event(codes[0][:before], codes[1][:before], alpha=alpha, delta=delta)
+    occurrences = [int(np.isin(side[before:], event).sum()) for side in codes]
+    likely, other = occurrences[::-1] if swapped else occurrences
+    epsilon = certified_epsilon(likely, other, runs, alpha=alpha, delta=delta)
     return StatisticalFinding(epsilon, runs, (likely, other))
 
 

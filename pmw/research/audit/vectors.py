@@ -22,8 +22,8 @@ from pmw.privacy.budget import as_fraction as exactly
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.research.audit.entries import Instance
 from pmw.research.audit.report import Verdict
-from pmw.research.audit.statistical import NOT_RUN, Draw, FalseAlarm, StatisticalFinding, certify
-from pmw.research.online.loop import SparseVector, State
+from pmw.research.audit.statistical import NOT_RUN, Draw, StatisticalFinding, alpha_of, certify
+from pmw.research.online import SparseVector, State
 from queries.frozen import dataclass
 
 _FALSE_ALARM = 1e-6  # how often a sound vector may be accused
@@ -36,18 +36,12 @@ _BINS = 64  # of released values on either side, each a sensitivity wide
 
 @dataclass(frozen=True, slots=True)
 class VectorFinding:
-    """What runs say of one way to add up charges.
-
-    Args:
-        claimed: the sum of all charges, in its measure.
-        delta: at which runs are held against it.
-        certified: the most that any pair of streams certifies.
-    """
+    """What runs say of one way to add up charges."""
 
     composition: Composition
-    claimed: float
-    delta: float
-    certified: StatisticalFinding
+    claimed: float  # the sum of all charges, in its measure
+    delta: float  # at which runs are held against it
+    certified: StatisticalFinding  # the most that any pair of streams certifies
     instance: Instance
     verdict: Verdict
 
@@ -90,7 +84,7 @@ def audit_sparse_vector(
     claims = [(one, charge) for one in Composition if (charge := _claim(vector, one)) is not None]
     if not claims:
         raise BudgetError("expected a sparse vector that has a price in some composition, got none")
-    alarm = FalseAlarm(_FALSE_ALARM, len(instances) * len(claims))
+    alarm = alpha_of(_FALSE_ALARM, len(instances) * len(claims))
     draws = [(_kept(vector, one, one.first), _kept(vector, one, one.second)) for one in instances]
     findings = []
     for composition, claimed in claims:

@@ -41,7 +41,6 @@ from pmw.sparse_vector import (
     Sech2Test,
     Sides,
     Sparse,
-    SparseVectorKind,
     ThresholdNoise,
     ThresholdTest,
 )
@@ -363,11 +362,6 @@ def test_what_is_proved_in_zcdp_alone_has_no_price(noise: ThresholdNoise, redraw
             ledger.charge(positive)
     with pytest.raises(BudgetError, match="proved in GDP"):
         selection_epsilon(Composition.GDP, Fraction(1, 1000))
-
-
-def test_a_session_of_sech2_tests_cannot_ask_for_gdp() -> None:
-    with pytest.raises(BudgetError, match="sech2 tests have no price in GDP"):
-        Options(sparse_vector=SparseVectorKind.SECH2, composition=Composition.GDP)
 
 
 # --- the filter ---------------------------------------------------------------------------------------------

@@ -47,11 +47,6 @@ def test_scales_are_sensitivity_over_price() -> None:
     assert (monotone.threshold_scale, monotone.query_scale) == (Fraction(15), 4 * 5 * Fraction(3, 2))
 
 
-def test_the_best_ratio_depends_on_the_rate() -> None:
-    assert Comparison().best_ratio is Ratio.OPTIMAL
-    assert Comparison(monotone=True).best_ratio is Ratio.OPTIMAL_MONOTONE
-
-
 @given(st.fractions(Fraction(1, 2**45), Fraction(2**45)))
 def test_a_scale_is_never_rounded_down(scale: Fraction) -> None:
     found = scale_up(scale)
@@ -104,13 +99,6 @@ def test_the_optimal_ratio_has_the_least_variance(ratio: Ratio, rate: int, limit
     best = Split.of(ratio, epsilon=1, update_limit=limit).epsilon1
     for factor in (Fraction(98, 100), Fraction(102, 100)):
         assert variance(best) < variance(best * factor)
-
-
-def test_values_take_their_share_first() -> None:
-    split = Split.of(Ratio.ONE_TO_THREE, epsilon=1, update_limit=7, values="0.2")
-    assert split == Split(Fraction(1, 5), Fraction(3, 5), Fraction(1, 5))
-    assert split.epsilon == 1
-    assert Split(0.1, "0.2", 0).epsilon == Fraction(3, 10)  # type: ignore[arg-type]  # as they are written
 
 
 @pytest.mark.parametrize(("epsilon", "values"), [(0, 0), (-1, 0), (1, 1), (1, 2), (1, -1)])

@@ -28,7 +28,6 @@ from pmw.research.offline import (
     fit_workload,
     largest_error,
     last_measured,
-    small_error,
 )
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, QueryError, all_marginals
 
@@ -107,12 +106,6 @@ def test_a_round_that_ends_the_release_is_charged_and_does_not_move_the_model(
     large, _ = played(monkeypatch, TABLES[0], ((0, 6.0), (0, 40.0), (0, 40.0)))
     assert large.model.answer(QUERIES[0]) > 2.0
     assert large.ledger.lines[-1].running_share == pytest.approx(1, abs=1e-6)
-
-
-def test_without_a_threshold_small_is_what_noise_alone_reaches() -> None:
-    noise = DiscreteLaplace(Fraction(3 * UNITS))
-    assert small_error(noise, pmw.Options(test=pmw.TestKind.QUERY)) == half_width(noise, 0.95)
-    assert small_error(noise, pmw.Options(test=pmw.TestKind.QUERY, threshold=7.0)) == 7.0
 
 
 @pytest.mark.statistical

@@ -1,26 +1,35 @@
-"""Offline releases: what they charge, how well they fit, what they give, and what they refuse."""
+"""Offline releases: what they choose among, charge, give and refuse, and how well they fit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError
 from pmw.model.bins import CoarsenedDistribution
 from pmw.model.measurement import MarginalMeasurement
-from pmw.privacy.budget import gaussian_charge, pure_charge
+from pmw.privacy.budget import RHO_GRID, Charge, Composition, gaussian_charge, pure_charge
+from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source
 from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
-from pmw.research.offline import OfflineOptions, OfflineRelease, Targets, fit_workload
-from queries import Domain, IntegerAttribute, LinearQuery, QueryError, Workload, all_marginals
+from pmw.research.offline import (
+    OfflineOptions,
+    OfflineRelease,
+    Targets,
+    candidates_of,
+    first_schedule,
+    fit_workload,
+)
+from queries import Domain, IntegerAttribute, LinearQuery, QueryError, ScopeError, Workload, all_marginals
 
 SEEDED = pmw.Options(seed=7)
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
@@ -135,29 +144,6 @@ def test_marginals_of_a_domain_that_no_array_holds_are_fitted_on_a_tree() -> Non
     assert made.answer(LinearQuery.cells(domain, {"a7": (0, 4), "a8": (0, 0)})).source is Source.EXHAUSTED
 
 
-def test_the_same_seed_gives_the_same_release_and_none_a_fresh_one(
-    frame: pd.DataFrame, domain: Domain
-) -> None:
-    query = LinearQuery.cells(domain, {"age": (0, 4), "member": (0, 0)})
-    options = [
-        OfflineOptions(rounds=3, final_refits=1, policy=pmw.Options(seed=seed)) for seed in (3, 3, None, None)
-    ]
-    answers = [release(frame, domain, one).model.answer(query) for one in options]
-    assert answers[0] == answers[1]
-    assert len(set(answers)) == 3
-
-
-def test_an_empty_table_and_one_of_fewer_records_than_noise_are_released(
-    frame: pd.DataFrame, domain: Domain
-) -> None:
-    made = release(frame.head(0), domain, OfflineOptions(policy=SEEDED))
-    assert made.state.total.value < 200
-    assert made.ledger.spent <= made.ledger.cap
-    options = OfflineOptions(rounds=4, policy=SEEDED)
-    made = fit_workload(frame.head(20), domain, [domain.names], epsilon=0.05, options=options)
-    assert all(len(measured.scope) < 4 for measured in made.measurements if hasattr(measured, "scope"))
-
-
 def test_what_cannot_be_is_refused_before_the_table_is_read(domain: Domain) -> None:
     large = Domain(tuple(IntegerAttribute(f"a{n}", 0, 9) for n in range(19)), name="large")
     nothing = Workload("nothing", 0, lambda: iter(()))
@@ -201,9 +187,80 @@ def test_the_workload_is_answered_with_error_bars_and_other_questions_without_a_
     assert made.model is made.state.model
 
 
-def test_rows_and_measurements_are_written_with_a_manifest(made: OfflineRelease, tmp_path: Path) -> None:
-    assert len(made.synthetic_records(100, seed=1)) == 100
-    form = made.export(tmp_path / "rows.csv")
-    assert form["rows"] == len(pd.read_csv(tmp_path / "rows.csv"))
-    made.export(tmp_path / "numbers.json", format="measurements")
-    assert (tmp_path / "numbers.json.manifest.json").exists()
+# --- what rounds choose among, and what they may cost -------------------------------------------------------
+
+
+def test_scopes_are_closed_downwards_and_questions_are_kept_once(domain: Domain) -> None:
+    found = candidates_of(domain, [("sex", "age"), ("region",)], Targets.MARGINAL)
+    assert found == ((("age",), ("region",), ("sex",), ("age", "sex")), ())
+    assert candidates_of(domain, ["sex"], Targets.MARGINAL)[0] == (("sex",),)  # a name alone is a scope
+    query = LinearQuery.cells(domain, {"age": (0, 3), "member": (0, 0)})
+    again = LinearQuery.cells(domain, {"member": (0, 0), "age": (0, 3)})
+    scopes, queries = candidates_of(domain, [query, again], Targets.MARGINAL)
+    assert (scopes, len(queries)) == ((("age",), ("member",), ("age", "member")), 1)
+    scopes, queries = candidates_of(domain, all_marginals(domain, 1), Targets.QUERY)
+    assert (len(queries), scopes) == (20, ())
+
+
+def test_a_workload_that_cannot_be_is_refused(domain: Domain) -> None:
+    other = Domain((IntegerAttribute("age", 0, 9),), name="other")
+    wide = Domain(tuple(IntegerAttribute(f"a{n}", 0, 1) for n in range(18)), name="wide")
+    with pytest.raises(QueryError, match="names an attribute"):
+        candidates_of(domain, [LinearQuery.everything(domain)], Targets.MARGINAL)
+    with pytest.raises(QueryError, match="questions to choose among"):
+        candidates_of(domain, [("age",)], Targets.QUERY)
+    with pytest.raises(QueryError, match="another domain"):
+        candidates_of(domain, [LinearQuery.everything(other)], Targets.MARGINAL)
+    with pytest.raises(QueryError, match="at most 16 attributes, got one of 17"):
+        candidates_of(wide, [wide.names[:17]], Targets.MARGINAL)
+    with pytest.raises(QueryError, match="at most 100,000 scopes"):
+        candidates_of(wide, [wide.names[:16], wide.names[2:]], Targets.MARGINAL)
+    with pytest.raises(ScopeError, match="nothing"):
+        candidates_of(domain, [("nothing",)], Targets.MARGINAL)
+
+
+CAP = Fraction(149731, 10**7)
+
+
+def spend(budget_filter: PrivacyFilter, price: Fraction) -> PrivacyFilter:
+    return budget_filter.charge(Charge(price, price))
+
+
+@given(st.integers(1, 200), st.fractions(min_value="1/100", max_value="99/100"))
+def test_a_fixed_number_of_rounds_shares_the_budget_and_leaves_nothing(rounds: int, share: Fraction) -> None:
+    budget_filter = PrivacyFilter(Composition.ZCDP, CAP)
+    schedule = first_schedule(budget_filter, 7, OfflineOptions(rounds=rounds, selection_share=share))
+    for number in range(rounds):
+        assert schedule.is_last(budget_filter) == (number == rounds - 1)
+        budget_filter = spend(budget_filter, sum(schedule.prices(budget_filter), Fraction(0)))
+        schedule = schedule.after(paid=True)
+    assert 0 <= budget_filter.remaining < Fraction(1, RHO_GRID)
+
+
+@given(st.lists(st.booleans(), min_size=60, max_size=60))
+def test_growing_prices_never_exceed_the_budget_and_use_it_up(paid: list[bool]) -> None:
+    budget_filter = PrivacyFilter(Composition.PURE, Fraction(1))
+    schedule = first_schedule(budget_filter, 5, OfflineOptions())
+    for moved in paid:
+        last = schedule.is_last(budget_filter)
+        budget_filter = spend(budget_filter, sum(schedule.prices(budget_filter), Fraction(0)))
+        if last:
+            break
+        grown = schedule.after(paid=moved)
+        assert grown.price == (schedule.price if moved else 2 * schedule.price)
+        schedule = grown
+    assert 0 <= budget_filter.remaining < Fraction(1, RHO_GRID)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("selection_share", [Fraction(0), Fraction(1), Fraction(-1, 2), 0.1]),
+        ("final_refits", [-1, True, 10**4 + 1]),
+        ("rounds", [0, -1, True, 10**6 + 1]),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(name: str, values: list[object]) -> None:
+    for value in values:
+        with pytest.raises(BudgetError, match=f"expected (a )?{name}"):
+            OfflineOptions(**{name: value})  # type: ignore[arg-type]

@@ -32,7 +32,6 @@ from pmw.public.state import PublicState
 from pmw.research.offline import (
     MarginalRound,
     QueryRound,
-    RoundPrices,
     TrueAnswers,
     draw_marginal,
     draw_query,
@@ -46,7 +45,7 @@ from tests.worlds import known
 DOMAIN = Domain(tuple(CategoricalAttribute(name, ("s", "t")) for name in "abc"), name="people")
 SCOPES = (("a",), ("b",), ("a", "b"))
 QUERIES = tuple(LinearQuery.cells(DOMAIN, {name: (0, 0)}) for name in "abc")
-PRICES = RoundPrices(Fraction(1, 16), Fraction(1, 8))
+PRICES = (Fraction(1, 16), Fraction(1, 8))
 RELATIONS = list(NeighboringRelation)
 
 
@@ -135,8 +134,8 @@ def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
     for proposal in (marginals, questions):
         charge, _ = round_charges(proposal, state.contract.options)
         assert charge.epsilon is not None
-        assert state.ledger.price(charge) <= PRICES.selection
-        assert state.ledger.price(charge) > PRICES.selection * Fraction(99, 100)
+        assert state.ledger.price(charge) <= PRICES[0]
+        assert state.ledger.price(charge) > PRICES[0] * Fraction(99, 100)
         epsilons.append(float(charge.epsilon))
     base, answers = marginal_qualities(TABLE, marginals), np.array([30, 28, 10]) * UNITS
     model = answers + np.array([20, -20, 20]) * UNITS  # so that one quality rises where another falls
@@ -174,7 +173,7 @@ def test_a_measurement_has_the_noise_that_its_price_allows_for_all_the_records_o
             sigma = proposal.noise.sigma  # type: ignore[union-attr]
             price = Fraction(cells * (3 * UNITS) ** 2) / (2 * sigma**2)
             assert price <= charge.rho < price + Fraction(1, 2**59)
-        assert PRICES.measurement * Fraction(99, 100) < price <= PRICES.measurement
+        assert PRICES[1] * Fraction(99, 100) < price <= PRICES[1]
 
 
 @pytest.mark.parametrize("targets", list(pmw.research.offline.Targets))

@@ -62,11 +62,6 @@ def test_extreme_orders_and_shifts_stay_bounded(alpha: float, s: float) -> None:
         assert exact(alpha, s) <= renyi_charge_bound(alpha, s) <= s
 
 
-def test_the_limits_are_the_divergence_of_order_one_and_the_pure_price() -> None:
-    assert renyi_charge(1 + 1e-7, 0.7) == pytest.approx(0.7 - 1 + math.exp(-0.7), rel=1e-5)
-    assert renyi_charge(1e9, 0.7) == pytest.approx(0.7, rel=1e-6)
-
-
 # The query scale b for epsilon = 1 and delta = 1e-9, c positives, and threshold noise at b1.
 @pytest.mark.parametrize(
     ("limit", "threshold_scale", "scale", "simple"),
@@ -87,13 +82,6 @@ def test_the_least_scales_for_a_budget(
     assert rho_alone == pytest.approx(1, rel=5e-3)
 
 
-def test_gaussian_thresholds_and_values_are_one_budget_of_rho() -> None:
-    test = counts(ThresholdNoise.GAUSSIAN, Fraction(40), Fraction(60))
-    rho = 1 / (2 * 40**2) + 50 * (1 / (2 * 60**2) + 0.0001)
-    found = run_epsilon(test, 50, 1e-9, value_rho=0.0001)
-    assert 0.85 * zcdp_epsilon(rho, 1e-9) < found <= zcdp_epsilon(rho, 1e-9) * 1.001
-
-
 def test_a_pure_run_needs_no_delta() -> None:
     test = counts(ThresholdNoise.EXPONENTIAL, Fraction(10), Fraction(20))
     assert run_epsilon(test, 3, 0) == pytest.approx(1 / 10 + 3 / 20)
@@ -108,10 +96,10 @@ def test_a_budget_that_holds_no_threshold_noise_is_refused() -> None:
         least_query_scale(counts(ThresholdNoise.EXPONENTIAL, Fraction(1, 2)), 3, BUDGET)
 
 
-@pytest.mark.parametrize(("limit", "delta", "rho"), [(0, 0.1, 0.0), (1, 1.0, 0.0), (1, 0.1, -1.0)])
-def test_runs_that_cannot_be_are_refused(limit: int, delta: float, rho: float) -> None:
+@pytest.mark.parametrize(("limit", "delta"), [(0, 0.1), (1, 1.0), (1, -0.1)])
+def test_runs_that_cannot_be_are_refused(limit: int, delta: float) -> None:
     with pytest.raises(BudgetError, match="expected c >= 1"):
-        run_epsilon(counts(ThresholdNoise.GAUSSIAN, Fraction(10)), limit, delta, value_rho=rho)
+        run_epsilon(counts(ThresholdNoise.GAUSSIAN, Fraction(10)), limit, delta)
 
 
 @pytest.mark.parametrize(("alpha", "s"), [(1.0, 0.1), (math.inf, 0.1), (2.0, 0.0), (math.nan, 0.1)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -59,12 +58,6 @@ def test_offline_pmw_ends_at_a_small_error() -> None:
     assert 1 <= rounds <= 40
     with pytest.raises(QueryError, match="at least two different questions"):
         offline_pmw(COUNTS, QUESTIONS[:1], 5, epsilon=1)
-
-
-def test_all_pairs_are_near_where_the_budget_is_large() -> None:
-    fitted = all_pairs_max_entropy(COUNTS, epsilon=100, delta=1e-6, bits=BitSource.from_integer(4))
-    assert fitted.scopes == (("x0", "x1"), ("x0", "x2"), ("x1", "x2"))
-    np.testing.assert_allclose(fitted.model.marginal(("x0", "x2")), COUNTS.sum(axis=1), atol=25)
 
 
 @pytest.mark.parametrize("delta", [0, "1e-6"])
@@ -194,16 +187,6 @@ def test_variances_of_cells_are_those_of_the_covariance(scope: Scope) -> None:
         matrix = np.array(columns).T
         covariance += variance * matrix @ matrix.T
     assert np.diag(covariance) == pytest.approx(cell_variance(DOMAIN, scope, variances))
-
-
-def test_a_whole_marginal_alone_is_no_worse_than_noise_in_its_cells() -> None:
-    scope = "b", "c"
-    variances = residual_variances(DOMAIN, residual_prices(DOMAIN, {scope: 1.0}, CAP))
-    sizes = 3, 4
-    shares = [np.sqrt(1 / size**2) for size in sizes], [1 - 1 / size for size in sizes]
-    roots = [first * second for first, second in itertools.product(*zip(*shares, strict=True))]
-    assert cell_variance(DOMAIN, scope, variances) == pytest.approx(sum(roots) ** 2 / CAP)
-    assert cell_variance(DOMAIN, scope, variances) <= 1 / CAP
 
 
 @pytest.mark.parametrize("by_cells", [False, True])
