@@ -14,7 +14,7 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
-from pmw.loop.loop import may_test, tiers_of
+from pmw.loop.loop import tiers_of
 from pmw.privacy.budget import Composition, pure_charge
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
@@ -118,30 +118,6 @@ def test_a_test_is_made_only_where_all_that_it_may_charge_is_left_of_the_share(
         assert 0 < of_ledger(session)["enough"] <= price
 
 
-def test_a_reader_draws_nothing_and_has_what_others_were_told(
-    opened: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(epsilon=4) as session:
-        tested = session.analyst("ann").ask(QUESTIONS[3])
-        assert may_test(session.state)
-        spent = session.state.ledger.spent
-
-        def draw(*_: object) -> None:
-            raise AssertionError("noise was drawn")
-
-        monkeypatch.setattr(engine_module, "draw_tests", draw)
-        reader = session.analyst("eve", 0)
-        assert reader.ask(QUESTIONS[3]) == tested
-        answers = reader.ask_all(QUESTIONS)
-        assert session.state.ledger.spent == spent
-        assert {one.source for one in answers} <= {Source.UNVERIFIED, Source.SYNTHETIC, Source.MEASURED}
-        with pytest.raises(BudgetExhaustedError, match=r"and 0\.000% is left"):
-            reader.measure(["sex", "region"])
-        assert not reader.measure(["sex", "region"], dry_run=True).affordable
-        question = parse_where(QUESTIONS[0], session.domain)
-        assert reader.forecast(question).most == 0
-
-
 def test_what_a_spent_share_left_open_is_tested_for_whoever_can_pay(opened: Opener) -> None:
     with opened(epsilon=4, seed=2) as session:
         poor, rich = session.analyst("poor", 0), session.analyst("rich", 1, at_most=1)
@@ -199,9 +175,6 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
         forecast = ann.forecast(parse_where("member = true AND age > 44", session.domain))
         assert forecast.most <= quote.share * 0.5 + 1e-12
         assert session.verify().holds
-
-
-# --- faults -------------------------------------------------------------------------------------------------
 
 
 # --- keys and histories -------------------------------------------------------------------------------------
@@ -288,15 +261,6 @@ def test_a_batch_that_does_not_say_whom_it_is_booked_to_is_refused(booked: Any) 
     intent = IntentRow(1, "error quantiles", json.dumps({**form, "booked": booked}), bytes(32), 0)
     with pytest.raises(pmw.SessionCorruptError, match="damaged"):
         require_named(read_reserved(intent)[1])
-
-
-def test_an_analyst_and_a_session_say_what_they_are(opened: Opener) -> None:
-    with opened() as session:
-        ann = session.analyst("ann", 0.25, at_most=1)
-        assert (ann.name, ann.share, ann.state) == ("ann", Fraction(1, 4), session.state)
-        assert repr(ann).startswith("Analyst('ann', Session(")
-    with pytest.raises(SessionError, match="closed"):
-        ann.ask(QUESTIONS[0])
 
 
 def test_an_analyst_sees_neither_questions_nor_names_of_others_in_the_ledger(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,12 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import StoreError
-from pmw.public.answer import Answer, Basis, Source
+from pmw.public.answer import Answer, Basis
 from pmw.public.answers import Answers
-from pmw.public.evidence import Evidence, evidence_of, is_whole_table
+from pmw.public.evidence import is_whole_table
 from pmw.public.free_answers import FreeAnswers, ModelAnswers, answers_within
-from pmw.public.half_widths import Rests, Shares, WeightStats
 from pmw.public.options import Opening, TestKind
-from pmw.public.state import Certificate
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
+from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
 from queries.questions import QuestionList
 from queries.workloads import random_conjunctions
@@ -110,14 +106,6 @@ def test_a_table_that_was_measured_whole_answers_together() -> None:
         assert ModelAnswers(session.state).of_boxes(boxes) is not None
         for place, one in enumerate(session.ask_all([boxes.query(k) for k in range(200)], fresh=True)):
             same(answers, place, one)
-
-
-def test_an_answer_that_is_kept_holds_no_others() -> None:
-    with opened() as session:
-        answers = session.answer_arrays("age", *ranges(("age",), 10))
-        one = answers[3]
-        assert not any(isinstance(getattr(one, name.name), np.ndarray) for name in fields(one))
-        assert one == session.answer_arrays("age", answers.asked.first[3], answers.asked.last[3])[0]  # type: ignore[union-attr]
 
 
 BINNED = Domain(
@@ -230,54 +218,9 @@ def test_parts_go_on_after_each_other_and_what_cannot_be_kept_is_not_given(
         assert session.verify().holds
 
 
-def test_answers_become_a_table_and_are_told_in_a_word() -> None:
-    with opened(seed=1) as session:
-        answers = session.answer_arrays("age", [0, 3], [5, 9])
-        frame = answers.to_pandas()
-        assert frame.columns.tolist()[:4] == ["question", "count", "low", "high"]
-        assert frame["question"].tolist() == ["age 0 to 5", "age 3 to 9"]
-        assert frame.attrs == {"confidence": 0.95, "seeded": True}
-        assert frame["count"].tolist() == answers.count.tolist()
-        assert set(frame["source"]) <= {source.value for source in Source}
-        assert repr(answers).splitlines()[1].startswith("age 0 to 5 ")
-        assert len(session.answer_arrays("age", np.zeros(0, int), np.zeros(0, int))) == 0
-
-
 def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:
     with opened() as session:
         for first, last in (([0], [24]), ([0, 1], [3])):
             with pytest.raises(ScopeError):
                 session.answer_arrays("age", first, last)
         assert session.status().queries_answered == 0
-
-
-def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise bounds small boxes, and a certificate large ones: each has its share of what may fail."""
-    with binned_session(seed=1) as session:
-        session.ask("age BETWEEN 3 AND 9 AND sex = 'f'")
-        bars = ModelAnswers(session.state)
-        known, names = bars.bars.known(("age", "sex")), ("age", "sex")
-        (measured,) = known.coarse
-        shares = bars.bars.confidences.shares(Rests.MEASURED)
-        values = evidence_of(session.state, measured, names, shares).values
-        units = np.rint(values * UNITS).astype(np.int64)
-        certificate = Certificate(names, 0, 10, units)
-        bars.bars._scopes[names, names] = replace(known, coarse=(measured, certificate))
-
-        def evidence(state: Any, one: Any, scope: tuple[str, ...], shares: Shares) -> Evidence:
-            values, mixed = evidence_of(state, one, scope, shares).values, shares.rests is Rests.MIXED
-            return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), mixed))
-
-        monkeypatch.setattr("pmw.public.bars.evidence_of", evidence)
-        generator = np.random.default_rng(0)
-        ends = np.sort(generator.integers(0, 100, (2, 200)), axis=0)
-        sex = generator.integers(0, 2, 200)
-        boxes = Boxes.of(BINNED, ("age", "sex"), *(np.stack([end, sex], axis=1) for end in ends))
-        found = bars.of_boxes(boxes)
-        assert found is not None
-        given = list(answers_within(session.state, found).each())
-        assert given == [bars.answer(boxes.query(place)) for place in range(200)]
-
-
-def _width(is_certificate: bool, mixed: bool, stats: WeightStats) -> float:
-    return (3.0 if mixed else 2.5) if is_certificate else stats.total / 2

@@ -23,8 +23,6 @@ from queries import (
 )
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
-from queries.parsing import parse_where, part_key
-from queries.statements import Statement
 
 DOMAIN = Domain(
     (
@@ -149,30 +147,3 @@ def test_a_workload_of_ranges_makes_no_question_by_itself(
     monkeypatch.setattr(Boxes, "query", counted)
     assert len(session.ask_all(workload)) == len(workload)
     assert len(made) < 10 < len(workload)
-
-
-def test_a_workload_over_another_domain_is_refused(session: pmw.Session) -> None:
-    other = Domain((IntegerAttribute("age", 0, 22),), "people")
-    with pytest.raises(QueryError, match="another domain"):
-        session.ask_all(all_marginals(other, 1))
-    assert session.state.asked == 0
-
-
-def test_a_retry_finds_what_was_stored_when_excluded_groups_were_asked_too(session: pmw.Session) -> None:
-    """Earlier versions asked a question of each declared group, whatever the condition excluded."""
-    where, key = parse_where("sex = 'f' AND age < 5", session.domain), "order-7"
-    every = list(Statement.count_by(LinearQuery.everything(session.domain), ("age", "sex")).groups())
-    statement = Statement.count_by(where, ("age", "sex"))
-    stored = [
-        session.ask(statement.counted(group), request_id=part_key(key, place))
-        for place, group in enumerate(every)
-    ]
-    asked = session.state.asked
-    table = session.tabulate(statement, request_id=key)
-    assert session.state.asked == asked
-    kept = [group.number for group in statement.groups()]
-    assert 0 < len(table) == len(kept) < len(every)
-    for number, (_, (found,)) in zip(kept, table.rows, strict=True):
-        assert found.value == pytest.approx(stored[number].count, abs=1)
-    again = session.tabulate(statement, request_id=key)
-    assert again.rows == table.rows

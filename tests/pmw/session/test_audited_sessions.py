@@ -36,7 +36,8 @@ from pmw.session import releases
 from pmw.sparse_vector import NoisyComparison, Outcome, Sides
 from queries import UNITS, Domain, IntegerAttribute, random_conjunctions
 
-QUESTIONS = 900  # error quantiles are due after 256 and 512 of them
+QUESTIONS = 530  # error quantiles are due after 256 and 512 of them
+FEW = 150  # where none are due, or another test looks at them
 NO_BITS = BitSource(bytes(32))
 ROUNDING = 1e-6  # of noise on the 2^-20 grid, which the audit takes as continuous where it is tested
 
@@ -306,6 +307,7 @@ def run(
     opening: pmw.Opening,
     record: int,
 ) -> Audited:
+    tells_quantiles = opening is pmw.Opening.ONE_WAY and not domain.grids
     charged: dict[Event, float] = defaultdict(float)
     price = math.nan
     choices = pmw.Options(
@@ -314,7 +316,7 @@ def run(
         seed=record + 3,
         opening=opening,
     )
-    asked = list(random_conjunctions(domain, QUESTIONS, seed=9))
+    asked = list(random_conjunctions(domain, QUESTIONS if tells_quantiles else FEW, seed=9))
     with pytest.MonkeyPatch.context() as patch:
         audit = Audit(MemorySource.from_frame(changed(frame, relation, record), domain), patch)
         table = MemorySource.from_frame(frame, domain)
@@ -378,7 +380,7 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
 ) -> None:
     tells_quantiles = composition is not Composition.PURE and opening is pmw.Opening.ONE_WAY
     nearest, quantile = 0.0, 0.0
-    for record in RECORDS:
+    for record in RECORDS if opening is pmw.Opening.ONE_WAY else RECORDS[:1]:
         found = run(frame, whole_years, composition, relation, opening, record)
         charged, told = found.charged, defaultdict[Event, float](float)
         for one in found.audit.numbers:
@@ -411,7 +413,7 @@ def test_a_session_tells_no_more_of_a_persons_values_than_its_sums_charged(
     domain = replace(whole_years, attributes=(wide, *whole_years.attributes[1:]))
     assert domain.names == whole_years.names
     nearest = 0.0
-    for record in RECORDS:
+    for record in RECORDS[::3]:
         found = run(frame, domain, composition, relation, pmw.Opening.ONE_WAY, record)
         sums = [one for one in found.audit.numbers if one.event is Event.SUM]
         assert len(sums) == 2

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pmw
 import pmw.loop.fit
 import pmw.session.engine
-from pmw.loop.loop import propose
 from pmw.loop.secret import SecretState
-from pmw.planning.tiers import plan_query_test
 from pmw.privacy.random_bits import BitSource
-from pmw.public.plans import QueryTestPlan
 from pmw.session.loading import load_secret
 from pmw.session.store.store import SessionStore
 from queries import random_conjunctions
 from queries.parsing import parse_where
-from queries.questions import QuestionList
-from tests.pmw.session.stored import waiting_of
 from tests.worlds import PEOPLE
 
 NEGATIVE = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)  # every test says below
@@ -160,83 +153,6 @@ def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_o
     assert sum(one["INSERT INTO ledger"] for one in begun) == 2
     for one, number in zip(begun, numbers, strict=True):  # what is answered or charged has its batch's number
         assert number == 1 or not one.keys() & {"INSERT INTO blocks", "INSERT INTO ledger"}
-
-
-@pytest.mark.usefixtures("repeatable")
-@pytest.mark.parametrize(
-    ("delta", "options"),
-    [
-        (0, replace(POSITIVE, sparse_vector=pmw.SparseVectorKind.EXPONENTIAL, records_per_person=3)),
-        (1e-9, replace(POSITIVE, opening=pmw.Opening.NONE, update=pmw.UpdateRule.STEP, learning_rate=0.1)),
-    ],
-)
-def test_a_session_goes_on_with_the_plan_that_its_opening_made(
-    path: Path, monkeypatch: pytest.MonkeyPatch, delta: float, options: pmw.Options
-) -> None:
-    made = list[QueryTestPlan | None]()
-
-    def noting(*given: Any) -> QueryTestPlan | None:
-        made.append(plan_query_test(*given))
-        return made[-1]
-
-    monkeypatch.setattr("pmw.planning.tiers.plan_query_test", noting)
-    with opened(path, options, delta=delta) as session:
-        for query in UNCOVERED[:3]:
-            session.ask(query)
-        before = session.state
-    assert made == [*before.plan]
-    with pmw.resume_session(path, PEOPLE.frame) as session:
-        after = session.state
-    for name in ("plan", "contract", "ledger", "total", "rounds"):
-        assert getattr(after, name) == getattr(before, name)
-    assert before.query_plan is not None
-    assert all(found.noise == before.query_plan.vector.value_noise for found in after.measured)
-
-
-def test_a_fit_that_ran_out_of_memory_is_made_again_with_the_same_outcome(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def out_of_memory(*values: Any) -> None:
-        refit(*values)  # a dense model's array may be taken over before memory runs out
-        raise MemoryError
-
-    with opened(path, epsilon=5) as session:
-        refit = vars(pmw.loop.fit)["refit"]
-        with monkeypatch.context() as patch:
-            patch.setattr("pmw.loop.fit.refit", out_of_memory)
-            with pytest.raises(MemoryError):  # some tests before the first positive may pass
-                session.ask_all(UNCOVERED)
-            spent = session.ledger()
-            for query in UNCOVERED[-3:]:  # any question waits for the recorded outcome
-                with pytest.raises(MemoryError):
-                    session.ask(query)
-        recorded = waiting_of(path)
-        assert session.ledger() == spent
-        session.ask(UNCOVERED[1])
-        assert recorded.id in session._open_store().chained().measurement_intents
-        assert session.verify().holds
-
-
-def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 4)
-    monkeypatch.setattr(QuestionList, "most_together", 12)
-    with PEOPLE.opened(path, epsilon=1) as session:
-        before = random_conjunctions(PEOPLE.domain, 100, seed=9)
-        session.ask_all(before)  # now whatever others about the same need was tested or measured
-        others = {query.to_json(): query for query in random_conjunctions(PEOPLE.domain, 150, seed=10)}
-        for query in before:
-            others.pop(query.to_json(), None)
-        queries = [one for one in others.values() if not propose(session.state, [one]).requests][:40]
-        apart = [session._engine._free.of(session.state).answer(query) for query in queries]
-        given, statements = list[list[pmw.Answer]](), list[str]()
-        session._open_store()._connection.set_trace_callback(statements.append)
-        together = session.ask_all(queries, deliver=lambda some: given.append(list(some)))
-        session._open_store()._connection.set_trace_callback(None)
-    assert [len(some) for some in given] == [12, 12, 12, 4]
-    assert statements.count("COMMIT") == 4
-    assert list(together) == apart == list(itertools.chain.from_iterable(given))
 
 
 def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import pmw
@@ -174,17 +173,3 @@ def test_a_quantile_that_was_not_due_or_lost_its_charge_is_found(opened: Opened,
     path.write_bytes(whole)
     tamper(path, "DELETE FROM ledger WHERE event = 'error quantile'")
     assert len(failed(path)) > 0
-
-
-def test_later_questions_like_them_are_as_near(opened: Opened) -> None:
-    near = []
-    asked = questions(WHOLE_YEARS.domain, 700)
-    for seed in range(4):
-        mixed = [asked[place] for place in np.random.default_rng(seed).permutation(len(asked))]
-        with opened(seed=seed) as session:
-            answers = list(session.ask_all(mixed))
-        for answer, error in errors(mixed, answers):
-            if answer.typical is not None:
-                near.append(error <= answer.typical[1] - answer.count)
-    assert len(near) > 330
-    assert np.mean(near) >= 0.95

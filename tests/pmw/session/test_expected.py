@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.model.estimate import noise_variance
-from pmw.public.clear import full_price, pot_of_parts
 from pmw.public.codec import dumps, form_of
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
-from queries import LinearQuery, QueryError, Statement, parse_line, parse_sql, parse_where
+from queries import LinearQuery, QueryError, parse_line
 from tests.pmw.session.stored import edit, failed, killed_drawing
 from tests.pmw.session.test_priors import DOMAIN, FRAME, PAIRS
 from tests.worlds import repeat_noise
@@ -63,26 +62,6 @@ def test_neither_order_nor_repeats_change_the_contract(order: list[str], again: 
         )
 
     assert read([*order, *again]) == read(QUESTIONS)
-
-
-def test_other_questions_about_the_same_attributes_have_another_digest() -> None:
-    one, other = (pmw.expected_questions([f"age >= {age}"], DOMAIN) for age in (40, 41))
-    assert one.by_scope == other.by_scope
-    assert one.digest != other.digest
-
-
-def test_queries_statements_conditions_and_their_texts_are_read_alike() -> None:
-    condition: Any = {"age": {"ge": 40}}
-    alike: list[Any] = [
-        "age >= 40",
-        condition,
-        parse_where("age >= 40", DOMAIN),
-        parse_line('{"where": "age >= 40"}', DOMAIN),
-    ]
-    assert len({pmw.expected_questions([one], DOMAIN) for one in alike}) == 1
-    text = "SELECT COUNT(*) FROM records GROUP BY sex"
-    assert isinstance(parse_sql(text, DOMAIN), Statement)
-    assert pmw.expected_questions([text], DOMAIN) == pmw.expected_questions([parse_sql(text, DOMAIN)], DOMAIN)
 
 
 def test_of_an_average_the_records_of_its_groups_are_expected() -> None:
@@ -179,16 +158,6 @@ def test_expected_pairs_are_measured_with_less_noise_and_others_with_at_most_twi
                 assert variance <= 2.01 * before[scope]
         assert session.state.ledger.share == pytest.approx(usual.state.ledger.share, abs=1e-6)
         assert session.verify().holds
-
-
-def test_they_count_in_no_pace_part_or_history() -> None:
-    with opened(seed=3) as session, opened(expected=None, seed=3) as usual:
-        assert session.state.asked == session.state.settled == 0
-        assert session.history() == usual.history() == ()
-        assert session.asked() == usual.asked() == ()
-        assert session.state.quantiles == ()
-        assert pot_of_parts(session.state) == pot_of_parts(usual.state)
-        assert full_price(session.state) == full_price(usual.state)  # of the first number, and of the 200th
 
 
 @pytest.fixture

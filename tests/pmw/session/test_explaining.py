@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import pmw
 from pmw.public.evidence import Holding
-from pmw.public.state import PublicState
-from pmw.public.tabulation import Tabulation
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_sql, parse_where
-from queries.statements import Statement
 
 DOMAIN = Domain(
     (
@@ -57,25 +52,6 @@ def test_every_count_of_a_statement_is_told_by_scope_and_costs_what_was_forecast
         assert session.state.ledger.share - spent <= found.forecast.most + 1e-12
         again = session.explain(statement)
         assert again.forecast.stored == again.forecast.questions == 2
-
-
-def test_a_statement_is_explained_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, real = list[str](), Tabulation.__init__
-
-    def counted(self: Tabulation, state: PublicState, statement: Statement, *given: Any) -> None:
-        made.append(statement.text)
-        real(self, state, statement, *given)
-
-    monkeypatch.setattr(Tabulation, "__init__", counted)
-    for text in ("SELECT sex, COUNT(*), MEDIAN(age) FROM people GROUP BY sex", "SELECT AVG(age) FROM people"):
-        with opened() as session:
-            made.clear()
-            told = session.explain(text)
-            assert made == [text]
-            assert told.forecast == session.forecast(text)
-        with opened() as session:
-            model = session.analyst("ann", 0)
-            assert model.explain(text).forecast == model.forecast(text)
 
 
 def test_what_is_held_is_told_as_it_changes() -> None:

@@ -14,7 +14,7 @@ import pmw
 from pmw.session.engine import Engine
 from pmw.session.turns import TURN_WORK, Turns
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
-from queries.parsing import Question, parse_sql
+from queries.parsing import Question
 from tests.waiting import WAIT
 
 
@@ -105,9 +105,6 @@ def session(tmp_path: Path) -> Iterator[pmw.Session]:
         yield session
 
 
-AVERAGES = "SELECT age, sex, AVG(age), COUNT(*) FROM people GROUP BY age, sex"
-
-
 def test_a_stored_answer_waits_for_one_turn_of_a_long_request(
     session: pmw.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,19 +129,6 @@ def test_a_stored_answer_waits_for_one_turn_of_a_long_request(
     assert 0 < answered[0] < len(answers) == 2500
     assert session.verify().holds
     assert session.status().queries_answered == 2502
-
-
-def test_a_long_statement_lets_others_go_between_its_groups(session: pmw.Session) -> None:
-    statement = parse_sql(AVERAGES, session.domain)
-    turns = list[int]()
-
-    def stop() -> None:
-        turns.append(1)
-
-    table = session.analyst("ann", stop=stop).tabulate(statement)
-    assert len(table.rows) == 1000
-    # Each of the 2,000 aggregates is looked at twice: as a question, and as an answer.
-    assert len(turns) >= 1000
 
 
 class StoppedError(Exception):
@@ -179,21 +163,3 @@ def test_a_key_of_another_question_is_refused_before_a_long_request_is_asked(ses
     with pytest.raises(QueryError, match="k1400"):
         session.ask_all([Question(query, request_id=f"k{place}") for place, query in enumerate(queries)])
     assert session.status().queries_answered == before
-
-
-def test_what_is_small_passes_what_is_large_and_came_before() -> None:
-    turns, order, threads = Turns(), list[str](), list[threading.Thread]()
-
-    def work(name: str) -> None:
-        with turns:
-            if name == "first":
-                threads.append(begun(turns, lambda: work("small")))
-            order.append(name)
-
-    with turns:
-        threads.append(begun(turns, lambda: work("first")))
-        turns.pause(TURN_WORK)  # waits from here on, before the small one has come
-        order.append("large")
-    for thread in threads:
-        thread.join(WAIT)
-    assert order == ["first", "small", "large"]

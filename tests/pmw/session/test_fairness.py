@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemorySource
-from pmw.errors import BudgetError, DataError, SessionCorruptError
+from pmw.errors import BudgetError, DataError
 from pmw.loop.finishing import Payer, Spare, plan_spare
 from pmw.loop.loop import may_test
 from pmw.loop.tiers import QuestionTier
@@ -28,7 +28,7 @@ from pmw.session import releases
 from pmw.session.releases import due_marginal
 from pmw.session.requests import Request, Requests
 from queries import LinearQuery
-from tests.pmw.session.stored import cut_off, failed, tamper
+from tests.pmw.session.stored import cut_off, failed
 from tests.worlds import VISITS, marginal_plan, repeat_noise
 
 DUE = 256
@@ -366,25 +366,6 @@ def stopped(cut: tuple[Path, Parts], tmp_path: Path) -> tuple[Path, Parts]:
 def test_parts_that_are_not_those_of_a_whole_are_refused(booked: Parts) -> None:
     with pytest.raises(BudgetError, match="with the sum 1"):
         LedgerEntry("marginal", "age", pure_charge(Fraction(1)), booked)
-
-
-def test_stored_parts_that_are_not_those_of_a_whole_are_damage(opened: Opened, tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    opened(path).close()
-    tamper(path, """UPDATE ledger SET booked = '[["ann","1/3"],["bob","1/3"]]'""")
-    assert "contract, plans and charges can be read" in failed(path)
-    with pytest.raises(SessionCorruptError, match="damaged"):
-        pmw.resume_session(path)
-
-
-def test_parts_are_told(stopped: tuple[Path, Parts]) -> None:
-    with pmw.resume_session(stopped[0], VISITS.frame) as session:
-        ledger = session.ledger()
-    (mixed,) = (line for line in ledger.lines if len(line.booked) > 1)
-    form = mixed.to_dict()["booked"]
-    assert [one["analyst"] for one in form] == ["ann", "bob"]
-    assert sum(Fraction(one["part"]) for one in form) == 1
-    assert f"ann {float(mixed.booked[0][1]):.0%}, bob" in ledger._repr_html_()
 
 
 # --- faults -------------------------------------------------------------------------------------------------

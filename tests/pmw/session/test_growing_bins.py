@@ -18,15 +18,13 @@ import pmw
 from pmw.data import MemorySource
 from pmw.loop.untested import OpeningDraws, draw_opening
 from pmw.model.measurement import DEFAULT_BINS
-from pmw.model.mirror_descent import Descent, DescentRule, descend
 from pmw.planning.opening import open_contract, plan_opened
-from pmw.planning.tiers import affordable_bins
 from pmw.privacy.budget import Budget
 from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import Contract
-from pmw.public.plans import OpeningPlan, marginal_tier
+from pmw.public.plans import OpeningPlan
 from pmw.public.state import planned_bins
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, parse_where
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 
 LONG = Domain(
     (
@@ -74,28 +72,6 @@ def test_bins_grow_with_the_root_of_records_times_epsilon(delta: float) -> None:
     assert rule(2e6, epsilon=0.5, delta=0) == pytest.approx(rule(1e6, delta=0), abs=1)
 
 
-def test_the_noise_of_a_pair_of_long_attributes_stays_within_what_is_not_noticed() -> None:
-    for records in (1e6, 3e6):
-        tier = marginal_tier(planned(records, 1, 1e-9)[2])
-        assert tier is not None
-        assert tier.bins**2 <= tier.fine_cells < (tier.bins + 1) ** 2
-
-
-def test_bins_keep_to_the_cells_that_a_tree_may_have() -> None:
-    contract, opening, test = planned(1e7, 1, 1e-9, max_cells=20_000)
-    tier = marginal_tier(test)
-    assert tier is not None
-    # 16 bins each make 5,120 cells with sex and grade: 31 make 19,220, and 32 would make 20,480. But up to 16
-    # times as many as 16 bins make are always allowed.
-    assert tier.bins > 32
-    assert affordable_bins(contract, opening, 1e7, 33**2) == 33
-    assert affordable_bins(contract, opening, 1e7, 5) == DEFAULT_BINS
-    wide = Domain((*LONG, *(IntegerAttribute(f"long{place}", 0, 99) for place in range(4))))
-    contract, opening = open_contract(wide, contract.budget, replace(contract.options, max_cells=None))
-    # No tree holds six long attributes: (b/16)^6 <= 16.
-    assert affordable_bins(contract, opening, 1e9, 2**24) == math.floor(16 * 16 ** (1 / 6))
-
-
 @pytest.mark.parametrize("records", [1_000, 1_001])
 def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) -> None:
     """Two neighbours that release the same have the same bins: those of what was released."""
@@ -118,26 +94,6 @@ def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) 
         state = session.state
     assert planned_bins(state.plan) == rule(state.total.value)
     assert planned_bins(state.plan) == rule(3.2e6) > DEFAULT_BINS
-
-
-@pytest.mark.parametrize(("bins", "steps"), [(DEFAULT_BINS, 120), (DEFAULT_BINS + 1, 300)])
-def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int) -> None:
-    """Where there are more bins than the fewest, noise is so small that stopping early would show."""
-    rules = []
-
-    def noted(*given: Any, rule: DescentRule, **choices: Any) -> Descent:
-        rules.append(rule)
-        return descend(*given, rule=rule, **choices)
-
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
-    with (
-        patch("pmw.planning.tiers.affordable_bins", return_value=bins),
-        patch("pmw.loop.fit.descend", noted),
-        pmw.open_session(table(2_000), LONG, epsilon=5, delta=1e-9, options=options) as session,
-    ):
-        session.ask("state = 3 AND sex = 'F'")
-    assert {rule.steps for rule in rules} == {steps}
-    assert {rule.tolerance for rule in rules} == {3e-4 if bins == DEFAULT_BINS else 1e-4}
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -170,27 +126,3 @@ def test_verification_finds_bins_that_do_not_follow_from_the_released_number() -
         found = session.verify()
     assert not found.holds
     assert "bins of a long attribute" in str(found)
-
-
-# --- what an answer says of the bins that it cuts -----------------------------------------------------------
-
-
-def test_an_answer_is_called_measured_unless_most_of_its_bar_is_a_bin_that_it_cuts() -> None:
-    frame, cutting = table(20_000), "age >= 31 AND state = 3 AND sex = 'F'"
-    for is_cut in (True, False):
-        with pmw.open_session(
-            frame, LONG, epsilon=2, delta=1e-9, options=pmw.Options(seed=5, opening=pmw.Opening.ONE_WAY)
-        ) as session:
-            session.ask("")
-            bins = session.state.coarsening.bins[2]
-            assert bins is not None
-            states = ", ".join(str(cell) for cell in np.flatnonzero(bins < 3))
-            where = cutting if is_cut else f"state IN ({states}) AND grade >= 4 AND sex = 'F'"
-            answer = session.ask(where)
-            assert session.state.coarsening.is_aligned(parse_where(where, LONG)) != is_cut
-            assert session.state.marginals
-            assert answer.source is (pmw.Source.SYNTHETIC if is_cut else pmw.Source.MEASURED)
-        if is_cut:
-            assert answer.interval is not None
-            truth = int(((frame["age"] >= 31) & (frame["state"] == 3) & (frame["sex"] == "F")).sum())
-            assert answer.interval[0] <= truth <= answer.interval[1]

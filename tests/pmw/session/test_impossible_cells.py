@@ -61,17 +61,6 @@ def test_impossible_records_are_in_no_count() -> None:
     assert source.fingerprint(bytes(32)) != possible.fingerprint(bytes(32))  # of another schema
 
 
-def test_files_and_tables_in_memory_drop_alike(tmp_path: Path) -> None:
-    FRAME.to_csv(tmp_path / "people.csv", index=False)
-    with (
-        pmw.open_session(
-            pmw.TableFile(tmp_path / "people.csv"), DOMAIN, epsilon=1, delta=1e-9, options=OPTIONS
-        ) as of_file,
-        opened() as of_frame,
-    ):
-        assert of_file.ask("age >= 16").to_dict() == of_frame.ask("age >= 16").to_dict()
-
-
 def test_an_impossible_record_takes_no_place_of_its_persons() -> None:
     """Records are dropped before a person's are bounded: which one is kept does not depend on those."""
     frame = pd.DataFrame(
@@ -134,28 +123,6 @@ def test_aggregates_of_groups_are_those_of_their_possible_part(aggregate: str) -
     assert married == part
 
 
-def test_bars_take_in_no_impossible_cell() -> None:
-    where = "age < 20 AND married = 'yes'"
-    with opened(PLAIN) as plain, opened() as session:
-        wide, narrow = (ends(one.ask(where)) for one in (plain, session))
-    assert narrow[1] - narrow[0] < 0.75 * (wide[1] - wide[0])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_aggregates_of_groups_hold_the_truth_of_the_possible_records(seed: int) -> None:
-    statement = (
-        "SELECT married, COUNT(*) AS n, AVG(age) AS a, SUM(age) AS s FROM people WHERE age < 25 GROUP BY 1"
-    )
-    with opened(options=pmw.Options(seed=seed, confidence=0.9999)) as session:
-        answered = session.sql(statement).to_dict()
-    for row in answered["rows"]:
-        kept = FRAME[~INSIDE & (FRAME.age < 25) & (FRAME.married == row["married"])]
-        for name, truth in (("n", len(kept)), ("a", kept.age.mean()), ("s", kept.age.sum())):
-            assert row[name]["low"] <= truth <= row[name]["high"], (row, name)
-        if row["married"] == "yes":
-            assert row["a"]["low"] > 15  # the youngest that there can be
-
-
 def test_ranges_as_arrays_get_what_each_gets_alone() -> None:
     first, last = [[10, 1], [10, 0], [3, 1], [16, 1]], [[18, 1], [18, 0], [9, 1], [39, 1]]
     with opened() as session:
@@ -165,17 +132,6 @@ def test_ranges_as_arrays_get_what_each_gets_alone() -> None:
             alone = session.ask(LinearQuery.cells(DOMAIN, ranges))
             assert together[place].to_dict() == alone.to_dict()
         assert together.count[2] == 0
-
-
-def test_a_session_that_is_taken_up_leaves_the_same_cells_out(tmp_path: Path) -> None:
-    options = replace(OPTIONS, seed=None)
-    with opened(options=options, path=tmp_path / "people.pmw") as session:
-        before = session.ask("age < 20 AND married = 'yes'").to_dict()
-    with pmw.resume_session(tmp_path / "people.pmw", FRAME) as session:
-        assert session.domain == DOMAIN
-        assert session.ask("age < 20 AND married = 'yes'").to_dict() == before
-        assert session.ask(CHILD).interval == (0, 0)
-    assert pmw.verify_session(tmp_path / "people.pmw").holds
 
 
 # --- rows --------------------------------------------------------------------------------------------------
@@ -191,13 +147,6 @@ def test_no_row_is_impossible(opening: pmw.Opening, independent: bool) -> None:
         assert len(drawn) == count
         assert not ((drawn.age < 16) & (drawn.married == "yes")).any()
     assert (some.age < 18).all()
-
-
-def test_rows_of_a_session_without_conditions_are_those_of_before() -> None:
-    """Nothing else is drawn: rows of a seed are what they were."""
-    with opened(PLAIN) as plain:
-        rows = plain.synthetic_records(500, seed=1)
-    assert ((rows.age < 16) & (rows.married == "yes")).any()
 
 
 # --- what is told, and refused -----------------------------------------------------------------------------
@@ -233,14 +182,6 @@ def test_a_report_names_the_conditions_and_those_that_are_contradicted(
     assert "By the schema no record satisfies" in page
     assert ("Released numbers say that some do" in page) is is_contradicted
     assert "By the schema" not in (tmp_path / "plain.html").read_text()
-
-
-def test_a_status_names_the_conditions_and_no_other_has_any() -> None:
-    with opened() as session, opened(PLAIN) as plain:
-        assert session.status().to_dict()["impossible"] == [CHILD]
-        assert "contradicted" not in session.status().to_dict()
-        assert ("impossible", CHILD) in status_rows(session.contract, session.status())
-        assert "impossible" not in plain.status().to_dict()
 
 
 def test_replace_one_refuses_conditions_for_records_would_be_dropped() -> None:

@@ -21,8 +21,8 @@ from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import LinearQuery, random_conjunctions
-from tests.pmw.session.stored import edit, execute, tamper
-from tests.worlds import INCOMES, PEOPLE
+from tests.pmw.session.stored import execute, tamper
+from tests.worlds import PEOPLE
 
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
@@ -99,47 +99,12 @@ def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on
     pmw.resume_session(path, PEOPLE.frame).close()
 
 
-def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    with PEOPLE.opened(path, epsilon=1) as session:
-        with closing(SessionStore.open(path)) as store:
-            found = store.snapshot()
-        assert found is not None
-        assert found[0] == 0
-        state, _ = read_session(path)
-        assert np.array_equal(cells(state), cells(session.state))
-
-
 def test_a_ledger_beyond_its_cap_is_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     PEOPLE.opened(path, epsilon=1, options=TEXTBOOK).close()
     tamper(path, "UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
     with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
         read_session(path)
-
-
-@pytest.mark.parametrize("delta", [0, 1e-9])
-def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(tmp_path: Path, delta: float) -> None:
-    path = tmp_path / "study.pmw"
-    composition = pmw.Composition.ZCDP if delta else pmw.Composition.PURE
-    with INCOMES.opened(
-        path, delta=delta, test=pmw.TestKind.QUERY, threshold=5.0, update_limit=5, composition=composition
-    ) as session:
-        for low in range(0, 90, 10):
-            session.ask(f"income BETWEEN {low} AND {low + 30} AND sex = 'Male'")
-        state = session.state
-        first = cells(state)
-    assert [type(measurement).__name__ for measurement in state.opening] == [
-        "HierarchicalMeasurement", "MarginalMeasurement",
-    ]  # fmt: skip
-    again = read_session(path)[0]
-    assert np.array_equal(cells(again), first)
-    for kept, made in zip(again.opening, state.opening, strict=True):
-        assert np.array_equal(kept.units, made.units)
-    execute(path, "DELETE FROM snapshots")
-    assert np.array_equal(cells(read_session(path)[0]), first)
-    with pmw.resume_session(path, INCOMES.frame) as session:
-        assert session.verify().holds
 
 
 def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
@@ -154,16 +119,3 @@ def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_c
             assert load_secret(store, 2) == after
             for tier, (now, then) in enumerate(zip(after.thresholds, before.thresholds, strict=True)):
                 assert (f"threshold {tier}" in facts) == (now != then)
-
-
-def test_a_fact_that_is_no_form_of_its_type_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    PEOPLE.opened(path, epsilon=1, options=TEXTBOOK).close()
-    whole = path.read_bytes()
-    for key, more in itertools.product(
-        ("contract", "opening_plan"), (',"more":1}', ',"budget":{}}', ',"options":NaN}', "")
-    ):
-        path.write_bytes(whole)
-        edit(path, "meta", "value", f"key = '{key}'", lambda text, more=more: text[:-1] + more)  # type: ignore[misc]
-        with pytest.raises(pmw.SessionCorruptError, match="the session file is damaged: "):
-            read_session(path)

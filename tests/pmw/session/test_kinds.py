@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date, datetime, time
 from pathlib import Path
 
@@ -86,29 +85,6 @@ def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None
     assert again["hired"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
     assert again["gain"].str.fullmatch(r"\d+").all()
     assert pmw.verify_session(path).holds
-
-
-def test_what_a_session_tells_of_its_attributes_is_ready_for_json() -> None:
-    domain = Domain((*DOMAIN, TimeAttribute("start", time(6), time(21, 59, 59))))
-    row = {"hired": ["2021-01-01"], "seen": ["2023-03-01"], "gain": [0], "age": [20], "start": ["08:30"]}
-    with pmw.open_session(pd.DataFrame(row), domain, epsilon=1) as session:
-        told = json.loads(json.dumps(Described.of(session.state).to_dict()))["attributes"]
-    ends = {one["name"]: (one["min"], one["max"], one["parts"]) for one in told if "parts" in one}
-    assert list(ends) == ["hired", "seen", "start"]
-    assert ends["hired"][:2] == ("2020-01-01", "2023-12-31")
-    assert ends["seen"][:2] == ("2023-03-01T00:00:00", "2023-03-31T23:59:59")
-    assert ends["start"] == ("06:00:00", "21:59:59", ["hour"])
-    assert ends["seen"][2][:5] == ["year", "quarter", "month", "day", "hour"]
-    assert "hour" not in ends["hired"][2]
-
-
-def test_values_inside_a_group_follow_the_released_counts_of_its_cells() -> None:
-    domain = Domain((IntegerAttribute("x", 0, 199), IntegerAttribute("y", 0, 199)))
-    values = np.repeat(np.arange(200), np.where(np.arange(200) % 2, 190, 10))  # odd numbers are frequent
-    table = pd.DataFrame({"x": values, "y": values[::-1]})
-    with pmw.open_session(table, domain, epsilon=50, delta=1e-9) as session:
-        drawn = session.synthetic_records(len(table))["x"]
-    assert drawn.mod(2).mean() == pytest.approx(0.95, abs=0.01)
 
 
 def test_a_level_of_codes_is_measured_and_its_questions_are_narrow(tmp_path: Path) -> None:

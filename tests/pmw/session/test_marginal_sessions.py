@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,13 @@ import pytest
 
 import pmw
 import pmw.session.engine
-from pmw.cli.texts import opening_text
-from pmw.loop.loop import propose
-from pmw.loop.tiers import Proposal
-from pmw.model.bins import CoarsenedDistribution
 from pmw.model.measurement import MarginalMeasurement
 from pmw.public.export import measurements_form
 from pmw.public.options import ModelKind, TestKind
 from pmw.public.plans import marginal_tier
-from pmw.public.state import Certificate, PublicState
-from pmw.session.engine import _batch_size
+from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
-from queries import CategoricalAttribute, Domain, LinearQuery, all_marginals, parse_where, random_conjunctions
+from queries import CategoricalAttribute, Domain, all_marginals, parse_where, random_conjunctions
 from tests.pmw.session.stored import execute
 from tests.worlds import PEOPLE, YEARS, opened
 
@@ -144,9 +138,6 @@ def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataF
         assert session.verify().holds
 
 
-# --- order, repeats, progress -----------------------------------------------------------------------------
-
-
 # --- resuming ---------------------------------------------------------------------------------------------
 
 
@@ -225,62 +216,3 @@ def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_b
     with pmw.resume_session(path, frame) as session:
         assert same_bits(session.state, state)
         assert session.verify().holds
-
-
-# --- what is told -----------------------------------------------------------------------------------------
-
-
-def test_status_and_exports_tell_of_marginals() -> None:
-    options = marginal(seed=2, model=ModelKind.GRAPHICAL, update_limit=3, composition=pmw.Composition.ZCDP)
-    with pmw.open_session(
-        dependent(PEOPLE.frame), YEARS.domain, epsilon=4, delta=1e-9, options=options
-    ) as session:
-        session.ask_all(["age >= 40 AND member = TRUE", "sex = 'Male' AND region = 'north'"])
-        state, form = session.state, session.status().to_dict()
-    assert form["model_cells"] == state.model.cells < YEARS.domain.size
-    assert form["certified_marginals"] == len(state.certificates) > 0
-    assert (form["positives_used"], form["positives_limit"]) == (len(state.marginals), 3)
-    told = measurements_form(state)
-    assert told["model"]["test"] == told["test"] == "marginal"
-    assert told["model"]["learning_rate"] is None
-    measured = [one for one in told["marginals"] if one["position"] >= len(state.opening)]
-    assert [tuple(one["scope"]) for one in measured] == [one.scope for one in state.marginals]
-    assert measured[0]["binned"] == ["age"]
-    bins = told["bins"]["age"]
-    assert len(bins["bins"]) == len(bins["shares"]) == 40
-    assert measured[0]["shape"][0] == max(bins["bins"]) + 1
-    assert isinstance(state.model, CoarsenedDistribution)
-    for one in state.marginals:
-        distances = (state.model.model.marginal(one.scope) - one.values) / np.sqrt(one.variance)
-        assert np.sqrt(np.mean(distances**2)) < 3
-    text = opening_text(state, Path("study.pmw"), verbose=True)
-    assert "A marginal is measured where its distance from the model exceeds" in text
-    assert "up to 3 marginals, each cell with standard deviation" in text
-
-
-@pytest.mark.usefixtures("repeatable")
-def test_a_batch_is_short_after_a_positive_and_as_long_as_marginals_were_negative_since(
-    frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = list[tuple[int, int]]()
-
-    def noting(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
-        negatives = sum(one.version == state.version for one in state.certificates.values())
-        sizes.append((negatives, len(queries)))
-        return propose(state, queries)
-
-    monkeypatch.setattr(pmw.session.engine, "propose", noting)
-    options = marginal(update_limit=8)
-    with pmw.open_session(dependent(frame), YEARS.domain, epsilon=4, delta=1e-9, options=options) as session:
-        session.ask_all(list(random_conjunctions(YEARS.domain, 200, seed=9)))
-        assert session.state.positives_used
-    assert sizes
-    assert all(size == 16 for negatives, size in sizes if not negatives)
-
-    def size_of(negatives: int, version: int) -> int:
-        one = Certificate(("sex",), version, 1, np.zeros(2, dtype=np.int64))
-        return _batch_size(replace(session.state, certificates={(f"a{n}",): one for n in range(negatives)}))
-
-    now = session.state.version
-    assert [size_of(negatives, now) for negatives in (0, 16, 40, 300)] == [16, 16, 40, 256]
-    assert size_of(300, now - 1) == 16

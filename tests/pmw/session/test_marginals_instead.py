@@ -16,10 +16,8 @@ from pmw.public.clear import FULL, clear_half_width
 from pmw.public.foundations import strategy_of
 from queries import Domain, IntegerAttribute, LinearQuery
 from tests import worlds
-from tests.pmw.session.stored import cut_off
 from tests.pmw.session.test_reserve import NUMBERS, WIDE, bought, opened
-from tests.pmw.session.test_rows import DOMAIN, FRAME, width
-from tests.worlds import repeat_noise
+from tests.pmw.session.test_rows import DOMAIN, width
 
 TRIPLE = ("sex", "region", "smoker")
 ASKED = "sex = 'f' AND region = 'n' AND smoker = 'yes'"
@@ -74,14 +72,6 @@ def test_what_may_be_charged_for_a_number_alone_buys_the_number(asked: str) -> N
         assert len(bought(session)) == 1
 
 
-@pytest.mark.parametrize("asked", [ASKED, GROUPS])
-def test_two_prices_are_enough_for_it(asked: str) -> None:
-    with opened() as session:
-        ask = session.sql if asked is GROUPS else session.ask
-        assert ask(asked, at_most=2.001 * PRICE).spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
-        assert triples(session) == [TRIPLE]
-
-
 def test_one_of_many_cells_that_leaves_bars_wide_is_not_bought() -> None:
     with grades(16) as session:
         assert strategy_of(session.state, ("a", "b", "c")) is not None
@@ -121,15 +111,6 @@ def test_what_has_a_number_of_its_own_buys_no_marginal_whoever_looks_again(tmp_p
             assert not triples(session)
 
 
-def test_what_is_clear_or_cells_do_not_decide_buys_none() -> None:
-    with opened() as session:
-        free = "rooms = 8 AND sex = 'f' AND smoker = 'yes'"
-        before = session.ask(free, at_most=0)
-        if width(before) <= clear_half_width(session.state) / 2:
-            assert session.ask(free, fresh=True).spent.charged == 0
-        assert not triples(session)
-
-
 def test_the_next_number_costs_what_is_left_after_one_more() -> None:
     with opened() as session:
         session.ask(ASKED)
@@ -159,22 +140,3 @@ def test_a_stream_buys_what_its_questions_buy_one_by_one() -> None:
         assert [tuple(ends) for ends in many.interval.tolist()] == [one.interval for one in single]
         assert together.ledger().lines == alone.ledger().lines
         assert len(set(triples(together))) == len(triples(together)) > 1
-
-
-def test_one_that_is_cut_off_is_drawn_as_it_would_have_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repeat_noise(monkeypatch, 5)
-    opened(tmp_path / "whole.pmw").close()
-    with pmw.resume_session(tmp_path / "whole.pmw", FRAME) as session:
-        whole = session.ask(ASKED)
-        lines = session.ledger().lines
-    repeat_noise(monkeypatch, 5)
-    opened(tmp_path / "cut.pmw").close()
-    with pmw.resume_session(tmp_path / "cut.pmw", FRAME) as session, cut_off():
-        session.ask(ASKED)
-    with pmw.resume_session(tmp_path / "cut.pmw", FRAME) as session:
-        again = session.ask(ASKED)
-        assert session.ledger().lines == lines
-        assert (again.count, again.interval) == (whole.count, whole.interval)
-        assert session.verify().holds

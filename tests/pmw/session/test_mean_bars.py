@@ -20,7 +20,6 @@ from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.charges import Event, SumNumbers
 from pmw.public.quotes import Quote
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
-from queries.person import Person
 from tests.worlds import opened, repeat_noise
 
 DOMAIN = Domain(
@@ -195,18 +194,6 @@ def test_bars_that_came_out_wide_are_not_bought_again(seed: int, is_wide: bool) 
         assert priced(one, THREE, 6).share == priced(other, THREE, 6).share > quote.share
 
 
-def test_some_bars_come_out_wider_than_was_asked_for_and_are_told() -> None:
-    widest = list[float]()
-    for seed in range(1, 13):
-        with open_people(seed=seed) as session:
-            table = session.sql_within(THREE, 8, at_most=1)
-            widths = [(high - low) / 2 for low, high in ends(table).values()]  # and of nobody's, now and then
-            widest.append(max((high - low) / 2 for key, (low, high) in ends(table).items() if key in "nesw"))
-            (told,) = (note for note in table.notes if "widest that came out" in note)
-            assert told.endswith(f"± {max(widths):,.4g}")
-    assert min(widest) < 8 < max(widest) < 20
-
-
 def test_a_group_that_may_have_no_records_is_left_out_of_the_price() -> None:
     with open_people() as session:
         some = priced(session, "SELECT region, AVG(pay) AS a FROM people GROUP BY region", 3)
@@ -263,23 +250,6 @@ def test_the_price_is_that_of_all_numbers_together(
         assert session.verify().holds
 
 
-def test_values_of_one_person_are_clipped_over_all_records_and_a_note_says_so() -> None:
-    person = Person("id", 3, clips=(("pay", 60.0),))
-    domain = replace(DOMAIN, person=person)
-    table = FRAME.assign(id=[str(row // 3) for row in range(len(FRAME))])
-    with opened(table, domain, epsilon=2, seed=4) as session:
-        answer = session.sql_within(GROUPS, 8, at_most=1)
-        assert session.state.sums[-1].summed.clipped
-        assert any(
-            "count 60 together at most, over all of the person's records" in note for note in answer.notes
-        )
-        summed = table.groupby("id")["pay"].transform("sum")
-        clipped = table.assign(pay=table["pay"] * np.minimum(1, 60 / summed)).query("hour < 12")
-        for key, (low, high) in ends(answer).items():
-            assert low <= clipped[clipped["region"] == key]["pay"].mean() <= high
-        assert session.verify().holds
-
-
 # --- refusals ----------------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[Callable[[pmw.Session], Any], type[Exception], str]] = [
@@ -316,27 +286,3 @@ def test_a_price_that_is_not_left_says_so() -> None:
     with open_people() as session:
         assert priced(session, GROUPS, 3).affordable
         assert not priced(session.analyst("ann", Fraction(1, 10**6)), GROUPS, 3).affordable
-
-
-# --- bars hold ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.statistical
-def test_bars_that_were_bought_hold_as_often_as_they_say() -> None:
-    """Sixty sessions over one small table, two statements each; their groups have independent noise."""
-    held = [one for seed in range(60) for one in held_in(seed)]
-    assert len(held) > 400
-    assert np.mean(held) >= 0.94
-
-
-def held_in(seed: int) -> list[bool]:
-    """Return of each bar that one small session buys whether it holds."""
-    region = CategoricalAttribute("region", tuple("nesw"))
-    domain = replace(DOMAIN, attributes=(DOMAIN["hour"], region, *DOMAIN.attributes[2:]))
-    table, found = FRAME[:2000], list[bool]()
-    with opened(table, domain, epsilon=6, seed=100 + seed) as session:
-        for statement, condition in ((GROUPS, "hour < 12"), (THREE, "hour < 12 and smoker == 'yes'")):
-            known = table.query(condition).groupby("region")["pay"].mean()
-            answers = session.sql_within(statement, 9, at_most=1)
-            found += [low <= known[key] <= high for key, (low, high) in ends(answers).items()]
-    return found

@@ -309,18 +309,6 @@ def test_a_model_without_its_distribution_is_refused(form: dict[str, Any], tmp_p
     assert "version" in refusal(written(form), tmp_path / "a.model")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"version": 99}, {"threshold": -1}, {"scope": []}, {"scope": ["age"] * 2}],
-)
-@pytest.mark.parametrize("raw", ["marginals", "simultaneous"], indirect=True)
-def test_a_certificate_that_cannot_be_is_refused(
-    form: dict[str, Any], change: dict[str, Any], tmp_path: Path
-) -> None:
-    form["certificates"][0].update(change)
-    assert "damaged" in refusal(written(form), tmp_path / "a.model")
-
-
 # --- damage -------------------------------------------------------------------------------------------------
 
 

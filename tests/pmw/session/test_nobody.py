@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.cli.texts import opening_text
 from pmw.public.export import export
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -46,19 +45,6 @@ def session(request: pytest.FixtureRequest) -> Iterator[pmw.Session]:
         yield opened
 
 
-def test_the_number_of_records_is_about_none(session: pmw.Session, tmp_path: Path) -> None:
-    assert session.status().total == pytest.approx(max(0.0, session.state.total.estimate), abs=1e-3)
-    assert session.status().total < 0.5
-    text = opening_text(session.state, Path("t.pmw"), verbose=False)
-    assert ", about 0 ± " in text
-    answer = session.ask("")
-    assert answer.count < 0.5
-    assert answer.interval is not None
-    assert answer.interval[1] < 2
-    session.report(tmp_path / "r.html")
-    assert "about 0" in (tmp_path / "r.html").read_text()
-
-
 def test_the_bar_of_everybody_is_that_of_the_noise() -> None:
     """The estimate may be below 1, where the model's number of records is 1."""
     held, below = 0, 0
@@ -91,12 +77,3 @@ def test_an_export_has_no_row(session: pmw.Session, tmp_path: Path, independent:
     assert (tmp_path / "t.csv").read_text() == "a,g\n"
     assert len(pd.read_parquet(tmp_path / "t.parquet")) == 0
     assert len(session.synthetic_records(3)) == 3
-
-
-@pytest.mark.parametrize("records", [1, 2])
-def test_tables_of_few_are_told_right(records: int) -> None:
-    frame = pd.DataFrame({"a": [3] * records, "g": ["x"] * records})
-    with pmw.open_session(frame, DOMAIN, epsilon=1000, delta=1e-9, options=pmw.Options(seed=1)) as session:
-        assert round(session.status().total) == records
-        assert len(session.synthetic_records(records)) == records
-        assert session.sql("SELECT COUNT(*) AS n FROM t WHERE a = 3").column("n")[0].value == records

@@ -20,7 +20,7 @@ from pmw.planning import mean_quotes
 from pmw.planning.mean_quotes import unclear_values
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import Event, SumNumbers
-from pmw.public.clear import FULL, GAIN, full_price
+from pmw.public.clear import FULL, full_price
 from pmw.public.sums import Sums
 from queries import Domain, IntegerAttribute
 from queries.parsing import parse_sql
@@ -77,14 +77,6 @@ def test_a_wide_mean_is_paid_for_once_and_a_narrow_one_never() -> None:
         assert session.verify().holds
 
 
-def test_without_a_reserve_and_without_sums_nothing_is_paid() -> None:
-    for choices in ({"reserve": 0}, {"domain": DOMAIN.counted}):
-        with opened(**choices) as session:
-            before = session.state.ledger.spent
-            assert session.sql(GROUPS).spent.charged == 0
-            assert session.state.ledger.spent == before
-
-
 def test_a_sum_is_paid_for_as_a_mean_is_and_so_is_what_is_made_of_them() -> None:
     for shown in ("SUM(pay)", "ROUND(AVG(pay), 1)", "AVG(pay / 2 + 1)", "AVG(pay) FILTER (WHERE sex = 'f')"):
         with opened() as session:
@@ -104,25 +96,11 @@ def test_all_groups_are_paid_for_or_none_whatever_answers_choose() -> None:
         assert session.sql(ALONE).spent.charged == 0  # it is one of them
 
 
-def test_a_mean_that_no_column_shows_is_not_paid_for() -> None:
-    with opened() as session:
-        statement = "SELECT region, COUNT(*) AS n FROM people GROUP BY region ORDER BY AVG(pay)"
-        session.sql(statement)
-        assert bought(session) == []
-
-
 def test_what_cells_do_not_decide_is_answered_free() -> None:
     with opened() as session:
         for where in ("pay > 33 AND hour < 12", "region = 'n' AND region = 's'"):
             assert session.sql(f"SELECT AVG(pay) AS a FROM people WHERE {where}").spent.charged == 0
         assert bought(session) == []
-
-
-def test_a_statement_of_very_many_groups_is_answered_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmw.planning.mean_quotes._MOST_UNASKED", 4)
-    with opened() as session:
-        assert session.sql(GROUPS).spent.charged == 0
-        assert session.sql(ALONE).spent.charged > 0
 
 
 def test_counts_and_means_are_two_purchases_and_both_are_told() -> None:
@@ -149,16 +127,6 @@ def test_values_of_two_attributes_share_one_price() -> None:
         assert session.sql(both).spent.charged == 0
 
 
-def test_questions_of_two_sets_meet_and_cost_no_more_together() -> None:
-    sets = GROUPS.replace("region, AVG", "AVG").replace(
-        "GROUP BY region", "GROUP BY GROUPING SETS ((region), (sex))"
-    )
-    with opened() as session:
-        assert session.sql(sets).spent.charged == pytest.approx(PRICE, rel=1e-3)
-        assert len(bought(session)[0].rows) == 7
-        assert session.sql(sets).spent.charged == 0
-
-
 # --- prices follow scales and released numbers -------------------------------------------------------------
 
 
@@ -183,18 +151,6 @@ def test_however_wide_bars_came_out_they_are_not_bought_again(
         assert len(bought(session)) == 1
         for _ in range(2):
             assert session.sql(statement, fresh=True).spent.charged == 0
-
-
-def test_counts_that_are_known_later_do_not_have_a_mean_bought_again() -> None:
-    """Its sums alone would do then, with less noise than those beside a number of values."""
-    with opened() as session:
-        assert session.sql(THREE).spent.charged > 0
-        assert session.state.sums[-1].summed.count_units > 0
-        session.measure(["hour", "region", "smoker"])
-        price = full_price(session.state)
-        assert [*unclear_values(session.state, parse_sql(THREE, DOMAIN), price)] == []
-        assert len([*unclear_values(session.state, parse_sql(THREE, DOMAIN), 2 * price)]) == 1
-        assert session.sql(THREE, fresh=True).spent.charged == 0
 
 
 def test_means_are_taken_to_be_what_opening_knows_of_them_whatever_was_drawn_since(
@@ -256,16 +212,6 @@ def test_sums_cost_what_was_offered_and_no_less() -> None:
             assert offer.price * Fraction(999, 1000) <= price <= offer.price
 
 
-def test_a_bar_that_a_purchase_narrows_by_less_than_a_tenth_is_kept() -> None:
-    """Found by price: where sums were bought already, they are bought again at 1.21 times their price."""
-    with opened() as session:
-        session.sql(GROUPS)
-        state, statement = session.state, parse_sql(GROUPS, DOMAIN)
-        paid = session.ledger().lines[-1].price
-        for factor, wanted in ((1.0, 0), (GAIN**2 * 0.999, 0), (GAIN**2 * 1.3, 1)):
-            assert len([*unclear_values(state, statement, Fraction(float(paid) * factor))]) == wanted
-
-
 def test_the_next_number_counts_sums_among_those_that_were_bought() -> None:
     where = "hour < 12 AND sex = 'f' AND region = 'n' AND smoker = 'yes'"
     with opened() as session, opened() as other:
@@ -325,17 +271,6 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
 
 
 # --- bars, noise and faults --------------------------------------------------------------------------------
-
-
-def test_the_mean_of_a_group_that_may_be_empty_stays_that_of_the_model() -> None:
-    for seed in range(6):
-        with opened(seed=seed, epsilon=1) as session:
-            free, paid = session.sql(GROUPS, at_most=0), session.sql(GROUPS)
-            assert paid.spent.charged > 0
-            pairs = [*zip(free.column("a"), paid.column("a"), strict=True)]
-            empty = [(before.value, after.value) for before, after in pairs if after.conditional]
-            assert empty
-            assert all(after == pytest.approx(before) for before, after in empty)
 
 
 @pytest.mark.statistical
@@ -410,12 +345,3 @@ def test_a_bar_that_is_wider_than_its_number_is_told_with_what_prices_a_narrower
         assert ways(session.sql("SELECT AVG(pay) AS a FROM people WHERE region = 'n'", at_most=0))
         session.finalize()
         assert not ways(session.sql("SELECT AVG(pay) AS a FROM people WHERE region = 'n'"))
-
-
-def test_nothing_is_told_of_a_narrow_bar_or_where_no_sums_are_measured() -> None:
-    with opened() as session:
-        assert not ways(session.sql(NARROW))
-    wide = "SELECT AVG(pay) AS a FROM people WHERE sex = 'f'"
-    for choices in ({"domain": DOMAIN.counted}, {"simultaneous": True}):
-        with opened(epsilon=0.02, reserve=0, **choices) as session:
-            assert not ways(session.sql(wide, at_most=0))

@@ -22,9 +22,6 @@ from queries import (
     Domain,
     IntegerAttribute,
     QueryError,
-    format_schema,
-    parse_schema,
-    parse_sql,
 )
 from queries.factors import UNITS
 from queries.person import Person
@@ -119,32 +116,7 @@ def test_another_table_is_refused(path: Path, change: str) -> None:
         session._engine._table(session.state.contract)
 
 
-def test_a_seed_repeats_the_kept_records() -> None:
-    counts = []
-    for seed in (1, 1, 2):
-        with pmw.open_session(FRAME, DOMAIN, epsilon=1, options=pmw.Options(seed=seed)) as session:
-            counts.append(kept(session))
-    assert counts[0] == counts[1] != counts[2]
-
-
 # --- what is declared -------------------------------------------------------------------------------------
-
-
-def test_schema_and_options_complete_each_other() -> None:
-    for domain, options in (
-        (Domain(ATTRIBUTES), Options(person_column="patient", records_per_person=3)),
-        (Domain(ATTRIBUTES, person=Person("patient", 3)), Options()),
-        (
-            Domain(ATTRIBUTES, person=Person("patient", 3)),
-            Options(person_column="patient", records_per_person=3),
-        ),
-        (Domain(ATTRIBUTES, person=Person("patient")), Options(records_per_person=3)),
-    ):
-        both, chosen = agreed(domain, options)
-        assert both.person == Person("patient", 3)
-        assert (chosen.person_column, chosen.records_per_person) == ("patient", 3)
-    assert agreed(Domain(ATTRIBUTES), Options()) == (Domain(ATTRIBUTES), Options())
-    assert agreed(Domain(ATTRIBUTES), Options(person_column="patient"))[0].person == Person("patient", 1)
 
 
 def test_contradictions_are_refused() -> None:
@@ -226,14 +198,6 @@ def test_the_number_of_records_is_charged_as_one_question(
             assert exact <= entry.charge.rho <= exact * (1 + Fraction(1, 2**40))
 
 
-def test_a_schema_keeps_its_persons() -> None:
-    person = Person('a "b"', 4, "integer", "person", ("sex",))
-    text = format_schema(Domain(ATTRIBUTES, person=person))
-    assert parse_schema(text).person == person
-    assert parse_schema(format_schema(Domain(ATTRIBUTES))).person is None
-    assert parse_schema(format_schema(Domain(ATTRIBUTES, person=Person("id")))).person == Person("id")
-
-
 # --- counts of people -------------------------------------------------------------------------------------
 
 
@@ -279,16 +243,6 @@ def test_people_are_counted_where_one_record_of_each_is_kept() -> None:
             with pytest.raises(QueryError, match=r"is not supported|unknown attribute"):
                 session.sql(statement)
         assert session.ledger().spent == before
-
-
-def test_people_are_not_counted_where_none_are_declared_or_no_number_of_records_is() -> None:
-    statement = "SELECT COUNT(DISTINCT patient) FROM records"
-    for domain, reason in (
-        (Domain(ATTRIBUTES, person=Person("patient")), "no number of records of each person is declared"),
-        (Domain(ATTRIBUTES), "unknown attribute 'patient'"),
-    ):
-        with pytest.raises(QueryError, match=reason):
-            parse_sql(statement, domain)
 
 
 def test_an_offline_release_keeps_as_many_records() -> None:

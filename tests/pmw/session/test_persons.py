@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 import pmw
 from pmw.data import as_source, scratch
 from pmw.data.memory import MemorySource, frame_parts
-from pmw.data.people import Bound
 from pmw.data.scratch import MemoryLimit
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
 from pmw.planning.opening import (
@@ -27,19 +26,14 @@ from pmw.planning.opening import (
     plan_opening,
 )
 from pmw.privacy.budget import Budget, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.charges import Event, PersonNumbers, charge_of
+from pmw.public.charges import Event, PersonNumbers
 from pmw.public.contract import Contract
 from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
 from pmw.session import releases
-from pmw.session.maintenance import finalize_session
-from pmw.session.store.rows import Outcome
-from pmw.session.store.store import SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.person import Person
-from tests.pmw.session.stored import cut_off
 from tests.worlds import opened
 
 KEY = bytes(range(32))
@@ -111,20 +105,6 @@ def test_one_person_moves_numbers_of_persons_by_what_is_charged(
     sensitivity = PersonNumbers(scope, 3 if scope else 1).sensitivity(options)
     assert max(int(np.abs(one).sum()) for one in moved) == sensitivity.l1 // UNITS
     assert max(int((one**2).sum()) for one in moved) == sensitivity.l2_squared // UNITS**2
-
-
-def test_the_price_follows_from_what_one_person_moves() -> None:
-    replaced = NeighboringRelation.REPLACE_ONE
-    for groups, records, added, swapped in ((1, 5, 1, 1), (3, 2, 2, 3), (40, 2, 2, 4), (4, 9, 4, 4)):
-        for relation, moved in ((NeighboringRelation.ADD_REMOVE, added), (replaced, swapped)):
-            options = Options(neighboring_relation=relation, records_per_person=records)
-            sensitivity = PersonNumbers(("city",), groups).sensitivity(options)
-            laplace, gaussian = DiscreteLaplace(Fraction(UNITS)), DiscreteGaussian(Fraction(1000 * UNITS))
-            assert charge_of(sensitivity, laplace).epsilon == moved
-            rho = charge_of(sensitivity, gaussian).rho
-            assert rho is not None
-            assert float(rho) == pytest.approx(moved / (2 * 1000**2))
-            assert rho >= Fraction(moved, 2 * 1000**2)  # rounded up
 
 
 # --- what is counted ---------------------------------------------------------------------------------------
@@ -213,17 +193,6 @@ def test_whether_it_does_follows_from_public_numbers() -> None:
     assert noise(20 * width, simultaneous=True) is None
     assert noise(20 * width, opening=pmw.Opening.NONE) is None
     assert noise(20 * width, test=TestKind.QUERY) is None
-
-
-def test_opening_counts_no_persons_where_records_say_as_much() -> None:
-    with opened(FRAME.iloc[:60], domain_of(3), seed=4) as session:
-        assert not session.state.persons
-        (found,) = session.sql(EVERYBODY).estimates()
-        (count,) = session.sql("SELECT COUNT(*) FROM trips").estimates()
-        assert found.interval is not None
-        assert count.interval is not None
-        assert found.interval[0] == pytest.approx(count.interval[0] / 3, abs=1)
-        assert found.interval[1] == count.interval[1]
 
 
 # --- on request --------------------------------------------------------------------------------------------
@@ -347,41 +316,3 @@ def test_sessions_of_other_plans_and_closed_ones_measure_none() -> None:
     none = opened(FRAME, Domain(ATTRIBUTES, name="trips"), seed=4)
     with none as session, pytest.raises(QueryError, match="declares no persons"):
         session.measure_heads("region")
-
-
-def test_interrupted_numbers_are_drawn_as_they_would_have_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
-    FRAME.to_csv(source, index=False)
-    drawn: list[NDArray[np.int64]] = []
-    finish = SessionStore.finish
-
-    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
-        if any(row.kind == "numbers of persons" for row in outcome.measurements):
-            drawn.append(np.frombuffer(outcome.measurements[-1].units, dtype="<i8"))
-            raise KeyboardInterrupt
-        return finish(store, intent, outcome)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionStore, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path)
-    with pmw.resume_session(path) as session:
-        assert [one.units.tolist() for one in session.state.persons] == drawn[0].tolist()
-        assert session.verify().holds
-
-
-def test_a_batch_that_is_never_finished_is_charged(tmp_path: Path) -> None:
-    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
-    FRAME.to_csv(source, index=False)
-    with pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path) as session, cut_off():
-        session.measure_heads("region")
-    source.unlink()
-    finalize_session(path, abandon=True)
-    report = pmw.verify_session(path)
-    assert report.holds
-
-
-def test_a_bound_shows_nothing() -> None:
-    assert "a" * 8 not in repr(Bound(Person("id", 2), 2, b"a" * 32))

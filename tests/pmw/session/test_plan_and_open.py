@@ -300,20 +300,3 @@ def test_where_marginals_are_tested_a_session_is_as_planned(case: Case) -> None:
 @example(BETWEEN_TWO)
 def test_where_questions_are_tested_a_session_is_as_planned(case: Case) -> None:
     check(case)
-
-
-def test_of_many_records_the_bound_of_a_question_that_cuts_groups_is_told() -> None:
-    plan = SOME_BINS.plan(SOME_BINS.records)
-    cutting = of_cells(
-        PEOPLE, {name: np.arange(PEOPLE[name].size) % 2 > 0 for name in ("age", "state", "edu")}
-    )
-    with SOME_BINS.open() as session:
-        session.ask("")
-        answer = session.ask(cutting)
-        assert not session.state.coarsening.is_aligned(cutting)
-    order = plan.orders[3]
-    assert answer.interval is not None
-    assert order.bound is not None
-    assert order.cut_bound is not None
-    assert order.bound < (answer.interval[1] - answer.interval[0]) / 2 <= order.cut_bound
-    assert plan.orders[1].cut_bound is None  # of one attribute the declared cells are measured

@@ -16,14 +16,12 @@ from hypothesis.extra.numpy import arrays
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import fit
-from pmw.loop.fit import correct, elected, opened_pairs, raked, refined
-from pmw.model.distribution import MarginalTerm, SyntheticDistribution, dual_numbers
-from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
-from pmw.model.mirror_descent import DescentRule, descend
+from pmw.loop.fit import elected, opened_pairs, raked
+from pmw.model.distribution import MarginalTerm, dual_numbers
+from pmw.model.measurement import QueryMeasurement
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person, encode_records
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Person, encode_records
 from tests.pmw.session.stored import killed_drawing
 from tests.worlds import opened
 
@@ -133,35 +131,6 @@ def test_whether_it_is_used_follows_from_released_numbers_alone() -> None:
     assert elected(fewer).elects_prior is None
     assert opened_pairs(replace(state, closed=True)) == opened_pairs(state) == list(state.marginals)
     assert opened_pairs(fewer) == []
-
-
-def test_every_later_fit_begins_with_the_prior_again_and_takes_few_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with open_people() as session:
-        state = session.state
-    starts: list[list[float]] = []
-    steps: list[int] = []
-
-    def noted(model: SyntheticDistribution, aims: Any, *, rule: DescentRule, **rest: Any) -> Any:
-        starts.append(dual_numbers(model.terms).tolist())
-        found = descend(model, aims, rule=rule, **rest)
-        steps.append(found.steps)
-        return found
-
-    monkeypatch.setattr(fit, "descend", noted)
-    counts = TRUE.counts(("age", "sex")).counts
-    grid = state.coarsening.summed(("age", "sex"), counts.astype(np.float64)).astype(np.int64)
-    noise = state.marginals[0].noise
-    for _ in range(3):
-        later = MarginalMeasurement(("age", "sex"), grid * UNITS, noise, requested=True)
-        state = correct(state, later)
-    assert len(starts) == 6  # each time the prior is fitted, then the numbers
-    assert starts[1] == starts[3] == starts[5]
-    assert all(0 < one <= 50 for one in steps[1::2])
-    refit = refined(state)
-    assert refit is state
-    assert len(starts) == 6
 
 
 def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(

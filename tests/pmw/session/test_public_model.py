@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
 from pmw.public.answer import Answer
-from queries import CategoricalAttribute, Domain, QueryError, all_marginals
+from queries import Domain, all_marginals
 from tests.worlds import PEOPLE, YEARS
 
 QUESTIONS = (
@@ -110,25 +109,6 @@ def test_a_model_answers_as_its_session_does_without_a_test(
     assert model.group_by(["sex", "member"]).rows == live.group_by(["sex", "member"]).rows
 
 
-def test_a_model_of_a_long_attribute_answers_alike(
-    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path
-) -> None:
-    options = pmw.Options(seed=2, opening=pmw.Opening.ONE_WAY, model=pmw.ModelKind.GRAPHICAL)
-    long_frame["group"] = ["abcdefgh"[place % 8] for place in range(len(long_frame))]
-    group = CategoricalAttribute("group", tuple("abcdefgh"))
-    long_domain = Domain((*long_domain, group, CategoricalAttribute("kind", ("x", "y"), missing=True)))
-    long_frame["kind"] = None
-    questions = ["income >= 17", "income BETWEEN 3 AND 40 AND sex = 'Male'", "income IS NULL"]
-    with pmw.open_session(long_frame, long_domain, epsilon=2, delta=1e-9, options=options) as session:
-        session.ask_all(questions)
-        session.measure(("income", "sex"))
-        session.export(tmp_path / "long.model")
-        expected = untested(session, questions)
-    model = pmw.load_model(tmp_path / "long.model")
-    assert list(model.ask_all(questions)) == expected
-    assert model.state.coarsening.coarse == session.state.coarsening.coarse
-
-
 def test_the_model_of_a_closed_session_says_that_nothing_is_tested_any_more(
     study: Path, tmp_path: Path
 ) -> None:
@@ -144,23 +124,6 @@ def test_the_model_of_a_closed_session_says_that_nothing_is_tested_any_more(
     before = pmw.load_model(tmp_path / "open.model").ask(question)
     assert before.source is pmw.Source.UNVERIFIED
     assert before.interval == answer.interval  # of its parts
-
-
-def test_answers_are_delivered_in_order_and_a_bad_question_is_refused(model: pmw.PublicModel) -> None:
-    delivered: list[Answer] = []
-    answers = model.ask_all(QUESTIONS, deliver=delivered.extend)
-    assert delivered == list(answers)
-    with pytest.raises(QueryError, match="height"):
-        model.ask("height > 3")
-    assert len(model.ask_all([])) == 0
-
-
-def test_synthetic_records_of_a_model_are_those_of_its_session(
-    session: pmw.Session, model: pmw.PublicModel
-) -> None:
-    drawn = model.synthetic_records(200, seed=4)
-    pd.testing.assert_frame_equal(drawn, session.synthetic_records(200, seed=4))
-    assert "PublicModel('people'" in repr(model)
 
 
 def test_a_model_is_written_as_it_is(session: pmw.Session, tmp_path: Path) -> None:

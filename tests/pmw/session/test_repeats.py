@@ -16,7 +16,6 @@ import pmw
 from pmw.model.measurement import MarginalMeasurement
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.answers import Answers
-from pmw.public.free_answers import FreeAnswers
 from pmw.public.sums import Estimate
 from pmw.session.loading import load_scopes
 from pmw.session.repeats import is_better, widths_of
@@ -174,18 +173,6 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     assert session.verify().holds
 
 
-def test_a_stored_answer_tells_what_is_spent_by_now_but_to_a_retry_of_a_key_what_it_told(
-    session: pmw.Session,
-) -> None:
-    old, keyed, new = (ranges(3).query(place) for place in range(3))
-    first = reader(session).ask(old)
-    with_key = reader(session).ask(keyed, request_id="k")
-    fresh, again = session.ask_all([new, old])  # the first of which is tested
-    assert fresh.spent.share == again.spent.share == session.state.ledger.share > first.spent.share
-    assert reader(session).ask(keyed, request_id="k") == with_key
-    assert reader(session).ask(keyed).spent == again.spent
-
-
 @pytest.mark.parametrize("way", ["ask", "ask_all", "answer_arrays", "sql"])
 def test_the_rule_is_the_same_however_a_question_is_asked(
     session: pmw.Session, way: str, monkeypatch: pytest.MonkeyPatch
@@ -244,42 +231,6 @@ def test_a_key_and_its_question_in_one_request_get_each_its_own(session: pmw.Ses
     assert width(both[1]) <= 0.9 * width(old)
 
 
-@pytest.mark.parametrize("arrays", [False, True])
-def test_a_bar_is_looked_at_once_for_each_model(
-    session: pmw.Session, arrays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    boxes = ranges(100)
-    names = [boxes.query(place) for place in range(3)]
-    looks = list[int]()
-
-    def ask() -> None:
-        if arrays:
-            session.answer_arrays(NAMES, boxes.first, boxes.last)
-        else:
-            session.ask_all(names)
-
-    def counted(self: Any, *given: Any) -> Any:
-        looks.append(1)
-        return original(self, *given)
-
-    monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)  # so that the stored ones are kept
-    ask()
-    original = FreeAnswers.answers
-    monkeypatch.setattr(FreeAnswers, "answers", counted)
-    ask()
-    assert not looks  # of the model that answered
-    session.measure(("age", "income"))
-    ask()
-    assert looks
-    looks.clear()
-    ask()
-    ask()
-    assert not looks
-    session.measure(("age", "sex"))
-    ask()
-    assert looks
-
-
 def test_nothing_is_tested_or_charged_because_a_question_is_repeated(session: pmw.Session) -> None:
     boxes = ranges(100)
     queries = [boxes.query(place) for place in range(len(boxes))]
@@ -321,22 +272,6 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
     assert session.state.asked == asked == store.answers.count() == distinct + 1
     assert store.asked() == 6 * (100 + 1)
     assert session.verify().holds
-
-
-def test_better_answers_are_found_after_resuming(tmp_path: Path) -> None:
-    path, boxes = tmp_path / "study.pmw", ranges(100)
-    with opened(path) as session:
-        reader(session).answer_arrays(NAMES, boxes.first, boxes.last)
-        measured(session)
-        better = session.answer_arrays(NAMES, boxes.first, boxes.last)
-        assert np.count_nonzero(better.version) > 20
-        asked = session.state.asked
-    with pmw.resume_session(path, people()) as session:
-        again = session.answer_arrays(NAMES, boxes.first, boxes.last)
-        np.testing.assert_array_equal(again.count, better.count)
-        assert session.state.asked == asked
-        assert session.ask(boxes.query(0)).count == better.count[0]
-        assert session.verify().holds
 
 
 # --- asked afresh -------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -18,13 +17,11 @@ from pmw.errors import SessionError
 from pmw.model.measurement import MarginalMeasurement, combined
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.charges import reservation
 from pmw.public.options import TestKind
-from pmw.public.quotes import Quote
 from queries import LinearQuery, QueryError
 from tests.pmw.session.stored import failed
-from tests.worlds import PEOPLE, REGIONS, WHOLE_YEARS
+from tests.worlds import WHOLE_YEARS
 
 Opened = Callable[..., pmw.Session]
 
@@ -82,20 +79,6 @@ def test_a_second_measurement_is_combined_with_the_first(opened: Opened, composi
         assert session.verify().holds
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("composition", list(Composition))
-def test_combined_bars_hold_as_often_as_they_say(opened: Opened, composition: Composition) -> None:
-    true, missed, asked = PEOPLE.frame.groupby(["sex", "region"]).size(), 0, 0
-    for seed in range(12):
-        with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
-            session.measure(["sex", "region"])
-            session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)
-            for sex, region in itertools.product(("Female", "Male"), REGIONS):
-                low, high = session.ask(f"sex = '{sex}' AND region = '{region}'").interval or (0, 0)
-                missed, asked = missed + (not low <= true[sex, region] <= high), asked + 1
-    assert 0.1 * asked < missed < 0.28 * asked  # a fifth, but for chance
-
-
 @pytest.mark.parametrize("composition", list(Composition))
 def test_a_question_within_a_width_costs_the_least_that_gives_it(
     opened: Opened, composition: Composition
@@ -133,23 +116,6 @@ def test_a_question_within_a_width_costs_the_least_that_gives_it(
 
 def before_of(session: pmw.Session) -> Fraction:
     return sum((line.price for line in session.ledger().lines if line.event != "requested"), Fraction(0))
-
-
-def test_what_opening_measured_can_be_topped_up(opened: Opened) -> None:
-    with opened(seed=5) as session:
-        for where, names in (("region = 'north'", "region"), ("age >= 40", "age")):
-            before = width(session.ask(where))
-            quote = session.measure(names)
-            after = width(session.ask(where, fresh=True))
-            assert after <= before
-            assert quote.scope == (names,)
-        assert width(session.ask("region = 'north'")) < 0.9 * before_opening(session, "region")
-        assert session.verify().holds
-
-
-def before_opening(session: pmw.Session, name: str) -> float:
-    (one,) = (one for one in session.state.opening if one.scope == (name,))
-    return sum_half_width(one.noise, 1.0, 0.95)
 
 
 # --- faults -----------------------------------------------------------------------------------------------
@@ -281,9 +247,3 @@ def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
     assert both.cell_variances == pytest.approx([0.8, 0.8])
     assert both.peak == pytest.approx(0.64)
     assert both.noise == parts[0].noise
-
-
-def test_quotes_are_ready_for_json() -> None:
-    quote = Quote("counts", ("a", "b"), 4, None, 0.25, 12.0, affordable=True)
-    form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
-    assert quote.to_dict() == form

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,11 @@ import pmw
 from pmw.loop.untested import Requested
 from pmw.model.measurement import HierarchicalMeasurement, ResidualMeasurement
 from pmw.model.strategy import Strategy
-from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
+from pmw.planning.opening import open_contract
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import CellNumbers, Event
-from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
-from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MeasuredRelease
@@ -273,14 +270,6 @@ def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_p
         assert session.verify().holds
 
 
-def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with killed_drawing():
-        open_people(path)
-    with pmw.resume_session(path, FRAME) as session:
-        assert events(session) == OPENED
-
-
 def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charge every marginal that no test decides as one event."""
 
@@ -288,21 +277,6 @@ def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
         return MeasuredRelease(batch, event)
 
     monkeypatch.setattr(MeasuredRelease, "of", classmethod(released))
-
-
-def test_a_session_that_called_its_pairs_requested_is_read_as_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "before.pmw"
-    with monkeypatch.context() as patch:
-        charged_as(Event.REQUESTED, patch)
-        open_people(path).close()
-    with pmw.resume_session(path, FRAME) as session:
-        assert {event for event, _ in events(session)} == {"requested"}
-        assert session.verify().holds
-        session.ask("sex = 'f' AND rooms = 3")
-        ask_again(session)
-        assert session.verify().holds
 
 
 def test_what_is_charged_as_opening_and_was_asked_for_is_found(
@@ -364,25 +338,6 @@ def test_a_budget_is_refused_before_anything_is_recorded_or_all_is_measured(
     with pmw.resume_session(path, frame) as session:
         assert session.ask("ward = 'a'").interval is not None
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("crowd", [0.0, 2.0**40])
-def test_noise_of_pairs_is_looked_at_for_few_records_and_for_many(
-    crowd: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = choices_of(NeighboringRelation.ADD_REMOVE, pmw.Opening.TRIPLES)
-    contract, plan = open_contract(CROWDED, Budget.of(1, "1e-9"), options)
-
-    def planned(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
-        found = plan_opened(contract, plan, total)
-        tier = marginal_tier(found.test)
-        assert tier is not None
-        wide = replace(tier, noise=DiscreteGaussian(Fraction(2**49)))
-        return replace(found, test=(wide,)) if total == crowd else found
-
-    monkeypatch.setattr("pmw.planning.opening.plan_opened", planned)
-    with pytest.raises(pmw.BudgetError, match="the budget is too small"):
-        check_scales(contract, plan)
 
 
 def test_what_has_no_scale_on_rows_is_no_request() -> None:

@@ -12,15 +12,14 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import PriceError, SessionError
+from pmw.errors import PriceError
 from pmw.loop.loop import are_tested
-from pmw.model.measurement import QueryMeasurement, RowsMeasurement, half_width
+from pmw.model.measurement import RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
-from pmw.public.options import TestKind
 from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.session.events import require_measurable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
@@ -74,12 +73,6 @@ def opened(path: Path | None = None, **choices: Any) -> pmw.Session:
     replaced = choices.get("neighboring_relation") is NeighboringRelation.REPLACE_ONE
     domain = WHOLE if replaced else DOMAIN
     return worlds.opened(FRAME, domain, path, **{"epsilon": 1, **seed, **choices})
-
-
-def true(where: str, table: pd.DataFrame = FRAME) -> int:
-    """Return the true answer, by pandas."""
-    text = where.replace(" = ", " == ").replace(" AND ", " and ")
-    return len(table.query(text.replace("age BETWEEN 13 and 27", "13 <= age and age <= 27")))
 
 
 def width(answer: pmw.Answer) -> float:
@@ -153,32 +146,7 @@ def test_a_marginal_is_taken_where_it_costs_at_most_twice_as_much() -> None:
         assert session.quote("rooms >= 2 AND rooms <= 7 AND smoker = 'no' AND age < 77", 60).of_questions
 
 
-# --- noise ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.statistical
-def test_bars_of_own_numbers_hold_as_often_as_they_say() -> None:
-    missed, asked = 0, 0
-    for seed in range(40):
-        with opened(seed=seed, confidence=0.8, opening=pmw.Opening.ONE_WAY) as session:
-            session.measure(LIST, within=150, at_most=1)
-            for where in LIST:
-                low, high = session.ask(where, at_most=0).interval or (0, 0)
-                missed, asked = missed + (not low <= true(where) <= high), asked + 1
-    assert 0.1 * asked < missed < 0.27 * asked  # a fifth, but for chance
-
-
 # --- bars -------------------------------------------------------------------------------------------------
-
-
-def test_of_several_numbers_the_one_with_the_least_noise_bounds_a_question() -> None:
-    with opened() as session:
-        session.measure(LIST, within=60, at_most=1)
-        narrow = [width(session.ask(where, at_most=0)) for where in LIST]
-        assert max(narrow) <= 60.001
-        session.measure(LIST, within=600, at_most=1)
-        again = [width(session.ask(where, at_most=0, fresh=True)) for where in LIST]
-        assert again == pytest.approx(narrow)
 
 
 def test_the_bar_is_the_number_and_the_quantile_of_its_noise() -> None:
@@ -273,28 +241,6 @@ def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test
         assert not are_tested(session.state, asked).any()
 
 
-def test_the_model_learns_from_questions_that_cut_no_bin() -> None:
-    with opened(max_cells=None) as session:
-        query = parse_where("rooms = 3 AND region = 'n' AND smoker = 'yes'", DOMAIN)
-        assert session.state.coarsening.is_aligned(query)
-        before = abs(
-            ModelAnswers(session.state).answer(query).count
-            - true(query_text := "rooms = 3 AND region = 'n' AND smoker = 'yes'")
-        )
-        session.measure([query_text], share=0.02, at_most=1)
-        measured = session.state.measured[-1]
-        assert isinstance(measured, RowsMeasurement)
-        number = measured.numbers[0]
-        assert isinstance(number, QueryMeasurement)
-        after = ModelAnswers(session.state).answer(query).count
-        assert abs(after - number.value) <= number.variance**0.5 * 2
-        assert abs(after - true(query_text)) <= before + 10
-        cut = parse_where(FOUR, DOMAIN)
-        assert not session.state.coarsening.is_aligned(cut)
-        session.measure([FOUR], within=200, at_most=1)
-        assert session.state.beside[-1] == len(session.state.measured) - 1
-
-
 # --- statements -------------------------------------------------------------------------------------------
 
 
@@ -370,13 +316,6 @@ def test_a_key_pays_once_and_for_one_list_alone() -> None:
         assert session.verify().holds
 
 
-def test_an_export_of_measurements_names_the_questions(tmp_path: Path) -> None:
-    with opened() as session:
-        session.measure(LIST, within=100, at_most=1)
-        session.export(tmp_path / "numbers.json", format="measurements")
-    assert FOUR.split(maxsplit=1)[0] in (tmp_path / "numbers.json").read_text()
-
-
 def test_a_list_with_a_question_twice_or_none_is_refused() -> None:
     one = LinearQuery.cells(DOMAIN, {"age": (0, 9)})
     for queries in ((), (one, LinearQuery.cells(DOMAIN, {"age": (0, 9)}))):
@@ -416,13 +355,6 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(what: Any, how: An
         assert session.state.ledger.spent == before
 
 
-def test_a_statement_without_groups_has_nothing_to_pay_for() -> None:
-    none = "SELECT region, COUNT(*) AS n FROM people WHERE region = 'n' AND region = 'e' GROUP BY region"
-    with opened() as session:
-        assert not session.quote_aggregate(none, 30).needed
-        assert session.sql_within(none, 30).spent.charged == 0
-
-
 def test_what_nobody_moves_is_not_measured() -> None:
     with opened(neighboring_relation=NeighboringRelation.REPLACE_ONE) as session:
         for how in ({"within": 5}, {"share": 0.02}):
@@ -445,50 +377,3 @@ def test_more_questions_than_are_measured_together_are_refused_before_they_are_m
     with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
         session.measure([groups.format("f"), groups.format("m")], within=100)
     assert len(made) == 1
-
-
-def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
-    world = Domain((IntegerAttribute("age", 0, 79, width=10), *DOMAIN.attributes[1:]), name="people")
-    with worlds.opened(FRAME, world, epsilon=1, seed=3) as session:
-        before = session.state.ledger.spent
-        for use in (
-            lambda: session.quote("age < 25 AND rooms = 3", 50),
-            lambda: session.ask_within("age < 25 AND rooms = 3", 50),
-            lambda: session.measure(["age < 25 AND rooms = 3"], within=50),
-        ):
-            with pytest.raises(QueryError, match="only whole cells are asked for; nearest to it: age < 20"):
-                use()
-        assert session.state.ledger.spent == before
-
-
-@pytest.mark.parametrize(
-    ("choices", "told"),
-    [({"test": TestKind.QUERY}, "single questions"), ({"simultaneous": True}, "for all questions at once")],
-)
-def test_a_session_without_room_for_requests_says_why(choices: dict[str, Any], told: str) -> None:
-    small = Domain(DOMAIN.attributes[1:], name="people")
-    table = FRAME.drop(columns="age")
-    with (
-        worlds.opened(table, small, epsilon=1, seed=3, **choices) as session,
-        pytest.raises(SessionError, match=told),
-    ):
-        session.measure(["rooms > 3 AND sex = 'f'"], within=100)
-    with opened() as session:
-        session.finalize()
-        with pytest.raises(SessionError, match="closed"):
-            session.measure([FOUR], within=400)
-
-
-def test_a_share_binds_and_a_reader_buys_nothing() -> None:
-    with opened() as session:
-        ann = session.analyst("ann", share=Fraction(1, 2000))
-        with pytest.raises(pmw.BudgetExhaustedError, match="is left for it"):
-            ann.ask_within(FOUR, 400, at_most=1)
-        bea = session.analyst("bea", share=0)
-        with pytest.raises((pmw.BudgetExhaustedError, PriceError)):
-            bea.measure([FOUR], within=400)
-        cat = session.analyst("cat", share=Fraction(1, 100))
-        quote = cat.measure([FOUR], within=400, at_most=1)
-        assert session.bookings()
-        assert session.ledger().lines[-1].booked == (("cat", Fraction(1)),)
-        assert float(cat.budget().spent) == pytest.approx(quote.share)

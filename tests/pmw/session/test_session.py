@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 import pmw
@@ -144,23 +143,6 @@ def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, li
             assert session.state.total.estimate == 41
 
 
-@pytest.mark.parametrize("share", [0, 50, 51, 100])  # percent of the records that are dropped
-@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
-def test_a_session_opens_whatever_part_of_its_table_is_dropped(tmp_path: Path, share: int, kind: str) -> None:
-    sexes = ["unknown" if row % 100 < share else "Male" for row in range(200)]
-    table, path = PEOPLE.frame.head(200).assign(sex=sexes), tmp_path / f"people.{kind}"
-    if kind == "csv":
-        table.to_csv(path, index=False)
-    elif kind == "parquet":
-        duckdb.from_df(table).write_parquet(str(path))
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
-    given = table if kind == "frame" else path
-    with pmw.open_session(given, PEOPLE.domain, epsilon=1000, options=options) as session:
-        # With so large an epsilon, the noisy total tells that records were dropped as meant.
-        assert session.state.total.estimate == pytest.approx(200 - 2 * share, abs=9)
-        assert session.ask("sex = 'Male'").count >= 0
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta", "message"),
     [(0, 0, "expected epsilon > 0"), (1, 1, "expected 0 <= delta < 1"), ("x", 0, "expected a finite number")],
@@ -268,16 +250,3 @@ def test_reprs_show_public_facts_alone() -> None:
         for shown in (text, repr(session.state), repr(session.status()), repr(secret), repr(session._engine)):
             assert str(noisy.upper) not in shown
             assert str(len(PEOPLE.frame)) not in shown
-
-
-def test_synthetic_records_fit_the_schema_and_cost_nothing() -> None:
-    with opened(seed=7) as session:
-        before = session.status()
-        rows = session.synthetic_records(seed=3)
-        assert len(rows) == round(session.state.total.value)
-        assert list(rows.columns) == list(PEOPLE.domain.names)
-        assert set(rows["sex"]) == {"Female", "Male"}
-        assert rows["age"].between(20, 59).all()
-        assert rows.equals(session.synthetic_records(seed=3))
-        assert len(session.synthetic_records(12)) == 12
-        assert session.status() == before

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pmw
 from pmw.model.measurement import ResidualMeasurement
 from pmw.public.free_answers import FreeAnswers, ModelAnswers
 from pmw.public.half_widths import AxisNoise, SumNoise
@@ -117,17 +116,3 @@ def test_half_widths_of_sets_are_those_of_their_weights() -> None:
         np.testing.assert_allclose(axis.product_half_widths([side]), wanted, rtol=1e-9)
         one = SumNoise(opened_by.estimate, 0.95)  # of one sum, which is less than of all at once
         assert np.all(wanted >= np.array([one.half_width(query.weights() / UNITS) for query in asked]))
-
-
-def test_a_stream_of_sets_is_answered_as_its_questions_are_one_by_one() -> None:
-    asked = [*questions(1), *questions(2)]
-    pairs: dict[str, Any] = {"seed": 1, "opening": Opening.PAIRS, "reserve": 0}
-    with opened(**pairs) as one, opened(**pairs) as other:
-        together = one.ask_all(asked)
-        assert one.state.version == other.state.version
-        assert isinstance(one, pmw.Session)
-        free = [ModelAnswers(one.state).answer(query) for query in asked if len(query.scope) < 3]
-        given = [answer for query, answer in zip(asked, together, strict=True) if len(query.scope) < 3]
-        assert [(answer.count, answer.interval) for answer in given] == [
-            (answer.count, answer.interval) for answer in free
-        ]

@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import MemorySource
 from pmw.loop.finishing import Payer, Spare, plan_spare
 from pmw.planning.error_quantiles import quantiles_left
 from pmw.privacy.budget import Composition, NeighboringRelation
@@ -26,7 +25,7 @@ from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
 from pmw.session.releases import MeasuredRelease, Release, due_marginal
-from queries import UNITS, Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.boxes import RangeTexts
 from queries.cells import quoted_name
 from tests.pmw.session.stored import cut_off
@@ -212,22 +211,6 @@ def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
         assert [one.scope for one in session.state.marginals if one.requested] == measured
         assert [one.count for one in (*first, *last)] == [one.count for one in expected]
         assert session.verify().holds
-
-
-def test_errors_of_what_is_asked_later_become_smaller(
-    opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, stream = MemorySource.from_frame(VISITS.frame, VISITS.domain), stream[:700]
-    truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in stream])
-
-    def error(seed: int) -> float:
-        with opened(seed=seed) as session:
-            return float(np.abs([one.count for one in session.ask_all(stream)] - truth)[DUE:].mean())
-
-    with_it = [error(seed) for seed in range(3)]
-    monkeypatch.setattr("pmw.session.releases.due_marginal", lambda *_: None)
-    gains = np.array([error(seed) for seed in range(3)]) - with_it
-    assert gains.mean() > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
 
 
 @pytest.mark.parametrize("names", [("a", "b", "c"), ("a[1,2,3]", "a[1,2,4]", 'c"')])

@@ -10,9 +10,8 @@ import pytest
 
 import pmw
 from pmw.public.answer import Answer
-from pmw.public.codec import dumps, form_of, loads, read
 from pmw.public.tables import AnswerTable
-from queries import Domain, Lookup, QueryError, format_schema, parse_schema, parse_sql, parse_where
+from queries import Domain, Lookup, parse_schema, parse_sql, parse_where
 from tests.worlds import PEOPLE
 
 DOMAIN = PEOPLE.domain
@@ -66,16 +65,6 @@ def test_a_statement_of_which_one_count_was_never_asked_has_no_stored_answer() -
         assert session.stored(parse_sql(GROUPED, DOMAIN)) is None
 
 
-def test_what_was_stored_is_found_after_resuming(tmp_path: Path) -> None:
-    query = parse_where("age >= 40", DOMAIN)
-    with opened(tmp_path / "a.pmw") as session:
-        given = session.ask(query).to_dict()
-    with pmw.resume_session(tmp_path / "a.pmw", data=PEOPLE.frame) as session:
-        found = session.stored(query)
-        assert isinstance(found, Answer)
-        assert found.to_dict() == given
-
-
 # --- lookups --------------------------------------------------------------------------------------------
 
 
@@ -87,10 +76,6 @@ REGIONS = Lookup(
 )
 JOINED = replace(PEOPLE.domain, lookups=(REGIONS,))
 SIDES = "SELECT r.side, COUNT(*) AS n FROM people p JOIN regions r ON p.region = r.code GROUP BY r.side"
-SAME = (
-    "SELECT CASE WHEN region IN ('north', 'east') THEN 'cold' ELSE 'warm' END AS side, COUNT(*) AS n "
-    "FROM people WHERE region IN ('north', 'east', 'south') GROUP BY side"
-)
 
 
 def joined(folder: Path, domain: Domain = JOINED) -> pmw.Session:
@@ -99,16 +84,6 @@ def joined(folder: Path, domain: Domain = JOINED) -> pmw.Session:
 
 def rows(asked: pmw.Session | pmw.PublicModel, statement: str = SIDES) -> Any:
     return asked.sql(statement).to_dict()["rows"]
-
-
-def test_what_is_asked_by_names_is_what_is_asked_by_codes(tmp_path: Path, repeatable: None) -> None:
-    with joined(tmp_path) as session:
-        named, coded = (rows(session, statement) for statement in (SIDES, SAME))
-    assert sorted(named, key=str) == sorted(coded, key=str)
-    truth = int(PEOPLE.frame["region"].isin(["north", "east"]).sum())
-    ends = {row["side"]: (row["n"]["low"], row["n"]["high"]) for row in named}
-    assert set(ends) == {"cold", "warm"}
-    assert ends["cold"][0] <= truth <= ends["cold"][1]
 
 
 def test_a_session_and_its_model_keep_the_lookups(tmp_path: Path, repeatable: None) -> None:
@@ -123,30 +98,3 @@ def test_a_session_and_its_model_keep_the_lookups(tmp_path: Path, repeatable: No
     model = pmw.load_model(tmp_path / "study.model")
     assert model.domain.lookups == (REGIONS,)
     assert rows(model) == found
-
-
-def test_the_contract_comes_back_with_its_lookups(tmp_path: Path, repeatable: None) -> None:
-    with joined(tmp_path) as session:
-        contract = session.state.contract
-    again = read(type(contract), loads(dumps(form_of(contract))))
-    assert again == contract
-    assert again.domain.lookups == (REGIONS,)
-
-
-def test_a_schema_without_lookups_is_written_as_before() -> None:
-    assert "lookups" not in format_schema(PEOPLE.domain)
-    assert format_schema(JOINED).startswith(format_schema(PEOPLE.domain))
-    assert parse_schema(format_schema(PEOPLE.domain)).lookups == ()
-
-
-def test_a_refused_join_spends_nothing(tmp_path: Path, repeatable: None) -> None:
-    with joined(tmp_path) as session:
-        before = session.status().budget_share
-        for text in (
-            "JOIN regions r ON p.sex = r.code",
-            "JOIN people q ON p.age = q.age",
-            "CROSS JOIN regions",
-        ):
-            with pytest.raises(QueryError, match="is not supported; lookups of the schema"):
-                session.sql(f"SELECT COUNT(*) FROM people p {text}")
-        assert session.status().budget_share == before

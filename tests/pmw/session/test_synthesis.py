@@ -15,12 +15,11 @@ import pytest
 import pmw
 from pmw.errors import BudgetError, DataError, ReleaseError
 from pmw.planning.opening import open_contract
-from pmw.planning.plans import fewest_records
 from pmw.privacy.budget import Budget
 from pmw.public.charges import Event
 from pmw.public.status import held_pairs
 from pmw.session.synthesis import synthesis_options
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, NumericAttribute
+from queries import Domain, IntegerAttribute, LinearQuery, NumericAttribute
 from tests.worlds import PEOPLE, WIDE, World
 
 
@@ -146,23 +145,3 @@ def test_tables_of_every_shape_spend_their_budget(
     assert 0.97 < found.state.ledger.share <= 1
     assert found.state.closed
     assert held_pairs(found.state).held or attributes == 1
-
-
-@pytest.mark.parametrize("delta", [0, "1e-9"])
-def test_of_fewer_records_than_a_plan_tells_counts_are_noise(delta: float | str) -> None:
-    domain = Domain((IntegerAttribute("age", 0, 19), CategoricalAttribute("sex", ("F", "M"))))
-    found = [
-        fewest_records(domain, epsilon=epsilon, delta=delta, options=pmw.Options()) for epsilon in (0.1, 1)
-    ]
-    (wide, many), (near, few) = (one for one in found if one is not None)
-    assert 7 < wide / near < 13
-    assert many / wide == few / near == 11  # cells of the mean attribute
-
-
-def test_a_session_for_no_question_is_opened_like_others() -> None:
-    with WIDE.opened(opening="pairs", expected_queries=0, seed=1) as session:
-        assert session.state.contract.options.reserved == 0
-        assert not session.state.query_plan
-        assert session.ask("a = 1").interval is not None
-    with pytest.raises(BudgetError, match="a reserve does not go with expected_queries = 0"):
-        pmw.Options(expected_queries=0, reserve=Fraction(1, 5))

@@ -15,7 +15,6 @@ from pmw.public.answer import Answer, Source
 from pmw.public.evidence import opening_over
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.options import TestKind
-from pmw.research.offline import OfflineOptions, Targets, fit_workload
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -214,18 +213,3 @@ def test_a_question_that_no_test_could_narrow_spends_nothing(opened: Opened) -> 
     decided = session.ask("\"capital-gain\" >= 1 AND sex = 'm' AND age >= 20")
     assert decided.spent.share > answer.spent.share
     assert session.verify().holds
-
-
-@pytest.mark.parametrize("targets", [Targets.MARGINAL, Targets.QUERY])
-def test_an_offline_release_gives_both_readings(targets: Targets) -> None:
-    two = Domain(DOMAIN.attributes[:3])
-    zeros = parse_where('"capital-gain" = 0', two)
-    both = parse_where("\"capital-gain\" > 0 AND sex = 'm'", two)
-    options = OfflineOptions(targets=targets, rounds=2, policy=pmw.Options(seed=2))
-    release = fit_workload(FRAME, two, [zeros, both], epsilon=1, delta=1e-9, options=options)
-    answer = release.answer(zeros)
-    assert not answer.aligned
-    assert answer.source is Source.SYNTHETIC
-    assert held(answer, int((GAIN == 0).sum()))
-    found = release.answer(both)
-    assert found.interval is None or held(found, int(((GAIN > 0) & (SEX == "m")).sum()))

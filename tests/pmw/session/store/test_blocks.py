@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.public.codec import kind_text, read_kind
+from pmw.public.codec import kind_text
 from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, StoredAnswer, packed, question_keys, unpacked
 from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
 from queries.boxes import RangeTexts
 from tests.pmw.session.stored import (
     columns_of,
-    execute,
     newest_answer,
     newest_answers,
     tamper,
@@ -81,38 +77,6 @@ def test_answers_come_back_to_the_last_bit(answers: list[StoredAnswer], ends: li
     assert again.count.tobytes() == columns.count.tobytes()
 
 
-def test_ends_that_follow_from_others_take_few_bytes() -> None:
-    generator = np.random.default_rng(0)
-    counts = generator.uniform(1000, 2000, 1000)
-
-    def size(reach: NDArray[np.float64]) -> float:
-        answers = [
-            stored("q", count=count, interval=None, typical=(count - width, count + width))
-            for count, width in zip(counts, reach, strict=True)
-        ]
-        return len(packed(columns_of(answers)[0])) / 1000
-
-    same, others = size(np.full(1000, 7.3)), size(generator.uniform(1, 9, 1000))
-    assert same < 11 < others < 22  # 8 bytes are the count
-
-
-def test_bytes_that_are_none_are_refused() -> None:
-    with pytest.raises(zlib.error):
-        unpacked(b"what", "", 0.95, 0.0, 1)
-
-
-@pytest.mark.parametrize("names", ["_SOURCE_NAMES", "_KIND_NAMES"])
-def test_a_source_or_a_kind_that_is_none_is_refused(
-    store: SessionStore, names: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(f"pmw.session.store.columns.{names}", ["told"] * 99)
-        store.finish(None, Outcome(columns=columns_of(many(1))))
-    store.answers.forget()
-    with pytest.raises(SessionCorruptError, match="a row of its blocks of answers was altered"):
-        store.answers.answer(1)
-
-
 # --- in a session file --------------------------------------------------------------------------------------
 
 
@@ -137,24 +101,6 @@ def test_answers_are_numbered_in_the_order_in_which_they_are_given(store: Sessio
     assert store.is_whole()
     with pytest.raises(SessionCorruptError, match="answer 176 is gone"):
         store.answers.answer(176)
-
-
-def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: SessionStore) -> None:
-    once, again = {"settled": FIRST}, {"settled": AGAIN}
-    store.finish(None, Outcome(columns=columns_of(many(2, **once))))
-    later = [*many(2, **again), *many(68, 2, **once), *many(1, 500, kind=None, **once)]
-    store.finish(None, Outcome(columns=columns_of(later)))
-    store.finish(
-        None,
-        Outcome(columns=columns_of([*many(1, 69, **again), *many(70, 70, count=0.0, **once), *many(9, 900)])),
-    )
-    assert store.answers.settled_count() == 2 + 69 + 70
-    assert [store.answers.settled_count(number) for number in (2, 4, 5, 73, 80)] == [2, 2, 3, 71, 77]
-    ((kind, (numbers, reaches)),) = store.answers.first_answers().items()
-    assert kind == read_kind("2 tested")
-    assert numbers.tolist() == [1, 2, *range(5, 73), *range(75, 145)]
-    counts = [store.answers.answer(number).count for number in numbers.tolist()]
-    assert reaches == pytest.approx(15.0 - np.array(counts))
 
 
 def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: SessionStore) -> None:
@@ -244,23 +190,6 @@ def _colliding() -> list[str]:
     raise AssertionError
 
 
-def test_many_blocks_are_found_after_their_keys_were_merged(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pmw.session.store.answers._RECENT", 150)
-    monkeypatch.setattr("pmw.session.store.answers._DECODED", 2)
-    for number in range(8):
-        store.finish(None, Outcome(columns=columns_of(many(64, 64 * number))))
-        assert newest_answer(store, many(1, 64 * number)[0].query) is not None
-    assert store.answers._sorted.size > 150
-    everything = many(8 * 64)
-    assert newest_answers(store, [one.query for one in everything]) == everything
-    assert len(store.answers._decoded) == 1
-    monkeypatch.setattr("pmw.session.store.answers._DECODED", 3.5 * store.answers._held)
-    assert newest_answers(store, [one.query for one in everything]) == everything
-    assert len(store.answers._decoded) == 2
-
-
 def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
     answers = many(64)
     store._connection.execute(
@@ -277,14 +206,6 @@ def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
 
 # --- damage -------------------------------------------------------------------------------------------------
 
-ANSWERS_ALTERED = {
-    "a byte": "UPDATE blocks SET answers = CAST(substr(answers, 1, 40) || x'00' || substr(answers, 42)"
-    " AS BLOB) WHERE sequence = 4",
-    "its end": "UPDATE blocks SET answers = substr(answers, 1, length(answers) - 1) WHERE sequence = 4",
-    "another's": "UPDATE blocks SET answers = (SELECT answers FROM blocks WHERE sequence = 104)"
-    " WHERE sequence = 4",
-}
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -296,42 +217,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("script", ANSWERS_ALTERED.values(), ids=ANSWERS_ALTERED)
-def test_answers_that_were_altered_are_refused_by_every_reader(path: Path, script: str) -> None:
-    with closing(SessionStore.open(path)) as store:
-        execute(path, script)
-        reads: list[Callable[[], object]] = [
-            lambda: store.answers.answer(20),
-            lambda: newest_answer(store, many(1, 11)[0].query),
-            lambda: list(store.answers.each()),
-            store.answers.first_answers,
-            store.is_whole,
-        ]
-        for read in reads:
-            with pytest.raises(SessionCorruptError, match="a row of its blocks of answers was altered"):
-                read()
-        assert store.answers.answer(150) == many(100, 200, share=0.35)[46]
-        assert store.answers.answer(2) == many(3)[1]
-
-
 def test_a_block_whose_hash_was_made_to_fit_is_refused_where_its_keys_do_not(path: Path) -> None:
     tamper(path, "UPDATE answers SET keyed_by = 'another' WHERE sequence = 20")
     with closing(SessionStore.open(path)) as store:
         assert newest_answer(store, "another") is None
         with pytest.raises(SessionCorruptError, match="a row of its blocks"):
             list(store.answers.each())
-
-
-@given(sizes=st.lists(st.integers(1, 130), max_size=8))
-def test_whatever_the_sizes_all_answers_are_there_in_order(sizes: list[int]) -> None:
-    with closing(make(None)) as store:
-        given, number = list[StoredAnswer](), 0
-        for size in sizes:
-            part = many(size, number)
-            number += size
-            given += part
-            store.finish(None, Outcome(columns=columns_of(part)))
-        assert list(store.answers.each()) == given
-        assert newest_answers(store, [one.query for one in given]) == given
-        assert store.is_whole()
-        assert all(math.isfinite(one.count) for one in store.answers.each())

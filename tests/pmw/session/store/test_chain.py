@@ -142,17 +142,6 @@ def test_what_charges_and_measures_nothing_adds_no_link_until_it_is_much() -> No
         assert [one.query for one in store.answers.each()][-2:] == ["{1253}", "{2000}"]
 
 
-def test_an_outcome_that_fails_leaves_the_chain_as_it_was() -> None:
-    with closing(make(None)) as store:
-        before = store.chained()
-        store._connection.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON secrets BEGIN SELECT RAISE(ABORT, 'full'); END"
-        )
-        with pytest.raises(Exception, match="nothing was released"):
-            store.finish(None, Outcome(ledger=batch(4).ledger, secrets={"threshold": b"1"}))
-        assert store.chained() == before
-
-
 # --- damage -------------------------------------------------------------------------------------------------
 
 SWAP = (

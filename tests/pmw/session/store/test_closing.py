@@ -69,27 +69,6 @@ def fail(*arguments: object) -> NoReturn:
     raise sqlite3.OperationalError("disk I/O error")
 
 
-@pytest.mark.parametrize("step", ["write_ahead", "SessionStore._make_tables"])
-def test_a_session_file_that_cannot_be_made_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    monkeypatch.setattr(f"pmw.session.store.store.{step}", fail)
-    with pytest.raises(pmw.PMWError):
-        PEOPLE.opened(tmp_path / "s.pmw", epsilon=1)
-
-
-@pytest.mark.parametrize("name", ["s.pmw", None])
-def test_a_session_whose_opening_cannot_be_finished_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
-) -> None:
-    def full(*arguments: object) -> NoReturn:
-        raise pmw.StoreError("no room")
-
-    monkeypatch.setattr(SessionStore, "finish", full)
-    with pytest.raises(pmw.StoreError, match="no room"):
-        PEOPLE.opened(None if name is None else tmp_path / name, epsilon=1)
-
-
 @pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])
 def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
     study: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -102,20 +81,3 @@ def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
         with pytest.raises(MemoryError):
             pmw.resume_session(study)
     pmw.resume_session(study).close()
-
-
-class Unready(sqlite3.Connection):
-    """A connection that takes no statement."""
-
-    def execute(self, *arguments: object) -> NoReturn:
-        changes = self.total_changes  # raises ProgrammingError once it is closed
-        raise sqlite3.OperationalError(f"disk I/O error after {changes} changes")
-
-
-def test_a_connection_that_cannot_be_set_up_is_closed(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = sqlite3.connect
-    monkeypatch.setattr(
-        sqlite3, "connect", lambda *rest, **options: connect(*rest, **options, factory=Unready)
-    )
-    with pytest.raises(pmw.PMWError):
-        SessionStore.open(study)

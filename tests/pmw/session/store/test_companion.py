@@ -177,11 +177,6 @@ def test_a_file_that_is_of_no_use_is_told_so(
             made.begin(SESSION, SECOND)
 
 
-def test_a_file_of_another_session_is_told_from_the_sessions_own(made: Companion) -> None:
-    with pytest.raises(pmw.SessionCorruptError, match="is another session's"):
-        made.read(SESSION[::-1], 0)
-
-
 def test_removing_it_overwrites_it_durably_but_never_the_file_that_a_link_leads_to(
     made: Companion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.model.measurement import QueryMeasurement, ResidualMeasurement
+from pmw.model.measurement import ResidualMeasurement
 from pmw.public.options import ModelKind, TestKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.session.stored import edit, execute, failed, tamper
 from tests.pmw.session.verification.conftest import Copied
-from tests.worlds import World, opened, repeat_noise
+from tests.worlds import World, repeat_noise
 
 CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
 
@@ -269,13 +269,3 @@ def test_rows_of_the_other_relation_are_found(copied: Copied, tampering: str, ch
     study = copied("pairs", measure_pairs)
     tamper(study, tampering)
     assert words in failed(study)[check]
-
-
-def test_a_whole_table_measured_at_opening_holds() -> None:
-    small = Domain((WIDE.domain["sex"], WIDE.domain["grade"]))
-    with opened(WIDE.frame, small, epsilon=1, seed=6) as session:
-        answer = session.ask("sex = 'Male' AND grade = 'c'")
-        assert answer.interval is not None
-        assert not any(isinstance(one, QueryMeasurement) for one in session.state.measured)
-        assert [one.scope for one in session.state.opening] == [("sex", "grade")]
-        assert session.verify().holds

@@ -16,8 +16,7 @@ import pytest
 import pmw
 from pmw.session.store.rows import IntentRow
 from pmw.session.store.store import SessionStore
-from pmw.session.verification.report import NOT_PROVED
-from tests.pmw.session.stored import cut_off, edit, execute, failed, secrets_of, tamper
+from tests.pmw.session.stored import cut_off, edit, failed, secrets_of, tamper
 from tests.pmw.session.verification.conftest import Copied
 from tests.worlds import INCOMES, PEOPLE, repeat_noise
 
@@ -317,14 +316,6 @@ def test_a_tree_that_was_altered_is_found(tmp_path: Path) -> None:
     assert MODELS in failed(path)
 
 
-def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(study: Path) -> None:
-    for statement in ("", "DELETE FROM snapshots"):
-        execute(study, statement)
-        with pmw.resume_session(study, PEOPLE.frame) as session:
-            session.ask_all([f"age < {age} AND member = TRUE" for age in (28, 44)], fresh=True)
-        assert failed(study) == {}
-
-
 def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path) -> None:
     with pmw.resume_session(study, PEOPLE.frame) as session, cut_off():
         session.ask("age >= 24 AND member = TRUE")
@@ -357,10 +348,3 @@ def test_no_secret_is_shown(study: Path) -> None:
     for number in json.loads(secrets["threshold 0"]):
         assert str(number) not in shown or number is None or abs(number) < 10**4
     assert str(len(PEOPLE.frame)) not in shown
-
-
-def test_it_says_what_it_cannot_prove(study: Path) -> None:
-    form = pmw.verify_session(study).to_dict()
-    assert list(form) == ["holds", "unfinished", "closed", "checks", "not_proved"]
-    assert form["not_proved"] == list(NOT_PROVED)
-    assert "newest copy" in NOT_PROVED[0]
