@@ -12,11 +12,8 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop.loop import tiers_of
 from pmw.planning.plans import contract_budget, plan_accuracy
 from pmw.public.answer import Source
-from pmw.public.evidence import is_held
-from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, negative_margin
 from pmw.public.plans import question_tier
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
@@ -79,33 +76,6 @@ def test_under_replace_one_the_table_gets_all_of_the_budget() -> None:
     with pmw.open_session(records(SMALL), SMALL, options=contract(neighboring_relation=REPLACE)) as session:
         (line,) = session.ledger().lines
         assert line.running_share == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("relation", [ADD, REPLACE])
-def test_every_answer_about_a_whole_table_is_within_alpha_as_often_as_stated(
-    relation: pmw.NeighboringRelation,
-) -> None:
-    frame, confidence = records(SMALL), 0.9
-    questions = list(random_conjunctions(SMALL, 25, seed=3))
-    questions += [LinearQuery.everything(SMALL), LinearQuery.cells(SMALL, {"a": (0, 1), "b": (0, 1)})]
-    truths = true_counts(frame, SMALL, questions)
-    least = contract_budget(SMALL, None, 0, contract(0.02, confidence, neighboring_relation=relation)).epsilon
-    far, runs, missed = np.zeros(len(questions)), 40, np.zeros(len(questions))
-    for seed in range(runs):
-        options = contract(0.02, confidence, neighboring_relation=relation, seed=seed)
-        with pmw.open_session(frame, SMALL, epsilon=least, options=options) as session:
-            answers = session.ask_all(questions)
-        for place, (answer, truth) in enumerate(zip(answers, truths, strict=True)):
-            assert answer.interval is not None
-            low, high = answer.interval
-            assert max(high - answer.count, answer.count - low) <= 0.02 * RECORDS + 1e-6
-            missed[place] += not low <= truth <= high
-            far[place] += abs(answer.count - truth) > 0.02 * RECORDS
-    most = runs * (1 - confidence) + 3.5 * math.sqrt(runs * confidence * (1 - confidence))
-    assert missed.max() <= most
-    assert far.max() <= most
-    assert far.max() > 0  # the cap is the smallest: some question is about as wide as allowed
 
 
 def true_counts(frame: pd.DataFrame, domain: Domain, questions: list[LinearQuery]) -> list[float]:
@@ -191,18 +161,3 @@ def test_half_a_contract_or_one_that_does_nothing_is_refused() -> None:
         pmw.open_session(records(SMALL, 50), SMALL)
     with pytest.raises(pmw.BudgetError, match="no epsilon up to 1000 keeps every bound within 1e-07%"):
         pmw.open_session(records(SMALL, 50), SMALL, options=replace(contract(), accuracy=1e-9, records=50))
-
-
-def test_single_questions_are_tested_where_no_bar_is_narrow_enough_and_nowhere_else() -> None:
-    with pmw.open_session(records(WIDE), WIDE, delta=1e-9, options=contract(0.02, 0.99, seed=4)) as session:
-        session.ask_all(list(random_conjunctions(WIDE, 4, seed=6)))
-        state = session.state
-    tier = tiers_of(state.plan)[1]
-    assert tier.may_test(state)
-    answers, found = ModelAnswers(state), set()
-    for query in random_conjunctions(WIDE, 200, seed=7):
-        refused = answers.answer(query).is_refused
-        (wanted,) = tier.wanted(state, [query])
-        assert bool(wanted) == refused
-        found.add((refused, is_held(state, query)))
-    assert {(False, True), (True, True)} <= found  # so that something holds it is not enough

@@ -303,42 +303,6 @@ def test_a_note_that_names_no_copy_removes_nothing(study: Path, tmp_path: Path) 
 
 # --- what lies on the disk while a copy is made -----------------------------------------------------------
 
-# Copies again and again, killed some statements of the database later each time, until a copy is finished.
-KILLED_LATER_AND_LATER = """
-import os, signal, sqlite3, sys
-import pmw
-from dataclasses import replace
-from pathlib import Path
-
-study, target = map(Path, sys.argv[1:])
-connect = sqlite3.connect
-
-def copy(last):
-    left = [last]
-    def count(_):
-        left[0] -= 1
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-    def watched(*given, **named):
-        made = connect(*given, **named)
-        made.set_trace_callback(count)
-        return made
-    sqlite3.connect = watched
-    pmw.backup_session(study, target)
-    os._exit(0)
-
-for last in range(9, 2000, 48):
-    if not (child := os.fork()):
-        copy(last)
-    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    for file in target.parent.glob(f".{target.name}.part*"):
-        with open("left", "ab") as left:
-            left.write(file.read_bytes())
-    if not killed:
-        break
-print(last)
-"""
-
 
 @pytest.fixture
 def secrets(study: Path) -> Iterator[dict[str, bytes]]:
@@ -389,21 +353,3 @@ def test_at_no_step_of_a_backup_does_a_secret_lie_in_the_file_that_is_made(
     assert leaks == []
     assert found_in((tmp_path / "copy.pmw").read_bytes(), secrets) == []
     assert [file.name for file in tmp_path.glob("*copy.pmw*")] == ["copy.pmw"]
-
-
-def test_a_backup_that_is_killed_again_and_again_leaves_no_secret(
-    study: Path, secrets: dict[str, bytes], tmp_path: Path
-) -> None:
-    target = tmp_path / "copies" / "copy.pmw"
-    target.parent.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", KILLED_LATER_AND_LATER, str(study), str(target)],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 80
-    left = (tmp_path / "left").read_bytes()
-    assert b"SQLite format 3" in left
-    assert found_in(left, secrets) == []
-    assert sorted(file.name for file in target.parent.iterdir()) == ["copy.pmw"]
-    assert pmw.verify_session(target).holds

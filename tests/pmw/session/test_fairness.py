@@ -1,15 +1,18 @@
-"""Fairness: what a session measures unasked rests on those who can pay for it, and is booked to them."""
+"""What a session measures unasked: when it is spare, who can pay for it, and to whom it is booked."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,14 +23,21 @@ from pmw.errors import BudgetError, DataError
 from pmw.loop.finishing import Payer, Spare, plan_spare
 from pmw.loop.loop import may_test
 from pmw.loop.tiers import QuestionTier
-from pmw.privacy.budget import pure_charge
-from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, reservation
+from pmw.planning.error_quantiles import quantiles_left
+from pmw.privacy.budget import Composition, NeighboringRelation, pure_charge
+from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, marginal_charge, reservation
 from pmw.public.error_quantiles import SHARE
-from pmw.public.state import PublicState
+from pmw.public.quotes import affordable_price
+from pmw.public.state import PublicState, requested
 from pmw.session import releases
-from pmw.session.releases import due_marginal
+from pmw.session.accounts import SESSION
+from pmw.session.engine import Engine
+from pmw.session.loading import load_scopes
+from pmw.session.releases import MeasuredRelease, Release, due_marginal
 from pmw.session.requests import Request, Requests
-from queries import LinearQuery
+from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries.boxes import RangeTexts
+from queries.cells import quoted_name
 from tests.pmw.session.stored import cut_off, failed
 from tests.worlds import VISITS, marginal_plan, repeat_noise
 
@@ -70,7 +80,7 @@ def unasked(session: pmw.Session) -> list[tuple[str, Parts]]:
     return [(line.event, line.booked) for line in session.ledger().lines if line.event in UNASKED]
 
 
-def requested(session: pmw.Session) -> list[Parts]:
+def requests_booked(session: pmw.Session) -> list[Parts]:
     return [booked for event, booked in unasked(session) if event == Event.REQUESTED]
 
 
@@ -102,23 +112,6 @@ def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream:
         rich = session.analyst("rich", 1, at_most=1)
         rich.ask_all(stream[: DUE + 5])
         assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
-
-
-def test_what_a_reader_was_told_first_counts_for_nobody(opened: Opened, stream: list[LinearQuery]) -> None:
-    with opened() as session:
-        ann, reader = session.analyst("ann", 1, at_most=1), session.analyst("reader", 0)
-        known = [
-            one
-            for one in stream[:100]
-            if reader.ask(one).source in (pmw.Source.SYNTHETIC, pmw.Source.MEASURED)
-        ]
-        assert len(known) > 20
-        ann.ask_all(known)
-        ann.ask_all(known, fresh=True)
-        assert session.state.settled == 0  # her answers are the stored ones
-        session.measure(["sex", "member"])
-        ann.ask_all(known, fresh=True)
-        assert session.state.settled > len(known) // 2  # the newer model's are her own
 
 
 def test_a_question_that_no_tier_could_test_does_not_count_though_others_could_be(
@@ -194,7 +187,7 @@ def test_readers_bring_nothing_that_others_made_due(opened: Opened, stream: list
         reader.ask_all(stream[DUE : 2 * DUE], fresh=True)
         assert session.state.ledger == before
         ann.ask(stream[600])
-        assert {name for booked in requested(session) for name, _ in booked} == {"ann"}
+        assert {name for booked in requests_booked(session) for name, _ in booked} == {"ann"}
 
 
 def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: list[LinearQuery]) -> None:
@@ -203,29 +196,13 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
         assert session.state.settled == DUE
         _, booked = due_spare(session)
         session.ask(stream[600])
-        assert requested(session)[0] == booked
+        assert requests_booked(session)[0] == booked
         assert dict(booked).keys() == {"ann", "bob"}
         assert 0 < dict(booked)["bob"] < Fraction(1, 2)
         assert may_test(session._engine.limited(ann._account))
         assert may_test(session._engine.limited(bob._account))
         sums = {one.name: one.spent for one in session.bookings()}
         assert max(sums["ann"], sums["bob"]) <= Fraction(3, 4)
-
-
-@pytest.mark.parametrize("share", [Fraction(1, 10), Fraction(1, 5)])
-def test_what_is_measured_unasked_stays_within_a_share(
-    opened: Opened, stream: list[LinearQuery], share: Fraction
-) -> None:
-    with opened() as session:
-        ann = session.analyst("ann", share, at_most=1)
-        ann.ask_all(stream[:DUE])
-        assert session.state.settled == DUE
-        assert ann.budget().spent > share / 2
-        store = session._engine._store
-        assert due_marginal(store, session.state, {"ann": None})  # it would be, if the cap alone did bind
-        ann.ask(stream[600])
-        assert not requested(session)
-        assert ann.budget().spent <= share
 
 
 def spare_of(state: PublicState, payers: Mapping[str, Payer | None]) -> Spare | None:
@@ -380,7 +357,7 @@ def test_stopped_in_the_middle_the_very_same_parts_are_booked(
     if abandoned:
         pmw.finalize_session(path, abandon=True)
     with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
-        found = [session.ledger().lines[-1].booked] if abandoned else requested(session)
+        found = [session.ledger().lines[-1].booked] if abandoned else requests_booked(session)
         assert found == [parts]
         assert session.verify().holds
 
@@ -429,3 +406,197 @@ def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[Li
         assert store.answers.settled_count(session.state.asked) == store.answers.settled_count() == settled
         assert {store.answers.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
         assert session.verify().holds
+
+
+NOBODY: dict[str, Payer | None] = {"": None}  # is named: the cap alone binds
+KEPT = 32  # answers after which all of the budget would be kept for tests
+
+
+@pytest.fixture(scope="module")
+def opened_anew() -> Opened:
+    return VISITS.opened
+
+
+@pytest.fixture(scope="module")
+def asked(opened_anew: Opened, stream: list[LinearQuery]) -> PublicState:
+    """The state of a session after as many questions as make something due."""
+    with opened_anew(seed=3) as session:
+        session.ask_all(stream[:DUE])
+        return session.state
+
+
+def spare_after(state: PublicState, told: Sequence[LinearQuery], half: int | None = None) -> Spare | None:
+    """Return what is spare after some questions; one version, the newest if not told, answered half."""
+    scopes, version = {"": Counter(query.scope for query in told)}, state.version if half is None else half
+    return plan_spare(state, lambda: scopes, lambda _: version, NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("composition", "relation", "persons"),
+    [
+        (Composition.ZCDP, NeighboringRelation.ADD_REMOVE, 1),
+        (Composition.ZCDP, NeighboringRelation.REPLACE_ONE, 3),
+        (Composition.GDP, NeighboringRelation.REPLACE_ONE, 1),
+        (Composition.GDP, NeighboringRelation.ADD_REMOVE, 3),
+    ],
+)
+def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charged(
+    opened_anew: Opened,
+    stream: list[LinearQuery],
+    composition: Composition,
+    relation: NeighboringRelation,
+    persons: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices = {"neighboring_relation": relation, "records_per_person": persons}
+    with opened_anew(composition=composition, epsilon=2 * persons, seed=2, **choices) as session:
+        plan, options = marginal_plan(session.state), session.state.contract.options
+        least = session.state.ledger.price(marginal_charge(plan.noise, options))
+        for due in (DUE, 2 * DUE, 4 * DUE):
+            session.ask_all(stream[session.state.asked : due])
+            before = session.state
+            assert before.asked == due
+            session.measure("age", dry_run=True)
+            assert session.state is before  # due, but nobody asks
+            with monkeypatch.context() as patch:
+                patch.setattr("pmw.session.releases.due_quantiles", lambda *_: None)
+                session._engine._release_due(SESSION)  # what the next question does first
+            after = session.state
+            new = after.marginals[len(before.marginals) :]
+            assert all(map(requested, new))
+            kept = after.ledger.cap * Fraction(KEPT, due) + quantiles_left(before)
+            prices = [after.ledger.price(marginal_charge(one.noise, options)) for one in new]
+            assert after.ledger.spent - before.ledger.spent == sum(prices)
+            for one, price in zip(new, prices, strict=True):
+                part = 4 if one.scope in before.certificates else 1
+                assert 0.99 * part <= price / least <= part
+            assert affordable_price(after) >= min(kept, affordable_price(before))
+            assert affordable_price(after) < kept + least  # one that was measured takes one price
+            assert due_marginal(session._engine._store, after, NOBODY) is None  # not again before the next
+        lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
+        assert len(lines) == sum(requested(one) is not None for one in session.state.measured) > 0
+        assert session.verify().holds
+
+
+def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
+    opened_anew: Opened, asked: PublicState, stream: list[LinearQuery]
+) -> None:
+    ends = itertools.combinations_with_replacement(range(29), 2)
+    about_age = [LinearQuery.cells(VISITS.domain, {"age": one}) for one in ends]
+    with opened_anew(seed=2) as session:
+        session.ask_all(about_age[:300])
+        assert session.state.asked == 300
+        assert not any(map(requested, session.state.measured))
+    told = stream[:DUE]
+    assert spare_after(asked, told) is not None
+    assert spare_after(replace(asked, settled=300), told) is None  # not due
+    options = replace(asked.contract.options, accuracy=0.1, records=20_000)
+    assert spare_after(replace(asked, contract=replace(asked.contract, options=options)), told) is None
+    assert spare_after(asked, [one for one in told if len(one.scope) < 2]) is None
+
+
+def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
+    asked: PublicState, stream: list[LinearQuery]
+) -> None:
+    one, other = list(dict.fromkeys(part.scope for part in asked.marginals))[:2]
+    all_pairs = [query for query in stream if len(query.scope) == 2]
+    rests = {scope: next(query for query in stream if query.scope == scope) for scope in (one, other)}
+
+    def chosen(state: PublicState, counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
+        extra = [rests[scope] for scope, count in counts.items() for _ in range(count)]
+        found = spare_after(state, [*all_pairs, *extra])
+        assert found is not None
+        return found.scope
+
+    assert chosen(asked, {one: 10_000}) == one
+    assert chosen(asked, {other: 10_000}) == other
+    again = next(part for part in asked.marginals if part.scope == one)
+    paid = replace(asked, measured=(*asked.measured, again, again))
+    assert chosen(paid, {one: 10_000, other: 9_000}) == other
+    assert chosen(paid, {one: 10_000, other: 100}) == one
+    assert chosen(asked, {one: 10_000, other: 9_000}) == one
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"test": pmw.TestKind.QUERY},
+        {"simultaneous": True},
+        {"accuracy": 0.1, "records": 20_000},
+    ],
+    ids=["single questions", "simultaneous", "an accuracy contract"],
+)
+def test_sessions_that_measure_nothing_on_request_or_must_answer_on_keep_all(
+    opened_anew: Opened, stream: list[LinearQuery], choices: dict[str, Any]
+) -> None:
+    with opened_anew(seed=2, **choices) as session:
+        session.ask_all(stream[:300])
+        assert not any(map(requested, session.state.measured))
+
+
+def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
+    opened_anew: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due: list[int] = []
+    real = Engine._release
+
+    def release(self: Engine, what: Release, booked: Parts) -> None:
+        if isinstance(what, MeasuredRelease):
+            due.append(self.state.asked)
+        real(self, what, booked)
+
+    monkeypatch.setattr(Engine, "_release", release)
+    for size in (600, 75):
+        due.clear()
+        with opened_anew(seed=2) as session:
+            for start in range(0, 600, size):
+                session.ask_all(stream[start : start + size])
+        assert {256} <= set(due) <= {256, 512}
+
+
+def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
+    opened_anew: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeat_noise(monkeypatch, 20)
+    with opened_anew(tmp_path / "whole.pmw") as session:
+        expected = session.ask_all(stream[:300])
+        measured = [one.scope for one in session.state.marginals if one.requested]
+        assert len(measured) >= 2
+    repeat_noise(monkeypatch, 20)
+    path = tmp_path / "study.pmw"
+    with opened_anew(path) as session:
+        first = session.ask_all(stream[:DUE])
+        with cut_off(after=1):
+            session.ask_all(stream[DUE:300])
+    with pmw.resume_session(path, VISITS.frame) as session:
+        assert [one.scope for one in session.state.marginals if one.requested] == measured[:2]
+        last = session.ask_all(stream[DUE:300])
+        assert [one.scope for one in session.state.marginals if one.requested] == measured
+        assert [one.count for one in (*first, *last)] == [one.count for one in expected]
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("a[1,2,3]", "a[1,2,4]", 'c"')])
+def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: tuple[str, ...]) -> None:
+    """Names may look like what stands for cells; questions come alone, in blocks, and again."""
+    domain = Domain(tuple(IntegerAttribute(name, 0, 19) for name in names), "people")
+    frame = pd.DataFrame(np.random.default_rng(0).integers(0, 20, (500, 3)), columns=list(names))
+    options = pmw.Options(seed=4)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        assert not load_scopes(session._engine._store, domain)
+        stream = list(random_conjunctions(domain, 300, seed=1))
+        some_of = " OR ".join(f"{quoted_name(name)} <= 3" for name in names)
+        either: list[Any] = ["", {names[0]: {"ge": 3.5}}, some_of]
+        for some in (stream[:200], stream, either):
+            session.ask_all(some)
+            session.ask_all(some[:90], fresh=True)
+        ends = np.sort(np.random.default_rng(2).integers(0, 20, (2, 300, 2)), axis=0)
+        session.finalize()  # nothing is tested any more: they are stored as ranges
+        session.answer_arrays(names[:2], *ends)
+        store = session._engine._store
+        assert any(
+            isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.answers.first_questions()
+        )
+        (found,) = load_scopes(store, domain).values()
+        assert found == Counter(query.scope for query in session.asked())
+        assert len(found) > 6

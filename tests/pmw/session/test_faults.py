@@ -22,20 +22,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
-from pmw.data import MemorySource
-from pmw.loop.loop import draw_tests
-from pmw.loop.tiers import Proposal
 from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.options import TestKind
 from pmw.session.events import read_noise
-from pmw.session.journal import read_recorded
-from pmw.session.loading import load_secret, load_state
 from pmw.session.maintenance import read_session
-from pmw.session.store.rows import IntentRow
 from pmw.session.store.store import SessionStore
 from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions, save_schema
 from tests.pmw.session.stored import failed, waiting_of
@@ -161,42 +154,6 @@ def test_a_stream_that_is_killed_again_and_again_gives_the_answers_of_one_run(st
     assert len(final) == LINES
     assert all(final[number] == form for number, form in printed.items())
     check_books(study)
-
-
-def test_a_fault_at_positives_alone_never_draws_twice(study: Path, frame: pd.DataFrame) -> None:
-    before = ledger_of(study)
-    process = stream(study, KILLED_AT_POSITIVES)  # some batches before the first positive may pass
-    _, errors = process.communicate()
-    assert process.returncode == -signal.SIGKILL, errors
-    recorded, books = waiting_of(study), ledger_of(study)
-    process = stream(study, KILLED_AT_POSITIVES)  # a hundred times where no process is started: the next test
-    output, _ = process.communicate()
-    assert (process.returncode, output) == (-signal.SIGKILL, b"")
-    again = waiting_of(study)
-    assert (again.id, again.proposal, again.seed) == (recorded.id, recorded.proposal, recorded.seed)
-    assert ledger_of(study) == books
-    expected = outcome_of(study, recorded, frame)
-    place = len(read_session(study)[0].measured)
-    whole, _ = stream(study).communicate()
-    state, _ = read_session(study)
-    assert np.array_equal(state.measured[place].units, expected)
-    assert len(answers_in(whole)) == LINES
-    assert len(before) < len(ledger_of(study))
-    check_books(study)
-
-
-def outcome_of(study: Path, intent: IntentRow, frame: pd.DataFrame) -> int | NDArray[np.int64]:
-    """Return what an intent's recorded bytes draw."""
-    with closing(SessionStore.open(study)) as store:
-        state = load_state(store)
-        secret, coarsening = load_secret(store, len(state.plan)), state.coarsening
-    proposal = read_recorded(coarsening, intent).batch
-    assert isinstance(proposal, Proposal)
-    source = MemorySource.from_frame(frame, state.domain)
-    coarse = source.coarsened(coarsening.coarse, coarsening.bins)
-    draws, _ = draw_tests(proposal, state.plan, secret, source, BitSource(intent.seed), coarse)
-    assert draws.released is not None
-    return draws.released
 
 
 def test_an_opening_that_was_killed_is_finished_with_its_own_noise(

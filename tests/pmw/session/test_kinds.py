@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.exact import Described
 from queries import (
     CategoricalAttribute,
     DateAttribute,
@@ -32,6 +31,7 @@ DOMAIN = Domain(
         ),
         NumericAttribute("gain", tuple(range(0, 10_001, 200)), atoms=(0, 5000), integer=True),
         IntegerAttribute("age", 18, 90),
+        TimeAttribute("start", time(6), time(21, 59, 59), "30 minutes", missing=True),
     ),
     name="people",
 )
@@ -50,6 +50,9 @@ def table() -> pd.DataFrame:
             ),
             "gain": np.where(generator.random(RECORDS) < 0.05, 5000, gain),
             "age": generator.integers(18, 91, RECORDS),
+            "start": pd.Series(
+                [clock_time(second) for second in generator.integers(6 * 3600, 22 * 3600, RECORDS).tolist()]
+            ).mask(generator.random(RECORDS) < 0.1),
         }
     )  # fmt: skip
 
@@ -64,6 +67,12 @@ def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None
             ("hired < '2022-01-03'", (table["hired"] < "2022-01-03").sum()),
             ("seen >= '2023-03-15 12:00'", (table["seen"] >= "2023-03-15 12:00").sum()),
             ("HOUR(seen) < 12", (table["seen"].dt.hour < 12).sum()),
+            ("start < '08:30'", (table["start"].dropna() < time(8, 30)).sum()),
+            (
+                "HOUR(start) BETWEEN 9 AND 11",
+                table["start"].dropna().map(lambda one: 9 <= one.hour < 12).sum(),
+            ),
+            ("start IS NULL", table["start"].isna().sum()),
         ):
             answer = session.ask(where)
             assert answer.aligned, where
@@ -73,17 +82,24 @@ def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None
     with pmw.resume_session(path, table) as session:
         assert session.domain == DOMAIN
         frame = session.synthetic_records(RECORDS)
-        assert [str(kind) for kind in frame.dtypes] == ["datetime64[s]", "datetime64[s]", "int64", "int64"]
+        assert [str(kind) for kind in frame.dtypes] == [
+            "datetime64[s]",
+            "datetime64[s]",
+            "int64",
+            "int64",
+            "object",
+        ]
         for number in (0, 5000):
             assert abs((frame["gain"] == number).mean() - (table["gain"] == number).mean()) < 0.01
         session.export(tmp_path / "t.parquet", pmw.RowPlan(500))
         session.export(tmp_path / "t.csv", pmw.RowPlan(500))
     kinds = duckdb.connect().execute(f"DESCRIBE SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
-    assert [kind[1] for kind in kinds] == ["DATE", "TIMESTAMP", "BIGINT", "BIGINT"]
+    assert [kind[1] for kind in kinds] == ["DATE", "TIMESTAMP", "BIGINT", "BIGINT", "TIME"]
     again = pd.read_csv(tmp_path / "t.csv", dtype=str)
     assert len(encode_records(again, DOMAIN)) == 500
     assert again["hired"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
     assert again["gain"].str.fullmatch(r"\d+").all()
+    assert again["start"].dropna().str.fullmatch(r"\d\d:\d\d:\d\d").all()
     assert pmw.verify_session(path).holds
 
 
@@ -117,58 +133,3 @@ def test_a_level_of_codes_is_measured_and_its_questions_are_narrow(tmp_path: Pat
             assert session.domain == Domain(attributes)
             assert session.ask("zip LIKE '05%'").count == answers[1].count
         assert pmw.verify_session(path).holds
-
-
-def test_a_session_keeps_times_of_day(tmp_path: Path) -> None:
-    start = TimeAttribute("start", time(6), time(21, 59, 59), "30 minutes", missing=True)
-    stop = TimeAttribute("stop", time(6), time(23, 59, 59), other=True)
-    domain = Domain((start, stop, CategoricalAttribute("sex", ("F", "M"))), name="visits")
-    generator = np.random.default_rng(5)
-    seconds = generator.integers(5 * 3600, 23 * 3600, RECORDS)
-    moments = pd.Series([clock_time(second) for second in seconds.tolist()], dtype=object)
-    table = pd.DataFrame(
-        {
-            "start": moments.mask(generator.random(RECORDS) < 0.1),
-            "stop": moments.astype(str).mask(generator.random(RECORDS) < 0.05, "late"),
-            "sex": generator.choice(["F", "M"], RECORDS),
-        }
-    )
-    held = table["start"].notna()
-    inside = pd.Series(seconds).clip(6 * 3600, 22 * 3600 - 1)
-    path = tmp_path / "s.pmw"
-    with pmw.open_session(table, domain, epsilon=2, delta=1e-9, path=path) as session:
-        for where, true in (
-            ("start < '08:30'", (held & (inside < 8.5 * 3600)).sum()),
-            ("start >= TIME '21:30'", (held & (inside >= 21.5 * 3600)).sum()),
-            ("HOUR(start) BETWEEN 9 AND 11", (held & inside.between(9 * 3600, 12 * 3600 - 1)).sum()),
-            ("start IS NULL", (~held).sum()),
-            ("stop = '(other)'", (table["stop"] == "late").sum()),
-        ):
-            answer = session.ask(where)
-            assert answer.aligned, where
-            assert abs(answer.count - true) < 700, where
-        hours = session.sql("SELECT HOUR(start) AS h, COUNT(*) AS n FROM visits GROUP BY h ORDER BY h")
-        assert [key for (key,), _ in hours.rows] == [*range(6, 22), None]
-        rows = session.sql("SELECT stop, COUNT(*) AS n FROM visits GROUP BY stop").rows
-        assert [rows[0][0][0], rows[-1][0][0]] == ["06:00..06:59", "(other)"]
-        assert any("06:00" in str(axes.get_xticklabels()) for axes in session.plot().axes)
-        assert Described.of(session.state).to_dict()["attributes"][0] == {
-            "name": "start", "kind": "time", "min": "06:00:00", "max": "21:59:59", "width": "30 minutes",
-            "missing": True, "cells": 33, "parts": ["hour"],
-        }  # fmt: skip
-    with pmw.resume_session(path, table) as session:
-        assert session.domain == domain
-        frame = session.synthetic_records(RECORDS)
-        assert encode_records(frame, domain).columns[0].tolist().count(32) == frame["start"].isna().sum()
-        for format in ("parquet", "csv"):
-            session.export(tmp_path / f"t.{format}", pmw.RowPlan(500))
-    described = duckdb.execute(f"DESCRIBE SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
-    assert [kind[1] for kind in described] == ["TIME", "VARCHAR", "VARCHAR"]
-    again = pd.read_csv(tmp_path / "t.csv", dtype=str)
-    assert again["start"].dropna().str.fullmatch(r"\d\d:\d\d:\d\d").all()
-    assert len(encode_records(again, domain)) == 500
-    ((low, high),) = duckdb.execute(
-        f"SELECT min(start), max(start) FROM '{tmp_path / 't.parquet'}'"
-    ).fetchall()
-    assert start.minimum <= low <= high <= start.maximum
-    assert pmw.verify_session(path).holds

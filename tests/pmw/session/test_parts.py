@@ -5,26 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import pmw
 from pmw.cli.texts import finish_plan_text
 from pmw.errors import BudgetExhaustedError, DataError
-from pmw.loop.fit import correct, model_of_terms
-from pmw.model.distribution import MarginalTerm
 from pmw.model.measurement import ResidualMeasurement
-from pmw.public.bars import Bars
 from pmw.public.clear import left_for_parts, pot_of_parts
 from pmw.public.ledger import LedgerLine
 from pmw.public.quotes import affordable_price
 from pmw.session.accounts import Account
-from pmw.session.released import duals_of
 from pmw.session.store.rows import PARTS
 from pmw.session.store.store import SessionStore
 from queries import LinearQuery, QueryError
@@ -225,44 +219,6 @@ def test_without_the_table_no_part_is_bought_and_answers_go_on(
         with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
             session.ask(STREAM[65])
             assert lines(session)
-
-
-# --- what becomes better ------------------------------------------------------------------------------------
-
-
-def test_bars_by_scales_become_narrower_and_none_wider() -> None:
-    with opened() as session:
-        ask(session, STREAM[:64])
-        before = session.state
-        session._engine._release_parts(Account(""))
-        after = session.state
-    scopes = {one.scope for one in after.marginals if one.part}
-    assert scopes
-    pairs = list[tuple[float, float]]()
-    for query in STREAM[:64]:
-        old, new = (Bars(state).half_width(query) for state in (before, after))
-        if old is not None and new is not None:
-            pairs.append((old, new))
-    assert all(new <= old * (1 + 1e-9) for old, new in pairs)
-    assert any(new < 0.99 * old for old, new in pairs)
-
-
-def test_the_model_after_a_part_remembers_nothing_of_the_one_before() -> None:
-    with opened() as session:
-        ask(session, STREAM[:64])
-        before = session.state
-        session._engine._release_parts(Account(""))
-        after = session.state
-    coarsening, total = before.coarsening, before.total.value
-    forgotten = [
-        replace(one, duals=0 * one.duals) if isinstance(one, MarginalTerm) else replace(one, dual=0.0)
-        for one in before.model.terms
-    ]
-    other = replace(before, model=model_of_terms(before.contract, coarsening, total, forgotten))
-    for one in after.measured[before.version :]:
-        other = correct(other, one)
-    assert np.array_equal(duals_of(other), duals_of(after))
-    assert not np.array_equal(duals_of(before)[:20], duals_of(after)[:20])
 
 
 # --- the last part ------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from pmw.session.loading import load_scopes
 from pmw.session.repeats import is_better, widths_of
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from queries.boxes import Boxes
-from queries.parsing import Question
 from tests import worlds
 
 DOMAIN = Domain(
@@ -217,18 +216,6 @@ def test_an_idempotency_key_keeps_its_answer(session: pmw.Session) -> None:
     assert session.ask(ranges(2).query(1), request_id="second") == new
     assert reader(session).ask(ranges(2).query(1), request_id="own") == with_reader
     assert reader(session).ask(ranges(2).query(1), request_id="own", fresh=True) == with_reader
-
-
-def test_a_key_and_its_question_in_one_request_get_each_its_own(session: pmw.Session) -> None:
-    query = ranges().query(0)
-    old = reader(session).ask(query, request_id="first")
-    measured(session)
-    both = reader(session).ask_all(
-        [Question(query, request_id="first"), query, Question(query, request_id="other")]
-    )
-    assert both[0] == old
-    assert both[1] == both[2]
-    assert width(both[1]) <= 0.9 * width(old)
 
 
 def test_nothing_is_tested_or_charged_because_a_question_is_repeated(session: pmw.Session) -> None:

@@ -9,27 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import BudgetError, PriceError
-from pmw.loop.purchases import Offer, are_unclear, next_part, offered
+from pmw.loop.purchases import Offer, next_part, offered
 from pmw.model.measurement import RowsMeasurement, half_width
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
-from pmw.public.clear import FULL, GAIN, clear_half_width, number_half_width
+from pmw.public.clear import FULL, clear_half_width, number_half_width
 from pmw.public.evidence import OwnNumbers, own_numbers
+from pmw.public.foundations import strategy_of
 from pmw.public.half_widths import KEPT
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.options import Opening
 from pmw.session.engine import Engine
-from queries import Domain
+from queries import Domain, IntegerAttribute, LinearQuery
 from queries.boxes import Boxes
 from queries.parsing import parse_where
 from queries.person import Person
-from queries.questions import QuestionList
 from tests import worlds
 from tests.pmw.session.test_rows import DOMAIN, FRAME, width
 
@@ -142,16 +143,6 @@ def test_a_wide_number_is_followed_by_one_that_is_narrower_by_scales() -> None:
         assert len(bought(session)) == 2
 
 
-def test_a_bar_hardly_wider_than_that_of_a_number_is_kept() -> None:
-    with opened() as session:
-        state, offer = session.state, offered(session.state, session.state.ledger.remaining, 0)
-        assert offer is not None
-        questions = QuestionList([parse_where(WIDE, DOMAIN)] * 3)
-        widths = np.array([offer.half_width * GAIN, offer.half_width * GAIN * 1.01, np.nan])
-        ends = np.stack([-widths, widths], axis=1)
-        assert are_unclear(state, questions, ends, offer.half_width).tolist() == [False, True, True]
-
-
 OVERLAPPING = [
     "SELECT region, rooms, COUNT(*) AS n FROM people GROUP BY ROLLUP(region, rooms)",
     "SELECT region, rooms, sex, COUNT(*) AS n FROM people WHERE age < 31 GROUP BY CUBE(region, rooms, sex)",
@@ -224,16 +215,6 @@ def test_a_bar_that_was_paid_for_is_as_narrow_as_was_quoted(where: str) -> None:
         assert session.ask_within(where, wanted, at_most=0).spent.charged == 0
 
 
-def test_bars_that_are_narrow_by_scales_have_all_that_may_fail() -> None:
-    with opened() as session, opened(reserve=0) as today:
-        for one in (session, today):
-            (_, bar) = one.ask(NARROW), Bars(one.state).of_query(parse_where(NARROW, DOMAIN))
-            width_ = Bars(one.state).half_width(parse_where(NARROW, DOMAIN))
-            assert width_ is not None
-            assert width_ <= clear_half_width(session.state)
-            assert float(bar.high - bar.low) <= 2 * width_ + 1e-9
-
-
 def test_tables_that_are_kept_when_a_number_was_drawn_are_those_that_would_be_found() -> None:
     scopes = [
         ("age",),
@@ -282,28 +263,6 @@ def test_the_next_price_is_the_analysts_own() -> None:
             ((name, Fraction(1)),) for name in ("ann",) * len(lines[:-1]) + ("bob",)
         ]
         assert session.verify().holds
-
-
-def test_whoever_has_a_small_share_gets_a_number_within_its_tenth_or_a_free_answer() -> None:
-    with opened() as session:
-        full = float(NUMBERS / (2 * FULL))
-        small, least = session.analyst("small", 0.01), session.analyst("least", 0.003)
-        tenth = float(small.most) / 10
-        assert full / 4 < tenth < full
-        assert small.ask(WIDE).spent.charged == pytest.approx(tenth, rel=1e-2)
-        assert least.ask(ALSO).spent.charged == 0
-
-
-def test_no_number_costs_less_than_a_quarter_and_none_is_drawn_of_less() -> None:
-    with opened() as session:
-        state, first = session.state, offered(session.state, session.state.ledger.cap, 0)
-        assert first is not None
-        late = offered(state, 100 * first.price, 10_000)
-        assert late is not None
-        assert late.price == pytest.approx(first.price / 4, rel=1e-9)
-        assert late.half_width == pytest.approx(2 * first.half_width, rel=1e-3)
-        assert offered(state, first.price / 4 * Fraction(99, 100), 10_000) is None
-        assert offered(state, late.price, 10_000) == late
 
 
 def test_whoever_pays_nothing_has_a_free_answer_and_leaves_it_to_others() -> None:
@@ -447,3 +406,114 @@ def test_a_status_tells_what_is_left_of_the_reserve() -> None:
         closed = session.status().reserve
         assert closed is not None
         assert closed.left == 0
+
+
+TRIPLE = ("sex", "region", "smoker")
+ASKED = "sex = 'f' AND region = 'n' AND smoker = 'yes'"
+BY_THREE = "SELECT sex, region, smoker, COUNT(*) AS n FROM people GROUP BY sex, region, smoker"
+PRICE = NUMBERS / (2 * FULL)  # of a number, as a part of the budget
+
+
+def triples(session: pmw.Session) -> list[tuple[str, ...]]:
+    return [one.scope for one in session.state.marginals if len(one.scope) == 3]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_first_question_buys_the_marginal_whatever_is_drawn_and_all_others_are_free(seed: int) -> None:
+    with opened(seed=seed) as session:
+        first = session.ask(ASKED)
+        line = session.ledger().lines[-1]
+        assert triples(session) == [TRIPLE]
+        assert (line.event, line.label) == ("requested", ", ".join(TRIPLE))
+        assert first.spent.charged == pytest.approx(line.share) == pytest.approx(2 * PRICE, rel=1e-6)
+        spent = session.state.ledger.spent
+        ends = [range(DOMAIN[name].size) for name in TRIPLE]
+        for low in itertools.product(*ends):
+            query = LinearQuery.cells(DOMAIN, {name: (0, end) for name, end in zip(TRIPLE, low, strict=True)})
+            answer = session.ask(query)
+            assert width(answer) <= clear_half_width(session.state)
+            assert answer.source is Source.SYNTHETIC
+        assert session.state.ledger.spent == spent
+        assert not bought(session)
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("asked", [ASKED, BY_THREE])
+def test_what_may_be_charged_for_a_number_alone_buys_the_number(asked: str) -> None:
+    with opened() as session:
+        ask = session.sql if asked is BY_THREE else session.ask
+        with pytest.raises(PriceError):
+            ask(asked, at_most=PRICE / 2)
+        assert ask(asked, at_most=1.9 * PRICE).spent.charged == pytest.approx(PRICE, rel=1e-6)
+        assert not triples(session)
+        assert len(bought(session)) == 1
+
+
+def test_one_of_many_cells_that_leaves_bars_wide_is_not_bought() -> None:
+    with grades(16) as session:
+        assert strategy_of(session.state, ("a", "b", "c")) is not None
+        answer = session.ask("a < 8 AND b < 8 AND c < 8")
+        assert not triples(session)
+        assert answer.spent.charged == pytest.approx(PRICE, rel=1e-6)
+
+
+def grades(cells: int, path: Path | None = None) -> pmw.Session:
+    domain = Domain(tuple(IntegerAttribute(name, 0, cells - 1) for name in "abcd"), "grades")
+    drawn = np.random.default_rng(5).integers(0, cells, (20_000, 4))
+    frame = pd.DataFrame(drawn, columns=list("abcd"))
+    if path is not None and path.exists():
+        return pmw.resume_session(path, frame)
+    return worlds.opened(frame, domain, path, epsilon=1, seed=None if path else 3, opening=pmw.Opening.PAIRS)
+
+
+def test_a_question_that_stays_wide_with_it_gets_a_number() -> None:
+    odd = " AND ".join(f"{name} IN (0, 2, 4, 6, 8)" for name in "abc")
+    with grades(9) as session:
+        answer = session.ask(odd)
+        assert answer.spent.charged == pytest.approx(PRICE, rel=1e-6)
+        assert width(answer) <= clear_half_width(session.state)
+        assert not triples(session)
+        assert session.ask("a < 4 AND b < 4 AND c < 4").spent.charged == pytest.approx(2 * PRICE, rel=1e-2)
+        assert triples(session) == [("a", "b", "c")]
+
+
+def test_what_has_a_number_of_its_own_buys_no_marginal_whoever_looks_again(tmp_path: Path) -> None:
+    path = tmp_path / "grades.pmw"
+    for where in ("a < 8 AND b < 8 AND c < 8", "a BETWEEN 4 AND 11 AND b BETWEEN 4 AND 11 AND c > 7"):
+        with grades(16, path) as session:
+            assert session.ask(where).spent.charged == pytest.approx(PRICE, rel=1e-2)
+            assert session.ask(where, fresh=True).spent.charged == 0
+        with grades(16, path) as session:
+            assert session.ask(where, fresh=True).spent.charged == 0
+            assert not triples(session)
+
+
+def test_the_next_number_costs_what_is_left_after_one_more() -> None:
+    with opened() as session:
+        session.ask(ASKED)
+        part = (2 * FULL - 2) / (2 * FULL - 1)  # of what two prices leave, for one number less
+        assert session.ask(WIDE).spent.charged == pytest.approx(PRICE * part, rel=1e-5)
+
+
+def test_an_analyst_pays_for_it_and_others_are_free() -> None:
+    with opened() as session:
+        ann, bob = session.analyst("ann", 0.5, at_most=1), session.analyst("bob", 0.5, at_most=1)
+        assert ann.ask(ASKED).spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
+        assert session.ledger().lines[-1].booked[0][0] == "ann"
+        assert bob.ask(ASKED.replace("'f'", "'m'")).spent.charged == 0
+        assert session.analyst("eve", 0).ask("sex = 'f' AND region = 'n' AND rooms > 3").spent.charged == 0
+        assert triples(session) == [TRIPLE]
+
+
+def test_a_stream_buys_what_its_questions_buy_one_by_one() -> None:
+    asked = [
+        LinearQuery.cells(DOMAIN, {name: (place % DOMAIN[name].size,) * 2 for name in names})
+        for place in range(3)
+        for names in itertools.combinations(("sex", "region", "smoker", "rooms"), 3)
+    ]
+    with opened() as together, opened() as alone:
+        many, single = together.ask_all(asked), [alone.ask(query) for query in asked]
+        assert many.charged.tolist() == [one.spent.charged for one in single]
+        assert [tuple(ends) for ends in many.interval.tolist()] == [one.interval for one in single]
+        assert together.ledger().lines == alone.ledger().lines
+        assert len(set(triples(together))) == len(triples(together)) > 1

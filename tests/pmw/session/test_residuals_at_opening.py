@@ -89,24 +89,6 @@ def cost(sigma: Fraction, squared: Fraction, state: PublicState) -> Fraction:
     return found
 
 
-def test_attributes_of_one_cell_and_long_ones_stand_in_no_way() -> None:
-    domain = Domain(
-        (
-            *DOMAIN.attributes,
-            CategoricalAttribute("only", ("x",)),
-            IntegerAttribute("code", 0, 99_999, missing=True, other=True),
-        )
-    )
-    frame = FRAME.assign(only="x", code=np.arange(3000) * 30)
-    with opened(frame, domain, epsilon=6, opening=pmw.Opening.PAIRS, seed=4) as session:
-        pairs = [one.scope for one in session.state.marginals]
-        assert pairs == [*PAIRS[:2], ("age", "code"), PAIRS[2], ("sex", "code"), ("rooms", "code")]
-        both, one = session.ask_all(["only = 'x' AND sex = 'f'", "sex = 'f'"])
-        assert both.interval == one.interval
-        assert session.state.ledger.share <= 1
-        assert session.verify().holds
-
-
 @pytest.mark.parametrize(("records", "composition"), [(1, Composition.ZCDP), (3, Composition.GDP)])
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @OPENINGS
@@ -255,19 +237,6 @@ def ask_again(session: pmw.Session) -> None:
         engine.measure(
             Requested(CellNumbers(PAIRS[1], rows), DiscreteGaussian(Fraction(400 * UNITS))), SESSION
         )
-
-
-OPENED = [("opening", ", ".join(pair)) for pair in PAIRS]
-
-
-def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with open_people(path) as session:
-        assert events(session) == OPENED
-    with pmw.resume_session(path, FRAME) as session:
-        ask_again(session)
-        assert events(session) == [*OPENED, ("requested", ", ".join(PAIRS[1]))]
-        assert session.verify().holds
 
 
 def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
-from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.session.events import require_measurable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.boxes import Boxes
@@ -179,17 +178,6 @@ def test_a_question_has_the_same_bar_alone_and_among_others() -> None:
         assert width(first) < width(second)
 
 
-def test_another_question_of_the_same_attributes_is_tested_as_before() -> None:
-    three = "age < 30 AND sex = 'm' AND rooms > {}"
-    with opened() as session:
-        session.measure([three.format(2)], within=20, at_most=1)
-        spent = session.state.ledger.spent
-        assert session.ask(three.format(2), at_most=1).source is pmw.Source.MEASURED  # by its own number
-        assert session.state.ledger.spent == spent
-        session.ask(three.format(3), at_most=1)
-        assert session.state.ledger.spent > spent
-
-
 def test_a_question_that_cuts_bins_has_the_bar_that_was_bought() -> None:
     """What is known on bins stands beside its number; how far apart its ends are was drawn."""
     where, other = "age BETWEEN 13 AND 27 AND rooms = 3", "age BETWEEN 12 AND 27 AND rooms = 3"
@@ -259,29 +247,6 @@ def test_the_groups_of_a_statement_cost_what_one_question_does() -> None:
         assert session.verify().holds
 
 
-def test_all_columns_of_a_statement_that_count_records_are_bought_together() -> None:
-    several = (
-        "SELECT region, COUNT(*) AS n, COUNT(*) FILTER (WHERE smoker = 'yes' AND rooms >= 3) AS some, "
-        "COUNT(rooms) AS k FROM people WHERE age BETWEEN 13 AND 27 GROUP BY region"
-    )
-    inside = FRAME[FRAME.age.between(13, 27)]
-    with opened() as session:
-        table = session.sql_within(several, 400, at_most=1)
-        (measured,) = (one for one in session.state.measured if isinstance(one, RowsMeasurement))
-        assert len(measured.queries) == 4 * 2  # COUNT(rooms) counts what COUNT(*) does
-        assert table.spent.charged == pytest.approx(session.ledger().lines[-1].share)
-        found = rows_sensitivity(measured.queries, session.state.contract.options, persons=False)
-        assert (found.l1, found.l2_squared) == (2 * 2**20, 2 * 2**40)  # a record is in two of them at most
-        for (region,), numbers in table.rows:
-            own = inside[inside.region == region]
-            wanted = (len(own), int(((own.smoker == "yes") & (own.rooms >= 3)).sum()), len(own))
-            for one, true_ in zip(numbers, wanted, strict=True):
-                assert one.interval is not None
-                assert one.interval[1] - one.interval[0] <= 800 + 2
-                assert abs((one.value or 0) - true_) < 800
-        assert session.sql_within(several, 400, at_most=0).spent.charged == 0
-
-
 def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
     top = f"{GROUPS} ORDER BY n DESC LIMIT 3"
     with opened() as session:
@@ -296,24 +261,6 @@ def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
 
 
 # --- faults and refusals ----------------------------------------------------------------------------------
-
-
-def test_a_key_pays_once_and_for_one_list_alone() -> None:
-    with opened() as session:
-        ann = session.analyst("ann")
-        quote = ann.measure(LIST, within=100, at_most=1, request_id="k")
-        spent = session.state.ledger.spent
-        assert ann.measure(LIST[::-1], within=100, request_id="k") == quote
-        with pytest.raises(QueryError, match="request_id 'k' was used for another measurement"):
-            ann.measure(LIST[:2], within=100, request_id="k")
-        answer = ann.ask_within(FOUR, 50, at_most=1, request_id="w")
-        again = ann.ask_within(FOUR, 50, request_id="w")
-        assert (again.interval, again.spent.charged) == (answer.interval, answer.spent.charged)
-        table = ann.sql_within(GROUPS, 300, at_most=1, request_id="s")
-        assert ann.sql_within(GROUPS, 300, request_id="s").rows == table.rows
-        assert len(session.ledger().lines) == len({line.number for line in session.ledger().lines})
-        assert session.state.ledger.spent > spent
-        assert session.verify().holds
 
 
 def test_a_list_with_a_question_twice_or_none_is_refused() -> None:

@@ -19,7 +19,7 @@ from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store.store import SessionStore
-from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, unwritable, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, waiting_of
 from tests.worlds import PEOPLE
 
 COVERED = "age >= 40"
@@ -126,18 +126,6 @@ def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) ->
     assert status.queries_answered == asked + 1
     assert not any(line.event == "abandoned batch" for line in read_ledger(study).lines)
     assert seed not in bytes_of(study)
-    assert pmw.verify_session(study).holds
-
-
-def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path) -> None:
-    with pmw.resume_session(study) as session:
-        with unwritable(study, "blocks"):
-            for use in (lambda: session.ask(OTHER), session.finalize):
-                with pytest.raises(pmw.StoreError):
-                    use()
-            assert not is_closed(study)
-        session.finalize()
-        assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
     assert pmw.verify_session(study).holds
 
 

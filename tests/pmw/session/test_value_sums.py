@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.model.value_sums import SummedValues
 from pmw.planning.opening import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
@@ -267,15 +267,6 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(
         with pytest.raises(error, match=message):
             asked(session)
         assert session.state.ledger.spent == before
-
-
-def test_a_price_that_is_not_left_is_refused() -> None:
-    with open_trips() as session:
-        with pytest.raises(BudgetExhaustedError, match="costs 90"):
-            session.measure_sum("delay", share="0.9")
-        session.finalize()
-        with pytest.raises(SessionError, match="closed"):
-            session.measure_sum("delay")
 
 
 def test_what_an_open_round_has_reserved_is_not_left_for_a_sum() -> None:

@@ -1,24 +1,36 @@
-"""The session file: durable rows, wiped secrets, own words for every failure."""
+"""The session file: durable rows, wiped secrets, own words for failures, closed by whoever opens it."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import pmw
 from pmw.errors import SessionCorruptError, SessionError, SessionLockedError, StoreError
+from pmw.session.maintenance import (
+    backup_session,
+    finalize_session,
+    read_history,
+    read_ledger,
+    read_session,
+    verify_session,
+)
 from pmw.session.store.columns import StoredAnswer
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import LedgerRow, MeasurementRow, Outcome
 from pmw.session.store.store import SessionStore
+from queries import Domain
 from tests.pmw.session.stored import answer_to_request, columns_of, execute, newest_answer
+from tests.worlds import PEOPLE
 
 ANSWER = StoredAnswer("{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
@@ -275,3 +287,50 @@ def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionSto
     assert store.charge_count() == 1
     store.finish(None, Outcome(ledger=[charge], charged_before=1))
     assert store.charge_count() == 2
+
+
+Use = Callable[[Path, pd.DataFrame, Domain], object]
+
+
+USES: dict[str, Use] = {
+    "resume": lambda study, frame, domain: pmw.resume_session(study, frame).close(),
+    "resume without the table": lambda study, frame, domain: pmw.resume_session(study).close(),
+    "read": lambda study, frame, domain: read_session(study),
+    "read the ledger": lambda study, frame, domain: read_ledger(study),
+    "read the history": lambda study, frame, domain: read_history(study),
+    "verify": lambda study, frame, domain: verify_session(study, study.with_name("anchor")),
+    "back up": lambda study, frame, domain: backup_session(study, study.with_name("copy.pmw")),
+    "close permanently": lambda study, frame, domain: finalize_session(study),
+}
+
+FAULTS: dict[str, Callable[[Path], object]] = {
+    "no fault": lambda study: None,
+    "a damaged row": lambda study: execute(study, "UPDATE measurements SET units = x'00' WHERE sequence = 2"),
+    "another kind of database": lambda study: execute(study, "PRAGMA application_id = 7"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("use", USES)
+def test_every_use_of_a_session_file_closes_it(study: Path, use: str, fault: str) -> None:
+    FAULTS[fault](study)
+    with suppress(*() if fault == "no fault" else (pmw.PMWError,)):
+        USES[use](study, PEOPLE.frame, PEOPLE.domain)
+
+
+def fail(*arguments: object) -> NoReturn:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])
+def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
+    study: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*arguments: object) -> NoReturn:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"pmw.session.{step}", fail)
+        with pytest.raises(MemoryError):
+            pmw.resume_session(study)
+    pmw.resume_session(study).close()
