@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.errors import StoreError
 from pmw.model.measurement import ResidualMeasurement
 from pmw.public.answer import Answer, Basis
 from pmw.public.answers import Answers
@@ -28,7 +27,6 @@ from queries.products import Products
 from queries.questions import QuestionList
 from queries.workloads import random_conjunctions
 from tests import worlds
-from tests.pmw.session.stored import unwritable
 
 DOMAIN = Domain(
     (
@@ -189,37 +187,6 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
     assert together == 0 if "accuracy" in options else together > 7
     assert Basis.BINS in kinds
-
-
-def test_ranges_of_all_cells_ask_nothing_of_an_attribute() -> None:
-    with opened() as session:
-        first, last = np.array([[0, 2], [3, 0], [0, 0]]), np.array([[23, 5], [9, 15], [23, 15]])
-        answers = session.answer_arrays(["age", "hours"], first, last)
-        questions = [{"hours": (2, 5)}, {"age": (3, 9)}, {}]
-        for place, cells in enumerate(questions):
-            same(answers, place, session.ask(LinearQuery.cells(session.domain, cells)))
-        assert session.answer_arrays([], np.zeros((2, 0), int), np.zeros((2, 0), int)).count.size == 2
-
-
-def test_parts_go_on_after_each_other_and_what_cannot_be_kept_is_not_given(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repeatable: None
-) -> None:
-    monkeypatch.setattr(Boxes, "most_together", 100)
-    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 400)
-    path = tmp_path / "s.pmw"
-    with opened(path) as session:
-        session.answer_arrays(names, first[:100], last[:100])
-        assert session.status().queries_answered == 100
-        with unwritable(path, "blocks", "WHEN NEW.sequence > 150"):
-            with pytest.raises(StoreError, match="nothing was released"):
-                session.answer_arrays(names, first, last)
-            assert session.status().queries_answered > 100
-        answers = session.answer_arrays(names, first, last)
-        asked = session.status().queries_answered
-    with pmw.resume_session(path) as session:
-        np.testing.assert_array_equal(session.answer_arrays(names, first, last).count, answers.count)
-        assert session.status().queries_answered == asked + 400
-        assert session.verify().holds
 
 
 def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:

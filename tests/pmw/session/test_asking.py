@@ -22,8 +22,6 @@ from queries import (
     IntegerAttribute,
     Lookup,
     QueryError,
-    all_marginals,
-    all_ranges,
     parse_schema,
     parse_sql,
     parse_where,
@@ -119,23 +117,6 @@ def test_one_question_is_no_list(session: pmw.Session) -> None:
     for one in ("age = 3", CONDITIONS[0]):
         with pytest.raises(QueryError, match="expected several questions"):
             session.ask_all(one)  # type: ignore[arg-type, unused-ignore]
-
-
-def test_answers_to_a_workload_of_ranges_are_those_of_its_questions(session: pmw.Session) -> None:
-    for workload in (all_marginals(DOMAIN, 2), all_ranges(DOMAIN, "age")):
-        session.ask_all(workload)  # what is tested, is tested
-        found = session.ask_all(workload)
-        alone = session.ask_all(replace(workload, boxes=None))  # the same, stored
-        assert found == alone
-        assert hash(found) == hash(alone)
-        assert [found[place] for place in range(len(found))] == list(alone)
-        assert found[-1] == alone[-1]
-        assert found[5:40:7] == alone[5:40:7]
-        assert found.to_text() == alone.to_text()
-        pd.testing.assert_frame_equal(found.to_pandas(), alone.to_pandas())
-        for place in (len(found), -len(found) - 1):
-            with pytest.raises(IndexError):
-                found[place]
 
 
 GRADED = Domain(

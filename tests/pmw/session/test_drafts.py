@@ -32,7 +32,6 @@ from pmw.errors import BudgetError, DataError, NoiseError, StoreError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.public.contract import guarantee
 from pmw.public.pictures import headline
 from pmw.public.report import best_guess
 from pmw.session import drafts
@@ -260,36 +259,6 @@ def test_a_damaged_file_of_drafts_is_refused(change: Callable[[dict[str, Any]], 
         path.write_text(text)
         with pytest.raises(StoreError):
             read_charges(path)
-
-
-def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
-    for _ in range(2):
-        draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), tmp_path / "a.draft")
-    charges = read_charges(tmp_path / "a.draft")
-    charges = (charges[0], replace(charges[1], delta=Fraction(1, 10**9)))
-    options, source = pmw.Options(drafts=charges), tmp_path / "t.csv"
-    FRAME.to_csv(source, index=False)
-    path = tmp_path / "s.pmw"
-    with pmw.open_session(source, DOMAIN, epsilon=1, delta=1e-9, path=path, options=options) as session:
-        session.export(tmp_path / "out.csv", format="csv")
-        session.export(tmp_path / "out.model", format="model")
-    told = (
-        "epsilon = 1.04, delta = 2e-09 (epsilon = 1, delta = 1e-09 in the session and epsilon = 0.04, "
-        "delta = 1e-09 in 2 drafts of its schema)"
-    )
-    with pmw.resume_session(path) as session:
-        assert session.state.contract.options.drafts == charges
-        assert told in guarantee(session.state.contract)
-        assert session.verify().holds
-        drafts = "of which drafts of the schema took epsilon 0.04, delta 1e-09."
-        assert session.ledger().sentence().endswith(f"the cap is epsilon 1.04, delta 2e-09, {drafts}")
-        assert [one["what"] for one in session.ledger().to_dict()["drafts"]] == ["ends of amount"] * 2
-        form = session.status().to_dict()
-        assert form["drafts"] == {"epsilon": 0.04, "delta": 1e-9}
-        assert told in form["guarantee"]
-    manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
-    assert told in json.dumps(manifest)
-    assert told in pmw.load_model(tmp_path / "out.model").guarantee
 
 
 def test_every_output_tells_the_epsilon_and_delta_of_session_and_drafts_together(tmp_path: Path) -> None:

@@ -574,38 +574,6 @@ def test_a_model_answers_as_its_session_does_without_a_test(
     assert model.group_by(["sex", "member"]).rows == live.group_by(["sex", "member"]).rows
 
 
-def test_the_model_of_a_closed_session_says_that_nothing_is_tested_any_more(
-    study: Path, tmp_path: Path
-) -> None:
-    question = "age < 28 AND member = TRUE AND region = 'east'"
-    with pmw.resume_session(study, PEOPLE.frame) as session:
-        session.export(tmp_path / "open.model")
-        session.finalize()
-        session.export(tmp_path / "closed.model")
-        expected = session.ask(question)
-    answer = pmw.load_model(tmp_path / "closed.model").ask(question)
-    assert answer == expected
-    assert answer.source is pmw.Source.EXHAUSTED
-    before = pmw.load_model(tmp_path / "open.model").ask(question)
-    assert before.source is pmw.Source.UNVERIFIED
-    assert before.interval == answer.interval  # of its parts
-
-
-def test_a_model_is_written_as_it_is(session: pmw.Session, tmp_path: Path) -> None:
-    target = tmp_path / "study.model"
-    with pytest.raises(pmw.ReleaseError, match="as it is"):
-        session.export(target, refine=True)
-    with pytest.raises(pmw.ReleaseError, match="as it is"):
-        session.export(target, pmw.RowPlan(5))
-    session.export(target)
-    with pytest.raises(pmw.ReleaseError, match="exists"):
-        session.export(target)
-    session.export(target, force=True)
-    with pytest.raises(pmw.ReleaseError, match="folder"):
-        session.export(tmp_path, format="model")
-    assert [path.name for path in tmp_path.iterdir()] == ["study.model"]
-
-
 @pytest.fixture
 def session() -> Iterator[pmw.Session]:
     with YEARS.opened(epsilon=1, seed=1) as opened:

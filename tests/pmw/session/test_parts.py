@@ -13,7 +13,7 @@ import pytest
 
 import pmw
 from pmw.cli.texts import finish_plan_text
-from pmw.errors import BudgetExhaustedError, DataError
+from pmw.errors import BudgetExhaustedError
 from pmw.model.measurement import ResidualMeasurement
 from pmw.public.clear import left_for_parts, pot_of_parts
 from pmw.public.ledger import LedgerLine
@@ -195,30 +195,6 @@ def test_a_resumed_session_has_the_same_model_and_buys_no_part_twice(tmp_path: P
         ask(session, STREAM[66:70])
         assert lines(session) == before
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-def test_without_the_table_no_part_is_bought_and_answers_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
-) -> None:
-    def unread(*_: Any) -> None:
-        raise DataError("the table cannot be read")
-
-    with opened(tmp_path / "study.pmw") as session:
-        ask(session, STREAM[:64])
-        with monkeypatch.context() as patch:
-            patch.setattr("pmw.session.engine.Engine._tables", unread)
-            session.ask(STREAM[64])
-        assert not lines(session)
-        if not resumed:  # it is due as long as it was not had, and tried again after some more
-            session.ask(STREAM[65])
-            assert not lines(session)
-            ask(session, STREAM[66:140])
-            assert lines(session)
-    if resumed:
-        with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
-            session.ask(STREAM[65])
-            assert lines(session)
 
 
 # --- the last part ------------------------------------------------------------------------------------------

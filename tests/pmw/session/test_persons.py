@@ -14,9 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.data import as_source, scratch
-from pmw.data.memory import MemorySource, frame_parts
-from pmw.data.scratch import MemoryLimit
+from pmw.data import as_source
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
 from pmw.planning.opening import (
     KEPT_FOR_PERSONS,
@@ -27,7 +25,7 @@ from pmw.planning.opening import (
 )
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.charges import Event, PersonNumbers, opening_entries
+from pmw.public.charges import Event, PersonNumbers
 from pmw.public.contract import Contract, agreed, guarantee
 from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
@@ -139,24 +137,6 @@ def test_records_without_an_id_are_persons_of_their_own() -> None:
     source = as_source(frame, domain_of(2, empty="person"), KEY)
     assert source.persons(("region",)).counts.tolist() == [3, 1, 0]
     assert source.persons(()).total == 4
-
-
-@pytest.mark.parametrize("empty", ["person", "drop"])
-def test_persons_in_a_file_are_counted_as_in_memory(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "_FEWEST_RECORDS", 50)
-    monkeypatch.setattr("pmw.data.packed._STORED_RECORDS", 70)
-    monkeypatch.setattr("pmw.data.packed._SORTED_AT_ONCE", 1000)
-    few = FRAME.iloc[:2000]  # dozens of parts, and runs, all the same
-    frame = few.assign(id=few["id"].where(few.index % 19 > 0, ""))
-    domain = domain_of(2, empty=empty)
-    frames = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
-    parts = list(frame_parts(frames, domain))
-    held = MemorySource.from_parts(parts, domain, KEY)
-    stored = MemorySource.from_parts(parts, domain, KEY, MemoryLimit(1))
-    for scope in ((), ("region",), ("region", "visit")):
-        assert held.persons(scope).counts.tolist() == stored.persons(scope).counts.tolist()
-    own = int((frame["id"] == "").sum()) if empty == "person" else 0
-    assert held.persons(()).total == frame.loc[frame["id"] != "", "id"].nunique() + own
 
 
 def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:
@@ -426,31 +406,6 @@ def test_contradictions_are_refused() -> None:
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_every_guarantee_says_person_and_how_many_records(
-    relation: NeighboringRelation, tmp_path: Path
-) -> None:
-    options = pmw.Options(neighboring_relation=relation)
-    with pmw.open_session(VISITS, PATIENTS, epsilon=1, options=options) as session:
-        verb = (
-            "adding or removing one person" if relation is RELATIONS[0] else "replacing one person by another"
-        )
-        words = f"{verb}: all records with one value of 'patient'"
-        ending = "of which at most 2 records are kept"
-        texts = [
-            guarantee(session.state.contract),
-            pmw.plan_session(PATIENTS, records=200, epsilon=1, options=options).guarantee,
-            str(session.status().to_dict()["guarantee"]),
-        ]
-        manifest = session.export(tmp_path / "t.csv")
-        assert all(words in text and ending in text for text in (*texts, manifest["guarantee"]))
-        assert (manifest["records_per_person"], manifest["person_column"]) == (2, "patient")
-    own = Domain(VISITED, person=Person("patient", 1, empty="person"))
-    both, chosen = agreed(own, options)
-    contract = Contract(both, pmw.Budget.of(1), chosen)
-    assert "or one record without any, of which at most one record is kept" in guarantee(contract)
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0, 1e-9])
 def test_the_number_of_kept_records_is_private_under_either_relation(
     relation: NeighboringRelation, delta: float
@@ -467,28 +422,6 @@ def test_the_number_of_kept_records_is_private_under_either_relation(
             epsilon=1,
             options=pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE),
         )
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("records", [1, 3])
-def test_the_number_of_records_is_charged_as_one_question(
-    relation: NeighboringRelation, records: int
-) -> None:
-    """A person moves it by at most K under either relation: 0 to K records are kept before, and after."""
-    domain, options = agreed(
-        Domain(VISITED),
-        Options(neighboring_relation=relation, records_per_person=records, person_column="id"),
-    )
-    for budget in (pmw.Budget.of(1), pmw.Budget.of(1, 1e-9)):
-        plan = plan_opening(domain, choose_filter(domain, budget, options), options)
-        entry = opening_entries(plan, options)[0]
-        noise, moved = plan.total_noise, records * UNITS
-        assert noise is not None
-        if entry.charge.epsilon is not None:
-            assert entry.charge.epsilon == moved / noise.scale  # type: ignore[union-attr]
-        else:
-            exact = Fraction(moved**2) / (2 * noise.sigma**2)  # type: ignore[union-attr]
-            assert exact <= entry.charge.rho <= exact * (1 + Fraction(1, 2**40))
 
 
 # --- counts of people -------------------------------------------------------------------------------------

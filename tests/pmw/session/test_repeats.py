@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,27 +81,6 @@ def reader(session: pmw.Session) -> pmw.Analyst:
     return session.analyst("reader", 0)
 
 
-def statement(session: pmw.Session, text: str) -> Answer:
-    """Return the answer of a statement with one count, as the question alone gets it."""
-    table = session.sql(text)
-    (count,) = table.estimates()
-    assert count.value is not None
-    fraction = count.value / session.state.total.value
-    rest = (count.source, count.aligned, table.version, table.spent, table.seeded)
-    return Answer(count.value, fraction, count.interval, table.confidence, *rest, typical=count.typical)
-
-
-def whole(answer: Answer) -> Answer:
-    """Return an answer as a table shows it: a whole number of records."""
-    count, total = round(answer.count), answer.count / answer.fraction
-    ends = (
-        None if one is None else (math.floor(one[0]), math.ceil(one[1]))
-        for one in (answer.interval, answer.typical)
-    )
-    interval, typical = ends
-    return replace(answer, count=count, fraction=count / total, interval=interval, typical=typical)
-
-
 def measured(session: pmw.Session) -> None:
     session.measure(NAMES)
 
@@ -170,38 +149,6 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     assert session.state.ledger.spent == spent
     assert session.state.asked == asked
     assert session.verify().holds
-
-
-@pytest.mark.parametrize("way", ["ask", "ask_all", "answer_arrays", "sql"])
-def test_the_rule_is_the_same_however_a_question_is_asked(
-    session: pmw.Session, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "age BETWEEN 0 AND 5 AND hours BETWEEN 0 AND 5"
-    query, boxes = ranges().query(0), Boxes.of(DOMAIN, NAMES, [[0, 0]], [[5, 5]])
-    ways: dict[str, Callable[[], Any]] = {
-        "ask": lambda: session.ask(query),
-        "ask_all": lambda: session.ask_all([query])[0],
-        "answer_arrays": lambda: next(session.answer_arrays(NAMES, boxes.first, boxes.last).each()),
-        "sql": lambda: statement(session, f"SELECT COUNT(*) FROM people WHERE {text}"),
-    }
-    measured(session)
-    old = session.ask(query)
-    monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)
-    measured(session)
-    expected = whole(old) if way == "sql" else old
-    found = ways[way]()
-    assert found.spent.share == session.state.ledger.share > old.spent.share
-    found = replace(found, kind=None, fraction=expected.fraction, spent=expected.spent)
-    assert found == replace(expected, kind=None)  # not narrow enough
-    monkeypatch.undo()
-    session._engine._repeats._looks.note(np.arange(10), 0)  # as another process would find it
-    new = ways[way]()
-    assert new.version == 2
-    assert width(new) <= 0.9 * width(old)
-    counts = {name: found().count for name, found in ways.items()}
-    assert counts.pop("sql") == round(counts["ask"])
-    assert set(counts.values()) == {counts["ask"]}
-    assert stored(session) == 2
 
 
 def test_an_idempotency_key_keeps_its_answer(session: pmw.Session) -> None:

@@ -18,7 +18,7 @@ from pmw.loop.finishing import plan_finish
 from pmw.model.measurement import MarginalMeasurement, combined
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.public.charges import CellNumbers, marginal_charge, reservation
+from pmw.public.charges import CellNumbers, marginal_charge
 from pmw.public.options import TestKind
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
@@ -198,25 +198,6 @@ def test_a_session_without_room_for_requests_says_why(
                 use()
         assert session.state.ledger.spent == before
         assert not session.state.closed
-
-
-def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
-    opened: Opened,
-) -> None:
-    with opened(seed=3, update_limit=1) as session:
-        session.ask("age < 40 AND sex = 'Male'")  # opens a round, or ends it
-        while session.measure(["sex", "region"], dry_run=True).affordable:
-            session.measure(["sex", "region"])
-        state = session.state
-        for place, is_open in enumerate(state.rounds):
-            if is_open:
-                options, ledger = state.contract.options, state.ledger
-                assert ledger.allows(
-                    reservation(state.plan[place], options, ledger.composition, round_open=True)
-                )
-        with pytest.raises(pmw.BudgetExhaustedError):
-            session.measure(["sex", "region"])
-        assert session.verify().holds
 
 
 def test_a_combined_marginal_weighs_by_inverse_variance() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from pmw.public.foundations import strategy_of
 from pmw.public.half_widths import KEPT
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.options import Opening
-from pmw.session.engine import Engine
 from queries import Domain, IntegerAttribute, LinearQuery
 from queries.boxes import Boxes
 from queries.parsing import parse_where
@@ -279,31 +277,6 @@ def test_whoever_pays_nothing_has_a_free_answer_and_leaves_it_to_others() -> Non
         assert session.ask(ALSO).spent.charged > 0
 
 
-@pytest.mark.parametrize("poor", [True, False])
-def test_questions_that_nothing_is_paid_for_are_answered_together_as_they_are_alone(
-    monkeypatch: pytest.MonkeyPatch, poor: bool
-) -> None:
-    asked = [f"age < {age} AND sex = 'f' AND region = 'n' AND rooms >= {rooms}"
-             for age, rooms in itertools.product(range(1, 40), range(2, 6))]  # fmt: skip
-    with opened() as session, opened() as other:
-        batches, whole = [], Engine._answer_in_room
-
-        def counted(self: Engine, *batch: Any) -> Any:
-            batches.append(len(found := whole(self, *batch)))
-            return found
-
-        monkeypatch.setattr(Engine, "_answer_in_room", counted)
-        if poor:  # whose share buys nothing
-            answers = session.analyst("ann", share=Fraction(1, 10**9)).ask_all(asked)
-        else:
-            answers = session.ask_all(asked, at_most=0)
-        monkeypatch.undo()
-        assert (sum(batches), len(batches) < 15) == (len(asked), True)  # twice as many each time
-        for place in (0, 1, 2, 17, 90, 155):
-            alone = other.ask(asked[place], at_most=0)
-            assert alone == replace(answers[place], spent=alone.spent)
-
-
 def test_numbers_taken_over_from_the_state_before_are_those_that_would_be_found() -> None:
     with opened() as session:
         for age in (20, 30, 20, 35):
@@ -386,26 +359,6 @@ def test_what_is_not_bought_is_told_apart_from_what_nothing_is_left_for(tmp_path
         assert session.ask(ALSO).source is Source.EXHAUSTED
         assert session.sql(mean).column("a")[0].source is Source.EXHAUSTED
         assert session.model().ask(ALSO).source is Source.EXHAUSTED
-
-
-def test_a_status_tells_what_is_left_of_the_reserve() -> None:
-    with opened() as session:
-        reserve = session.status().reserve
-        assert reserve is not None
-        assert reserve.left == pytest.approx(0.3, abs=1e-3)
-        charged = session.ask(WIDE).spent.charged
-        after = session.status().reserve
-        assert after is not None
-        assert reserve.left - after.left == pytest.approx(charged)
-        assert f"{after.left:.1%} is left; so far 1 list of numbers drawn" in session.status()._repr_html_()
-        session.measure(["age", "sex", "region"], at_most=1)
-        left = session.status().reserve
-        assert left is not None
-        assert left.left < after.left
-        session.finalize()
-        closed = session.status().reserve
-        assert closed is not None
-        assert closed.left == 0
 
 
 TRIPLE = ("sex", "region", "smoker")

@@ -172,21 +172,6 @@ def test_every_marginal_is_recorded_with_its_price_then_drawn_then_charged(
     assert all(line.price > 0 for line in measured)
 
 
-@OPENINGS
-def test_an_attribute_is_measured_again_on_the_cells_that_opening_measured(opening: pmw.Opening) -> None:
-    # Rare values are pooled where others are measured with it: not where it is measured alone.
-    codes = CategoricalAttribute("code", tuple(range(40)), missing=True, other=True)
-    rare = np.minimum(np.random.default_rng(2).geometric(0.15, 3000) - 1, 39)
-    domain, frame = Domain((codes, *DOMAIN.attributes[1:])), FRAME.assign(code=rare)
-    with opened(frame, domain, epsilon=1, opening=opening, seed=4) as session:
-        assert session.state.coarsening.coarse["code"].size < 42
-        first = next(one for one in session.state.opening if one.scope == ("code",))
-        assert isinstance(first, ResidualMeasurement)
-        assert strategy_of(session.state, ("code",)) == first.strategy
-        assert session.state.grid(("code",)) is session.state.domain
-        assert session.measure("code", dry_run=True).cells == 42
-
-
 @pytest.mark.parametrize(
     ("opening", "last"), [(opening, scope) for opening, due in DUE.items() for scope in (due[1], due[-1])]
 )

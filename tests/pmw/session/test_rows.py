@@ -22,7 +22,6 @@ from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from pmw.session.events import require_measurable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
-from queries.boxes import Boxes
 from queries.parsing import parse_where
 from queries.person import Person
 from queries.questions import QuestionList
@@ -208,16 +207,6 @@ def test_others_of_its_kind_are_tested_and_held_against_the_ceiling_in_any_order
                 session.ask_all(listed, at_most=Fraction(1, 10_000))
 
 
-def test_ranges_are_looked_at_as_single_questions_are() -> None:
-    with opened(opening=pmw.Opening.ONE_WAY) as session:
-        ends = np.array([[0, 1], [0, 1]]), np.array([[29, 7], [28, 7]])
-        listed = [parse_where(f"age < {end} AND rooms > 1", DOMAIN) for end in (30, 29)]
-        for measured in (False, True):
-            found = are_tested(session.state, Boxes(DOMAIN, ("age", "rooms"), *ends)).tolist()
-            assert found == are_tested(session.state, QuestionList(listed)).tolist() == [not measured, True]
-            session.measure(listed[:1], within=20, at_most=1)
-
-
 def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test() -> None:
     where = "age < 30 AND sex = 'm' AND rooms > 2"
     with opened() as session:
@@ -307,20 +296,3 @@ def test_what_nobody_moves_is_not_measured() -> None:
         for how in ({"within": 5}, {"share": 0.02}):
             with pytest.raises(QueryError, match="no person moves the answers"):
                 session.measure([{}], **how)
-
-
-def test_more_questions_than_are_measured_together_are_refused_before_they_are_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[object] = []
-
-    def counted(statement: object) -> tuple[object, ...]:
-        made.append(statement)
-        return ()
-
-    monkeypatch.setattr("queries.statements.Statement.questions", counted)
-    groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
-    monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
-    with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
-        session.measure([groups.format("f"), groups.format("m")], within=100)
-    assert len(made) == 1

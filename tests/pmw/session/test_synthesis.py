@@ -51,14 +51,6 @@ def _with_incomes() -> pd.DataFrame:
     return WIDE.frame.assign(income=np.random.default_rng(3).exponential(20, len(WIDE.frame)).clip(0, 100))
 
 
-def test_without_a_delta_what_opening_leaves_goes_to_pairs() -> None:
-    found = synthesized(delta=0)
-    pairs = held_pairs(found.state)
-    assert pairs.held
-    assert 0.99 < found.state.ledger.share <= 1
-    assert found.state.closed
-
-
 @pytest.mark.parametrize("delta", [0, "1e-9"])
 def test_the_pairs_of_a_target_are_measured_more_precisely(delta: float | str) -> None:
     usual, aimed = synthesized(delta=delta), synthesized(delta=delta, target="c")
