@@ -553,21 +553,6 @@ def test_a_key_gets_its_answer_whatever_may_be_charged(most: float | None) -> No
         assert session.state.ledger == before
 
 
-def test_what_was_interrupted_is_finished_whatever_may_be_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with visits(tmp_path / "s.pmw") as session:
-        with monkeypatch.context() as patch:
-            patch.setattr(SessionStore, "finish", None)
-            with pytest.raises(TypeError):
-                session.ask(PAIR, at_most=1)
-        spent = session.state.ledger.spent
-        answer = session.ask(PAIR, at_most=0)
-        assert session.state.ledger.spent > spent
-        assert answer.source in (Source.SYNTHETIC, Source.MEASURED)
-        assert session.verify().holds
-
-
 # --- unless told --------------------------------------------------------------------------------------------
 
 
@@ -660,30 +645,6 @@ def test_a_price_above_what_may_be_paid_is_refused_and_the_price_itself_is_enoug
         assert found.spent.charged == price
     else:
         assert found.share == price
-
-
-def test_a_share_that_is_told_is_a_price_of_its_own(summing: pmw.Session) -> None:
-    ann = summing.analyst("ann", Fraction(1, 10) / summing._left())
-    with pytest.raises(PriceError, match=r"and 1\.00% may be charged"):
-        ann.measure_sum("age", "sex")
-    assert ann.measure_sum("age", "sex", share="0.05").share <= 0.05
-    with pytest.raises(PriceError):
-        ann.measure_sum("age", "region", share="0.04", at_most="0.03")
-
-
-def test_a_bar_of_a_mean_charges_its_price_alone_and_tests_nothing() -> None:
-    statement = "SELECT AVG(age) FROM people WHERE sex = 'Male'"
-    with worlds.opened(worlds.YEARS.frame, summed_years(), epsilon=1, seed=2) as session:
-        assert session.forecast(statement).most > 0  # asked without a bar, its counts may be tested
-        price, before = session.quote_aggregate(statement, 0.3).share, stands(session)
-        with pytest.raises(PriceError) as refused:
-            session.sql_within(statement, 0.3, at_most=price * (1 - 1e-9))
-        assert refused.value.price == price
-        assert stands(session) == before
-        charges = len(session.ledger().lines)
-        session.sql_within(statement, 0.3, at_most=price)
-        (line,) = session.ledger().lines[charges:]
-        assert (line.event, line.share) == ("sum of values", price)
 
 
 # --- what was charged ---------------------------------------------------------------------------------------

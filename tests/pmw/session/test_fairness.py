@@ -443,12 +443,6 @@ def asked(opened_anew: Opened, stream: list[LinearQuery]) -> PublicState:
         return session.state
 
 
-def spare_after(state: PublicState, told: Sequence[LinearQuery], half: int | None = None) -> Spare | None:
-    """Return what is spare after some questions; one version, the newest if not told, answered half."""
-    scopes, version = {"": Counter(query.scope for query in told)}, state.version if half is None else half
-    return plan_spare(state, lambda: scopes, lambda _: version, NOBODY)
-
-
 @pytest.mark.parametrize(
     ("composition", "relation", "persons"),
     [
@@ -496,23 +490,6 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
         assert session.verify().holds
 
 
-def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
-    opened_anew: Opened, asked: PublicState, stream: list[LinearQuery]
-) -> None:
-    ends = itertools.combinations_with_replacement(range(29), 2)
-    about_age = [LinearQuery.cells(VISITS.domain, {"age": one}) for one in ends]
-    with opened_anew(seed=2) as session:
-        session.ask_all(about_age[:300])
-        assert session.state.asked == 300
-        assert not any(map(requested, session.state.measured))
-    told = stream[:DUE]
-    assert spare_after(asked, told) is not None
-    assert spare_after(replace(asked, settled=300), told) is None  # not due
-    options = replace(asked.contract.options, accuracy=0.1, records=20_000)
-    assert spare_after(replace(asked, contract=replace(asked.contract, options=options)), told) is None
-    assert spare_after(asked, [one for one in told if len(one.scope) < 2]) is None
-
-
 def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
     opened_anew: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,28 +508,6 @@ def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
             for start in range(0, 600, size):
                 session.ask_all(stream[start : start + size])
         assert {256} <= set(due) <= {256, 512}
-
-
-def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
-    opened_anew: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repeat_noise(monkeypatch, 20)
-    with opened_anew(tmp_path / "whole.pmw") as session:
-        expected = session.ask_all(stream[:300])
-        measured = [one.scope for one in session.state.marginals if one.requested]
-        assert len(measured) >= 2
-    repeat_noise(monkeypatch, 20)
-    path = tmp_path / "study.pmw"
-    with opened_anew(path) as session:
-        first = session.ask_all(stream[:DUE])
-        with cut_off(after=1):
-            session.ask_all(stream[DUE:300])
-    with pmw.resume_session(path, VISITS.frame) as session:
-        assert [one.scope for one in session.state.marginals if one.requested] == measured[:2]
-        last = session.ask_all(stream[DUE:300])
-        assert [one.scope for one in session.state.marginals if one.requested] == measured
-        assert [one.count for one in (*first, *last)] == [one.count for one in expected]
-        assert session.verify().holds
 
 
 @pytest.mark.parametrize("names", [("a", "b", "c"), ("a[1,2,3]", "a[1,2,4]", 'c"')])
@@ -680,15 +635,6 @@ def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
     assert [line.price for line in lines] == [state.ledger.price(entry.charge) for entry in entries]
     assert 0 < sum(line.price for line in lines) <= ledger.cap * SHARE
     assert state.ledger.spent == sum(line.price for line in ledger.lines)
-
-
-def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened_zcdp: Opened) -> None:
-    with opened_zcdp(seed=5) as session:
-        for question in questions(WHOLE_YEARS.domain, DUE):
-            session.ask(question)
-        assert not session.state.quantiles
-        session.ask("age = 33")
-        assert {one.asked for one in session.state.quantiles} == {DUE}
 
 
 @pytest.mark.usefixtures("repeatable")

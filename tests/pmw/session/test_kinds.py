@@ -34,7 +34,6 @@ from queries import (
     DatetimeAttribute,
     Domain,
     IntegerAttribute,
-    LinearQuery,
     NumericAttribute,
     TimeAttribute,
     encode_records,
@@ -259,17 +258,6 @@ def test_aggregates_of_groups_are_those_of_their_possible_part(aggregate: str) -
     assert married == part
 
 
-def test_ranges_as_arrays_get_what_each_gets_alone() -> None:
-    first, last = [[10, 1], [10, 0], [3, 1], [16, 1]], [[18, 1], [18, 0], [9, 1], [39, 1]]
-    with opened() as session:
-        together = session.answer_arrays(["age", "married"], first, last)
-        for place, (low, high) in enumerate(zip(first, last, strict=True)):
-            ranges = {"age": (low[0], high[0]), "married": (low[1], high[1])}
-            alone = session.ask(LinearQuery.cells(RULED, ranges))
-            assert together[place].to_dict() == alone.to_dict()
-        assert together.count[2] == 0
-
-
 # --- rows --------------------------------------------------------------------------------------------------
 
 
@@ -318,9 +306,7 @@ def test_records_are_not_counted_inside_a_database(tmp_path: Path) -> None:
         connection.register("given", FRAME)
         connection.execute("CREATE TABLE people AS SELECT * FROM given")
     place = pmw.DatabaseTable(f"duckdb:{tmp_path / 'people.duckdb'}", "people", inside=True)
-    with pytest.raises(
-        pmw.DataError, match="impossible by the schema are dropped where the of_few_impossible is read"
-    ):
+    with pytest.raises(pmw.DataError, match="impossible by the schema are dropped where the table is read"):
         pmw.open_session(place, RULED, epsilon=1, delta=1e-9, options=OPTIONS)
 
 

@@ -13,9 +13,8 @@ import pytest
 import pmw
 import pmw.session.engine
 from pmw.model.measurement import MarginalMeasurement
-from pmw.public.export import export, measurements_form
+from pmw.public.export import export
 from pmw.public.options import ModelKind, TestKind
-from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import (
@@ -94,33 +93,6 @@ def test_a_budget_that_gives_only_noise_leaves_a_distribution(kind: TestKind) ->
         assert session.verify().holds
 
 
-def big_domain() -> Domain:
-    return Domain(tuple(CategoricalAttribute(f"a{place}", tuple("uvwxyz")) for place in range(9)))
-
-
-def big_table() -> pd.DataFrame:
-    generator = np.random.default_rng(3)
-    return pd.DataFrame({f"a{place}": generator.choice(list("uvwxyz"), 400) for place in range(9)})
-
-
-def test_a_scope_that_is_too_large_for_everything_gets_no_promise() -> None:
-    domain = big_domain()
-    where = " AND ".join(f"{name} = 'u'" for name in domain.names)
-    with pmw.open_session(
-        big_table(), domain, epsilon=0.5, delta=1e-9, options=marginal(seed=1, update_limit=1)
-    ) as session:
-        drained = [f"a{one} = 'v' AND a{two} = 'w'" for one in range(9) for two in range(one)]
-        require_sane(session.ask_all(drained))
-        answers = session.ask_all([where, where.replace("'u'", "'v'")])
-        require_sane(answers)
-        state = session.state
-        held = [answer for answer in answers if answer.source in (pmw.Source.SYNTHETIC, pmw.Source.MEASURED)]
-        assert len(held) <= state.positives(1) + state.rounds[1] * len(answers)
-        session.finalize()
-        answer = session.ask(where.replace("'u'", "'w'"))
-        assert answer.source.value == "exhausted"
-
-
 def dependent(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the table with one attribute that follows another: far from any model of single ones."""
     return frame.assign(member=frame["age"] > 40)
@@ -191,62 +163,9 @@ def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
             assert session.verify().holds
 
 
-@pytest.mark.usefixtures("repeatable")
-def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_back(
-    frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    path, frame = tmp_path / "study.pmw", dependent(pd.concat([frame] * 20, ignore_index=True))
-    options = marginal(composition=pmw.Composition.ZCDP)
-    where = "age BETWEEN 33 AND 46 AND {}"
-    cut = [where.format("member = TRUE"), where.format("region = 'north' AND sex = 'Male'")]
-    with pmw.open_session(
-        frame, YEARS.domain, epsilon=4.9, delta=1e-9, path=path, options=options
-    ) as session:
-        answers = session.ask_all([*cut, *random_conjunctions(YEARS.domain, 60, seed=9)])
-        state = session.state
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    assert 80 <= tier.fine_cells < 240
-    bins = state.coarsening.coarse["age"].size
-    kinds = {one.units.shape[one.scope.index("age")] for one in state.marginals if "age" in one.scope}
-    kinds |= {
-        one.units.shape[scope.index("age")] for scope, one in state.certificates.items() if "age" in scope
-    }
-    assert kinds == {40, bins}  # few declared cells are looked at themselves, many in bins
-    truth = int((frame["age"].between(33, 46) & frame["member"]).sum())
-    first = answers[0]
-    assert first.interval is not None
-    assert first.interval[0] <= truth <= first.interval[1]
-    assert first.interval[1] - first.interval[0] < 0.02 * len(frame)
-    binned = [("age" in one["binned"], one["shape"]) for one in measurements_form(state)["marginals"]]
-    assert all(flag == (bins in shape) for flag, shape in binned)
-    with pmw.resume_session(path, frame) as session:
-        assert same_bits(session.state, state)
-        assert session.verify().holds
-
-
 DOMAIN = Domain((IntegerAttribute("a", 0, 4), CategoricalAttribute("g", ("x", "y"))), name="t")
 EMPTY = pd.DataFrame({"a": np.zeros(0, dtype=np.int64), "g": np.zeros(0, dtype=object)})
 OPENINGS = [pmw.Opening.PAIRS, pmw.Opening.ONE_WAY, pmw.Opening.NONE]
-
-
-@pytest.mark.parametrize("opening", OPENINGS)
-def test_a_tree_of_nobody_answers_every_question(opening: pmw.Opening) -> None:
-    names = ("a", "b", "c", "d")
-    wide = Domain(tuple(IntegerAttribute(name, 0, 9) for name in names), name="t")
-    nobody = pd.DataFrame({name: np.zeros(0, dtype=np.int64) for name in names})
-    options = pmw.Options(seed=3, max_cells=300, opening=opening)
-    with pmw.open_session(nobody, wide, epsilon=1, delta=1e-9, options=options) as session:
-        for text in (
-            "",
-            "a < 5",
-            "a < 5 AND b > 3",
-            "a < 5 AND b > 3 AND d = 2",
-            "a = 1 AND b = 1 AND c = 1 AND d = 1",
-        ):
-            answer = session.ask(text)
-            assert answer.interval is not None
-            assert 0 <= answer.interval[0] <= answer.count <= answer.interval[1] < np.inf
 
 
 @pytest.fixture(params=[(opening, seed) for opening in OPENINGS for seed in range(1)], ids=str)

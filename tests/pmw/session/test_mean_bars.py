@@ -131,28 +131,6 @@ def test_a_mean_of_a_condition_by_groups_has_one_price_and_is_paid_once(
     assert pmw.load_model(tmp_path / "s.model").sql(GROUPS).rows == table.rows
 
 
-def test_groups_cost_together_what_the_smallest_costs_and_a_condition_of_many_cells_one_number() -> None:
-    with open_people() as session:
-        all_ = priced(session, GROUPS, 2)
-        alone = "SELECT AVG(pay) AS a FROM people WHERE hour < 12 AND region = 'w'"
-        one = priced(session, alone, 2)
-        assert one.share == pytest.approx(all_.share, rel=1e-6)
-        assert one.cells == 1
-        by_cells = session.measure_sum("pay", ["hour", "region"], share=all_.share, dry_run=True)
-        assert by_cells.mean_half_width > 12**0.5 * all_.mean_half_width
-
-
-def test_sums_of_a_scope_are_bought_where_they_cost_at_most_twice_as_much() -> None:
-    by = "SELECT region, AVG(pay) AS a FROM people GROUP BY region"
-    with open_people() as session:
-        quote = priced(session, by, 2)
-        assert what(quote) == (("region",), 0)
-        three = priced(session, "SELECT AVG(pay) AS a FROM people WHERE region <> 'w'", 2)
-        assert what(three) == (("region",), 1)
-        session.sql_within(by, 2, at_most=1)
-        assert priced(session, "SELECT AVG(pay) AS a FROM people WHERE region = 'e'", 3).share == 0
-
-
 @pytest.mark.parametrize(
     ("statement", "condition"),
     [

@@ -197,18 +197,6 @@ def test_keys_of_analysts_are_their_own() -> None:
         assert session.verify().holds
 
 
-def test_a_price_that_is_not_left_leaves_the_key_free() -> None:
-    with open_trips() as session:
-        nil, before = session.analyst("nil", 0), charges(session)
-        for requests in REQUESTS.values():
-            with pytest.raises(pmw.BudgetExhaustedError):
-                requests[0](nil, request_id="k")
-        assert charges(session) == before
-        richer = session.analyst("nil", 1)
-        REQUESTS["persons"][0](richer, request_id="k")
-        assert charges(session) == before + 1
-
-
 def test_threads_with_one_key_are_charged_once() -> None:
     with open_trips() as session:
         before = charges(session)
@@ -302,17 +290,6 @@ def test_a_bar_is_paid_once_under_a_key(kind: str, trips: Path) -> None:
         session.finalize()
         one(session.analyst("ann"), request_id="k")
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("kind", BARS)
-def test_a_bar_that_is_narrow_enough_leaves_its_key_free(kind: str) -> None:
-    one, _, other, *_ = BARS[kind]
-    with open_trips() as session:
-        one(session)
-        spent = session.state.ledger.spent
-        one(session, request_id="k")
-        other(session, request_id="k")
-        assert session.state.ledger.spent == spent
 
 
 # --- faults ------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import base64
 import copy
 import hashlib
 import json
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,7 @@ from pmw.public.answer import Answer
 from pmw.session.model_file import read_model
 from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries import Domain, QueryError, all_marginals
+from queries import Domain, all_marginals
 from queries.factors import UNITS
 from tests.pmw.session.stored import secrets_of
 from tests.worlds import PEOPLE, YEARS
@@ -322,67 +321,6 @@ def test_a_damaged_file_is_refused_or_is_the_same(raw: bytes, tmp_path: Path, da
     damaged = damaged[: data.draw(st.integers(0, len(raw)) | st.just(len(raw)))]
     if bytes(damaged) != raw:
         refusal(bytes(damaged), tmp_path / "a.model")
-
-
-_VALUES: tuple[Any, ...] = (
-    None, True, 0, 1, -1, 3, 10**6, 2**31, 2**62, 10**30, 0.5, -0.5, 1e300, "", "x", "1/3", "-1", "0", "age",
-    [], {}, ["age"], [["age"]], "query", "marginal", "measured", "total", "questions", "marginals",
-)  # fmt: skip
-
-
-def _places(form: Any, head: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if head:
-        yield head
-    pairs = form.items() if isinstance(form, dict) else enumerate(form) if isinstance(form, list) else ()
-    for key, value in pairs:
-        yield from _places(value, (*head, key))
-
-
-def _changed(form: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """Return a form with one value changed, left out or doubled, or one number of an array."""
-    form = copy.deepcopy(form)
-    place = chance.choice(list(_places(form)))
-    inner: Any = form
-    for key in place[:-1]:
-        inner = inner[key]
-    key, value = place[-1], inner[place[-1]]
-    choice = chance.randrange(4)
-    if key == "base64" and choice:
-        numbers = bytearray(base64.b64decode(value))
-        if choice == 1:
-            numbers = numbers[8:]
-        elif numbers:
-            numbers[chance.randrange(len(numbers))] = chance.randrange(256)
-        inner["base64"], inner["shape"] = base64.b64encode(bytes(numbers)).decode(), [len(numbers) // 8]
-    elif choice == 0:
-        del inner[key]
-    elif type(value) is int and choice < 3:
-        inner[key] = value + chance.choice((-1, 1, 10**9, -value))
-    elif isinstance(inner, list) and choice == 1:
-        inner.insert(key, copy.deepcopy(value))
-    else:
-        inner[key] = chance.choice(_VALUES)
-    return form
-
-
-def test_whatever_a_file_says_it_is_refused_or_answers(form: dict[str, Any], tmp_path: Path) -> None:
-    chance, path, refused = random.Random(11), tmp_path / "a.model", 0
-    for _ in range(150):
-        path.write_bytes(written(_changed(form, chance)))
-        try:
-            model = pmw.load_model(path)
-        except pmw.ModelFileError:
-            refused += 1
-            continue
-        for question in QUESTIONS:
-            try:
-                answer = model.ask(question)
-            except QueryError:  # another schema
-                continue
-            assert np.isfinite(answer.count)
-            assert answer.interval is None or np.isfinite(answer.interval).all()
-        model.synthetic_records(5)
-    assert 75 <= refused < 150
 
 
 # --- memory -------------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import as_source
-from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
+from pmw.errors import BudgetError, BudgetExhaustedError, DataError
 from pmw.planning.opening import (
-    KEPT_FOR_PERSONS,
     PERSONS_SHARE,
     choose_filter,
     opening_persons,
@@ -124,21 +123,6 @@ def test_persons_are_counted_where_a_record_of_theirs_is_kept() -> None:
     assert source.persons(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
 
 
-def test_only_kept_records_count() -> None:
-    frame = pd.DataFrame({"id": list("aaabbc"), "region": list("nswnnx"), "visit": 0})
-    found = as_source(frame, domain_of(2), KEY)
-    assert found.persons(()).total == 2  # the only record of c is dropped
-    assert found.persons(("region",)).total == 3  # two of the three of a, and one of b in two records
-    assert found.counts(()).total == 4
-
-
-def test_records_without_an_id_are_persons_of_their_own() -> None:
-    frame = pd.DataFrame({"id": ["a", "a", "", "", "b"], "region": list("nnnns"), "visit": 0})
-    source = as_source(frame, domain_of(2, empty="person"), KEY)
-    assert source.persons(("region",)).counts.tolist() == [3, 1, 0]
-    assert source.persons(()).total == 4
-
-
 def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:
     for domain in (Domain(ATTRIBUTES, name="trips"), domain_of(1)):
         source = as_source(FRAME, domain, None if domain.person is None else KEY)
@@ -242,12 +226,6 @@ def test_no_bits_of_an_opening_are_drawn_from_twice(
     assert blocks
 
 
-@pytest.mark.parametrize("choices", [{}, {"opening": pmw.Opening.PAIRS}])
-def test_a_part_of_the_budget_is_kept_for_it(choices: dict[str, Any]) -> None:
-    with open_trips(**choices) as session:
-        assert session.measure_heads("region", share=KEPT_FOR_PERSONS, dry_run=True).affordable
-
-
 @pytest.mark.parametrize(
     ("records", "asked", "error", "message"),
     [
@@ -288,21 +266,8 @@ def test_what_an_open_round_has_reserved_is_not_left_for_persons() -> None:
         assert session.state.ledger == state.ledger
 
 
-def test_sessions_of_other_plans_and_closed_ones_measure_none() -> None:
-    with open_trips(simultaneous=True) as session, pytest.raises(SessionError, match="all questions at once"):
-        session.measure_heads("region")
-    with open_trips() as session:
-        session.finalize()
-        with pytest.raises(SessionError, match="closed"):
-            session.measure_heads("region")
-    none = opened(FRAME, Domain(ATTRIBUTES, name="trips"), seed=4)
-    with none as session, pytest.raises(QueryError, match="declares no persons"):
-        session.measure_heads("region")
-
-
 VISITED = (CategoricalAttribute("sex", ("f", "m")), IntegerAttribute("visit", 0, 9))
 KEYS = ("person_key", "fingerprint_key", "fingerprint")
-RELATIONS = list(NeighboringRelation)
 
 
 def visits(people: int = 60, seed: int = 0) -> pd.DataFrame:
@@ -385,7 +350,7 @@ def test_another_table_is_refused(path: Path, change: str) -> None:
         place = frame.index[frame["patient"] == frame["patient"].value_counts().index[0]]
         frame.loc[place, "visit"] = 9 - frame.loc[place, "visit"]
     frame.to_csv(path.with_name("t.csv"), index=False)
-    with pmw.resume_session(path) as session, pytest.raises(DataError, match="the visits differs"):
+    with pmw.resume_session(path) as session, pytest.raises(DataError, match="the table differs"):
         session._engine._table(session.state.contract)
 
 
@@ -403,25 +368,6 @@ def test_contradictions_are_refused() -> None:
         Contract(PATIENTS, pmw.Budget.of(1), Options())
     with pytest.raises(BudgetError, match="the same persons"):
         Contract(Domain(VISITED), pmw.Budget.of(1), Options(person_column="patient"))
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", [0, 1e-9])
-def test_the_number_of_kept_records_is_private_under_either_relation(
-    relation: NeighboringRelation, delta: float
-) -> None:
-    options = pmw.Options(neighboring_relation=relation)
-    # No attribute declares missing or other: records may be dropped.
-    with pmw.open_session(VISITS, PATIENTS, epsilon=1, delta=delta, options=options) as session:
-        assert session.state.total.deviation > 0
-        assert session.ledger().lines[0].event == Event.TOTAL
-    with pytest.raises(BudgetError, match="no record may be dropped"):
-        pmw.open_session(
-            VISITS,
-            Domain(VISITED),
-            epsilon=1,
-            options=pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE),
-        )
 
 
 # --- counts of people -------------------------------------------------------------------------------------

@@ -303,11 +303,6 @@ def test_neither_order_nor_repeats_change_the_contract(order: list[str], again: 
     assert read([*order, *again]) == read(QUESTIONS)
 
 
-def test_of_an_average_the_records_of_its_groups_are_expected() -> None:
-    average = pmw.expected_questions(["SELECT AVG(age) FROM records WHERE rooms > 3 GROUP BY job"], DOMAIN)
-    assert average == pmw.expected_questions([QUESTIONS[2]], DOMAIN)
-
-
 @pytest.mark.parametrize(
     ("questions", "told"),
     [

@@ -129,18 +129,6 @@ def test_what_cells_do_not_decide_and_what_nobody_changes_is_not_paid_for() -> N
         assert session.state.ledger.spent == before
 
 
-def test_a_wide_number_is_followed_by_one_that_is_narrower_by_scales() -> None:
-    with opened() as session:
-        poor = session.analyst("poor", 0.0016)
-        first = poor.ask(WIDE, at_most=1)
-        assert 0 < first.spent.charged < 0.0005
-        again = session.ask(WIDE, fresh=True)
-        assert again.spent.charged == pytest.approx(NUMBERS / (2 * FULL), rel=1e-2)
-        assert session.ask(WIDE, fresh=True).spent.charged == 0
-        assert poor.ask(WIDE, fresh=True, at_most=1).interval == again.interval
-        assert len(bought(session)) == 2
-
-
 OVERLAPPING = [
     "SELECT region, rooms, COUNT(*) AS n FROM people GROUP BY ROLLUP(region, rooms)",
     "SELECT region, rooms, sex, COUNT(*) AS n FROM people WHERE age < 31 GROUP BY CUBE(region, rooms, sex)",
@@ -456,17 +444,3 @@ def test_an_analyst_pays_for_it_and_others_are_free() -> None:
         assert bob.ask(ASKED.replace("'f'", "'m'")).spent.charged == 0
         assert session.analyst("eve", 0).ask("sex = 'f' AND region = 'n' AND rooms > 3").spent.charged == 0
         assert triples(session) == [TRIPLE]
-
-
-def test_a_stream_buys_what_its_questions_buy_one_by_one() -> None:
-    asked = [
-        LinearQuery.cells(DOMAIN, {name: (place % DOMAIN[name].size,) * 2 for name in names})
-        for place in range(3)
-        for names in itertools.combinations(("sex", "region", "smoker", "rooms"), 3)
-    ]
-    with opened() as together, opened() as alone:
-        many, single = together.ask_all(asked), [alone.ask(query) for query in asked]
-        assert many.charged.tolist() == [one.spent.charged for one in single]
-        assert [tuple(ends) for ends in many.interval.tolist()] == [one.interval for one in single]
-        assert together.ledger().lines == alone.ledger().lines
-        assert len(set(triples(together))) == len(triples(together)) > 1

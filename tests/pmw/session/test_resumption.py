@@ -370,7 +370,7 @@ def killable(request: pytest.FixtureRequest, tmp_path: Path, frame: pd.DataFrame
         frame["member"] = frame["age"] > 40  # far from any model of single attributes
         domain = YEARS.domain  # its table is too large to be measured at opening
         options = pmw.Options(test=TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP)
-    path, table = tmp_path / "killable.pmw", tmp_path / "people.csv"
+    path, table = tmp_path / "study.pmw", tmp_path / "people.csv"
     frame.to_csv(table, index=False)
     pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=path, options=options).close()
     lines = map(json.dumps, lines_of(random_conjunctions(domain, LINES, seed=5)))
@@ -469,7 +469,7 @@ def test_an_opening_that_was_killed_is_finished_with_its_own_noise(
 ) -> None:
     frame.to_csv(tmp_path / "people.csv", index=False)
     save_schema(domain, tmp_path / "people.toml")
-    path = tmp_path / "killable.pmw"
+    path = tmp_path / "study.pmw"
     program = KILLED_AT_POSITIVES.replace("intent != 1", "intent == 1")
     command = [
         sys.executable, "-c", program, "open", str(path), "--epsilon", "1",
@@ -513,7 +513,7 @@ def test_ctrl_c_ends_cleanly_with_everything_printed_durable(killable: Path) -> 
 @pytest.mark.parametrize("killable", ["questions"], indirect=True)
 def test_a_file_size_limit_is_survived(killable: Path) -> None:
     # The operating system refuses every write beyond a few kilobytes more.
-    size = sum(path.stat().st_size for path in killable.parent.glob("killable.pmw*"))
+    size = sum(path.stat().st_size for path in killable.parent.glob("study.pmw*"))
     program = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

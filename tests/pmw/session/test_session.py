@@ -107,16 +107,6 @@ def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(tmp_path: Pa
     assert manifest["guarantee"].startswith("none: the noise of this session is seeded")
 
 
-def test_noise_repeats_with_its_seed_alone() -> None:
-    def run(seed: int | None) -> pmw.Answers:
-        with opened(seed=seed, threshold=5.0) as session:
-            assert ("seeded" in session.ask("").to_dict()) == (seed is not None)
-            return session.ask_all(QUESTIONS)
-
-    assert run(1) == run(1) != run(2)
-    assert len({run(None)[0].count for _ in range(5)}) == 5
-
-
 @pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("place", [0, 2])
 def test_replace_one_needs_both_cells_of_every_attribute(place: int, missing: bool, other: bool) -> None:
@@ -276,7 +266,7 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.fixture
 def asked_study(tmp_path: Path, seeds: list[bytes]) -> Path:
     """Open a session over a file, ask it two questions and return its path."""
-    data, path = tmp_path / "people.csv", tmp_path / "asked_study.pmw"
+    data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
     PEOPLE.frame.to_csv(data, index=False)
     with pmw.open_session(data, PEOPLE.domain, epsilon=2, delta=1e-9, path=path, options=ZCDP) as session:
         assert session.ask(WRONG).source is Source.MEASURED
@@ -394,7 +384,7 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
 
 
 def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(tmp_path: Path) -> None:
-    path = tmp_path / "asked_study.pmw"
+    path = tmp_path / "study.pmw"
     with cut_off():
         PEOPLE.opened(path, epsilon=1, delta=0)
     with pytest.raises(pmw.SessionError, match="nothing was ever released from it"):

@@ -29,10 +29,8 @@ from queries import (
     Domain,
     IntegerAttribute,
     LinearQuery,
-    QueryError,
     random_conjunctions,
 )
-from queries.parsing import Question
 from tests.pmw.session.stored import answer_to_request, marked_answers
 from tests.waiting import WAIT, joined
 from tests.worlds import PEOPLE
@@ -174,15 +172,6 @@ def test_what_is_told_to_stop_ends_and_what_was_answered_stands(session: pmw.Ses
     again = session.ask_all(wheres[:10])
     assert session.status().queries_answered == 20
     assert len(again) == 10
-
-
-def test_a_key_of_another_question_is_refused_before_a_long_request_is_asked(session: pmw.Session) -> None:
-    queries = [LinearQuery.cells(session.domain, {"age": (age % 500, age % 500)}) for age in range(1500)]
-    session.ask("age >= 3", request_id="k1400")
-    before = session.status().queries_answered
-    with pytest.raises(QueryError, match="k1400"):
-        session.ask_all([Question(query, request_id=f"k{place}") for place, query in enumerate(queries)])
-    assert session.status().queries_answered == before
 
 
 QUESTION = "age >= 40 AND sex = 'Male'"

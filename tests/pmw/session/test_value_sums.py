@@ -229,17 +229,6 @@ def test_numbers_of_values_and_squares_are_measured_beside_sums() -> None:
         assert session.verify().holds
 
 
-def test_the_number_of_values_is_measured_where_means_are_better_known_for_it() -> None:
-    """A small share buys no number of values as good as what opening measured of the groups."""
-    with open_trips(opening=pmw.Opening.PAIRS) as session:
-        assert session.measure_sum("delay", "region", share="0.1", dry_run=True).counted
-        assert not session.measure_sum("delay", "region", share="0.0001", dry_run=True).counted
-        wide = session.measure_sum("delay", "region", within=20, dry_run=True)
-        assert wide.mean_half_width <= 20
-        with pytest.raises(QueryError, match="by other attributes than its own"):
-            session.measure_sum("delay", ["region", "delay"], squares=True)
-
-
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
