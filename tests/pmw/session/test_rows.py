@@ -147,6 +147,16 @@ def test_a_marginal_is_taken_where_it_costs_at_most_twice_as_much() -> None:
 # --- bars -------------------------------------------------------------------------------------------------
 
 
+def test_of_several_numbers_the_one_with_the_least_noise_bounds_a_question() -> None:
+    with opened() as session:
+        session.measure(LIST, within=60, at_most=1)
+        narrow = [width(session.ask(where, at_most=0)) for where in LIST]
+        assert max(narrow) <= 60.001
+        session.measure(LIST, within=600, at_most=1)
+        again = [width(session.ask(where, at_most=0, fresh=True)) for where in LIST]
+        assert again == pytest.approx(narrow)
+
+
 def test_the_bar_is_the_number_and_the_quantile_of_its_noise() -> None:
     with opened() as session:
         quote = session.measure([FOUR], within=100, at_most=1)
@@ -288,6 +298,20 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(what: Any, how: An
             return
         with pytest.raises((pmw.PMWError, QueryError), match=told):
             session.measure(what, **how)
+        assert session.state.ledger.spent == before
+
+
+def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
+    world = Domain((IntegerAttribute("age", 0, 79, width=10), *DOMAIN.attributes[1:]), name="people")
+    with worlds.opened(FRAME, world, epsilon=1, seed=3) as session:
+        before = session.state.ledger.spent
+        for use in (
+            lambda: session.quote("age < 25 AND rooms = 3", 50),
+            lambda: session.ask_within("age < 25 AND rooms = 3", 50),
+            lambda: session.measure(["age < 25 AND rooms = 3"], within=50),
+        ):
+            with pytest.raises(QueryError, match="only whole cells are asked for; nearest to it: age < 20"):
+                use()
         assert session.state.ledger.spent == before
 
 

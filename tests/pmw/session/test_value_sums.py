@@ -202,6 +202,14 @@ def mean(condition: str) -> float:
     return float(CLIPPED.query(condition)["delay"].mean())
 
 
+def test_a_condition_that_the_scope_does_not_tell_gets_no_narrower_bar() -> None:
+    with open_trips() as session:
+        before = session.mean("delay", where="rooms >= 3").to_dict()["rows"]
+        session.measure_sum("delay", "region", share="0.1")
+        after = session.mean("delay", where="rooms >= 3").to_dict()["rows"]
+        assert width(after[0]) == pytest.approx(width(before[0]), rel=1e-6)
+
+
 def spread(where: str = "region == region") -> float:
     return float(CLIPPED.query(where)["delay"].std(ddof=0))
 
