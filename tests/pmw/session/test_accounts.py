@@ -557,7 +557,7 @@ def test_a_key_gets_its_answer_whatever_may_be_charged(most: float | None) -> No
 
 
 def test_a_tenth_of_a_share_may_be_charged_unless_told_and_of_what_is_left_where_that_is_less() -> None:
-    with visits() as session:
+    with visits(seed=4) as session:
         price, left = session.forecast(PAIR).most, float(session._left())
         with pytest.raises(PriceError, match=f"and {price:.2%} may be charged for it"):
             session.analyst("ann", 10 * price * 0.9999 / left).ask(PAIR)

@@ -511,7 +511,7 @@ def test_paid_means_hold_as_often_as_they_say_and_their_noise_has_the_scale_that
     known = truths("hour < 12")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Requested, "measured", seen)
-        for seed in range(40):
+        for seed in range(24):
             with reserved(seed=seed, confidence=0.8) as session:
                 table = session.sql(GROUPS)
                 assert table.spent.charged > 0
