@@ -102,6 +102,12 @@ def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) ->
     assert all(held)
 
 
+def test_no_charge_is_made_for_a_table_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        draft_bounds(FRAME[["region"]], "amount", DraftTerms(Fraction(1), ADDED), tmp_path / "a.draft")
+    assert not (tmp_path / "a.draft").exists()
+
+
 @pytest.mark.usefixtures("repeated")
 def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_same(tmp_path: Path) -> None:
     path, terms = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED)

@@ -57,7 +57,7 @@ from queries import (
 from queries.boxes import RangeTexts
 from queries.cells import quoted_name
 from tests.pmw.session.stored import cut_off, edit, failed, tamper
-from tests.worlds import PEOPLE, VISITS, WHOLE_YEARS, marginal_plan, repeat_noise
+from tests.worlds import PEOPLE, VISITS, WHOLE_YEARS, marginal_plan, repeat_noise, state_with
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -221,6 +221,22 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
         assert may_test(session._engine.limited(bob._account))
         sums = {one.name: one.spent for one in session.bookings()}
         assert max(sums["ann"], sums["bob"]) <= Fraction(3, 4)
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 10), Fraction(1, 5)])
+def test_what_is_measured_unasked_stays_within_a_share(
+    opened: Opened, stream: list[LinearQuery], share: Fraction
+) -> None:
+    with opened() as session:
+        ann = session.analyst("ann", share, at_most=1)
+        ann.ask_all(stream[:DUE])
+        assert session.state.settled == DUE
+        assert ann.budget().spent > share / 2
+        store = session._engine._store
+        assert due_marginal(store, session.state, {"ann": None})  # it would be, if the cap alone did bind
+        ann.ask(stream[600])
+        assert not requests_booked(session)
+        assert ann.budget().spent <= share
 
 
 def spare_of(state: PublicState, payers: Mapping[str, Payer | None]) -> Spare | None:
@@ -488,6 +504,48 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
         lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
         assert len(lines) == sum(requested(one) is not None for one in session.state.measured) > 0
         assert session.verify().holds
+
+
+def spare_after(state: PublicState, told: Sequence[LinearQuery], half: int | None = None) -> Spare | None:
+    """Return what is spare after some questions; one version, the newest if not told, answered half."""
+    scopes, version = {"": Counter(query.scope for query in told)}, state.version if half is None else half
+    return plan_spare(state, lambda: scopes, lambda _: version, NOBODY)
+
+
+def test_nothing_is_spare_where_nothing_is_due_or_positives_may_come(
+    asked: PublicState, stream: list[LinearQuery]
+) -> None:
+    told, (first, _) = stream[:DUE], marginal_plan(asked).decay
+    assert spare_after(asked, told) is not None
+    assert spare_after(replace(asked, settled=300), told) is None  # not due
+    options = replace(asked.contract.options, accuracy=0.1, records=20_000)
+    assert spare_after(replace(asked, contract=replace(asked.contract, options=options)), told) is None
+    assert spare_after(asked, [one for one in told if len(one.scope) < 2]) is None  # pairs wait to be asked
+    assert asked.version >= 2
+    assert spare_after(asked, told, 0) is None  # four times as many may come again
+    for length, is_spare in ((64, True), (65, False)):  # thresholds come down
+        assert (spare_after(state_with(asked, decay=(first, length)), told) is not None) == is_spare
+
+
+def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
+    asked: PublicState, stream: list[LinearQuery]
+) -> None:
+    one, other = list(dict.fromkeys(part.scope for part in asked.marginals))[:2]
+    all_pairs = [query for query in stream if len(query.scope) == 2]
+    rests = {scope: next(query for query in stream if query.scope == scope) for scope in (one, other)}
+
+    def chosen(state: PublicState, counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
+        extra = [rests[scope] for scope, count in counts.items() for _ in range(count)]
+        found = spare_after(state, [*all_pairs, *extra])
+        assert found is not None
+        return found.scope
+
+    again = next(part for part in asked.marginals if part.scope == one)
+    paid = replace(asked, measured=(*asked.measured, again, again))
+    assert chosen(asked, {other: 10_000}) == other
+    assert chosen(paid, {one: 10_000, other: 9_000}) == other
+    assert chosen(paid, {one: 10_000, other: 100}) == one
+    assert chosen(asked, {one: 10_000, other: 9_000}) == one
 
 
 def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(

@@ -22,7 +22,7 @@ from pmw.planning.mean_quotes import unclear_values
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import Event, SumNumbers
-from pmw.public.clear import FULL, full_price
+from pmw.public.clear import FULL, GAIN, full_price
 from pmw.public.quotes import Quote
 from pmw.public.sums import Sums
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
@@ -398,6 +398,40 @@ def test_however_wide_bars_came_out_they_are_not_bought_again(
         assert len(bought(session)) == 1
         for _ in range(2):
             assert session.sql(statement, fresh=True).spent.charged == 0
+
+
+def test_counts_that_are_known_later_do_not_have_a_mean_bought_again() -> None:
+    """Its sums alone would do then, with less noise than those beside a number of values."""
+    with reserved() as session:
+        assert session.sql(THREE).spent.charged > 0
+        assert session.state.sums[-1].summed.count_units > 0
+        session.measure(["hour", "region", "smoker"])
+        price = full_price(session.state)
+        assert [*unclear_values(session.state, parse_sql(THREE, DOMAIN), price)] == []
+        assert len([*unclear_values(session.state, parse_sql(THREE, DOMAIN), 2 * price)]) == 1
+        assert session.sql(THREE, fresh=True).spent.charged == 0
+
+
+def test_a_bar_that_a_purchase_narrows_by_less_than_a_tenth_is_kept() -> None:
+    """Found by price: where sums were bought already, they are bought again at 1.21 times their price."""
+    with reserved() as session:
+        session.sql(GROUPS)
+        state, statement = session.state, parse_sql(GROUPS, DOMAIN)
+        paid = session.ledger().lines[-1].price
+        for factor, wanted in ((1.0, 0), (GAIN**2 * 0.999, 0), (GAIN**2 * 1.3, 1)):
+            assert len([*unclear_values(state, statement, Fraction(float(paid) * factor))]) == wanted
+
+
+@pytest.mark.parametrize("share", [0.0065, 0.0055])
+def test_a_statement_never_charges_more_than_a_share(share: float) -> None:
+    with reserved() as session:
+        analyst = session.analyst("ann", share)
+        where = "sex = 'f' AND smoker = 'yes'"
+        counted = f"SELECT region, AVG(pay) AS a, COUNT(*) AS n FROM people WHERE {where} GROUP BY region"
+        analyst.sql(counted, at_most=1)
+        booked = analyst.budget()
+        assert 0 < booked.spent <= analyst.most
+        assert booked.left is not None
 
 
 def test_means_are_taken_to_be_what_opening_knows_of_them_whatever_was_drawn_since(

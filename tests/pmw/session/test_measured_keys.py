@@ -21,7 +21,7 @@ from pmw.session.maintenance import backup_session, read_ledger
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql
 from queries.person import Person
-from tests.pmw.session.stored import cut_off, failed, pending_of, tamper, unwritable, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, failed, pending_of, tamper, unwritable, waiting_of
 from tests.worlds import opened
 
 Measure: TypeAlias = Callable[..., Quote]
@@ -293,6 +293,16 @@ def test_a_bar_is_paid_once_under_a_key(kind: str, trips: Path) -> None:
 
 
 # --- faults ------------------------------------------------------------------------------------------------
+
+
+def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
+    with pmw.resume_session(trips) as session:
+        COUNTS(session, request_id="a-key-of-mine")
+        assert session.ledger().lines[-1].label == "region, kind"
+        assert "a-key-of-mine" not in str(session.ledger().to_dict()) + repr(session.state.measured)
+        session.export(trips.with_name("trips.model"), format="model")
+    assert b"a-key-of-mine" not in trips.with_name("trips.model").read_bytes()
+    assert b"a-key-of-mine" in bytes_of(trips)
 
 
 @pytest.mark.parametrize("kind", REQUESTS)

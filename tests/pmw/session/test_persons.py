@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import as_source
+from pmw.data.people import Bound
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError
 from pmw.planning.opening import (
     PERSONS_SHARE,
@@ -415,6 +416,10 @@ def test_people_are_counted_where_one_record_of_each_is_kept() -> None:
             with pytest.raises(QueryError, match=r"is not supported|unknown attribute"):
                 session.sql(statement)
         assert session.ledger().spent == before
+
+
+def test_a_bound_shows_nothing() -> None:
+    assert "a" * 8 not in repr(Bound(Person("id", 2), 2, b"a" * 32))
 
 
 def test_an_offline_release_keeps_as_many_records() -> None:

@@ -199,6 +199,15 @@ def test_readers_do_not_wait_for_a_writer_and_see_one_state_of_the_file_througho
         assert len(reader.chained().ledger) == 4
 
 
+def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Path) -> None:
+    path, old = tmp_path / "s.pmw", b"the threshold noise of a round"
+    with closing(SessionStore.create(path, bytes(32), Outcome())) as store:
+        store.finish(1, Outcome(secrets={"threshold": old}))
+        store.finish(None, Outcome(asked=1))
+        store.finish(None, Outcome(secrets={"threshold": None}))
+        assert all(old not in file.read_bytes() for file in tmp_path.iterdir())
+
+
 def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     store = create(path)
