@@ -390,6 +390,26 @@ def test_what_may_be_charged_for_a_number_alone_buys_the_number(asked: str) -> N
         assert len(bought(session)) == 1
 
 
+@pytest.mark.parametrize("asked", [ASKED, BY_THREE])
+def test_two_prices_are_enough_for_it(asked: str) -> None:
+    with opened() as session:
+        ask = session.sql if asked is BY_THREE else session.ask
+        assert ask(asked, at_most=2.001 * PRICE).spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
+        assert triples(session) == [TRIPLE]
+
+
+def test_groups_by_three_attributes_buy_it_and_four_or_a_bin_that_is_cut_do_not() -> None:
+    with opened() as session:
+        table = session.sql(BY_THREE)
+        assert table.spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
+        assert triples(session) == [TRIPLE]
+        assert session.sql(BY_THREE).spent.charged == 0
+        assert session.ask(WIDE).spent.charged == pytest.approx(PRICE, rel=1e-2)
+        for where in (f"{ASKED} AND rooms > 2", "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n'"):
+            assert session.ask(where).spent.charged in (0, pytest.approx(PRICE, rel=1e-2))
+        assert triples(session) == [TRIPLE]
+
+
 def test_one_of_many_cells_that_leaves_bars_wide_is_not_bought() -> None:
     with grades(16) as session:
         assert strategy_of(session.state, ("a", "b", "c")) is not None
