@@ -6,10 +6,8 @@ A field that is added to one of these classes fails here until it is used somewh
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,16 +21,12 @@ from pmw.cli.options import read_options
 from pmw.errors import PMWError
 from pmw.public.contract import guarantee_terms
 from pmw.public.options import DraftCharge
-from pmw.research.audit.catalogue import chosen
-from pmw.research.audit.entries import Depth, Entry, pairs_of
-from pmw.research.audit.report import AuditOptions, audit
 from pmw.research.offline import Targets
 from queries import (
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
     LinearQuery,
-    NumericAttribute,
     all_marginals,
 )
 
@@ -106,45 +100,13 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "minimum_count": (replace(MARGINAL, records_per_person=2), 1000),
     "drafts": (MARGINAL, (DraftCharge("age", pmw.NeighboringRelation.ADD_REMOVE, 1, None, Fraction(1, 50)),)),
 }
-CLASSES: dict[
-    str, tuple[type[Any], dict[str, Any]]
-] = {  # the fields of the other classes, with another value of each
-    "offline": (
-        pmw.OfflineOptions,
-        {
-            "targets": Targets.QUERY,
-            "rounds": 2,
-            "selection_share": Fraction(1, 2),
-            "final_refits": 0,
-            "early_stop": True,
-        },
-    ),
-    "rows": (
-        pmw.RowPlan,
-        {
-            "rows": 50,
-            "independent": True,
-            "seed": 8,
-            "where": "age >= 6",
-            "dialect": pmw.CsvDialect(delimiter=";"),
-        },
-    ),
-    "dialect": (
-        pmw.CsvDialect,
-        {
-            "delimiter": ";",
-            "quote": "'",
-            "missing_texts": ("?",),
-            "trim": True,
-            "encoding": "latin-1",
-            "decimal": ",",
-            "escape": "?",
-        },
-    ),
-    "audit": (
-        AuditOptions,
-        {"exact": False, "runs": None, "false_alarm": 0.1, "depth": Depth.LONG, "seed": 8},
-    ),
+# The fields of an offline release's own options, with another value of each.
+OFFLINE: dict[str, Any] = {
+    "targets": Targets.QUERY,
+    "rounds": 2,
+    "selection_share": Fraction(1, 2),
+    "final_refits": 0,
+    "early_stop": True,
 }
 
 
@@ -156,9 +118,9 @@ def frame() -> pd.DataFrame:
 
 def test_no_choice_is_left_out() -> None:
     assert set(CHOICES) == {field.name for field in fields(pmw.Options)}
-    for made, values in CLASSES.values():
-        own = {field.name for field in fields(made)} - {"policy"}  # which is Options
-        assert set(values) == own
+    assert set(OFFLINE) == {field.name for field in fields(pmw.OfflineOptions)} - {
+        "policy"
+    }  # which is Options
 
 
 def seen_of_session(session: pmw.Session) -> dict[str, Any]:
@@ -250,84 +212,13 @@ def seen_of_release(made: pmw.OfflineRelease) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", CLASSES["offline"][1])
+@pytest.mark.parametrize("name", OFFLINE)
 def test_a_release_uses_every_choice_of_its_own(name: str, frame: pd.DataFrame) -> None:
     usual = pmw.OfflineOptions(rounds=3, final_refits=3, policy=MARGINAL)
     if name == "early_stop":  # of questions alone
         usual = replace(usual, targets=Targets.QUERY, policy=QUERY)
-    other = replace(usual, **{name: CLASSES["offline"][1][name]})
+    other = replace(usual, **{name: OFFLINE[name]})
     assert seen_of_release(release(frame, DOMAIN, other)) != seen_of_release(release(frame, DOMAIN, usual))
-
-
-@pytest.mark.parametrize("name", CLASSES["rows"][1])
-def test_rows_are_drawn_by_every_choice_or_it_is_refused(
-    name: str, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    usual = pmw.RowPlan(rows=200, seed=7)
-    other = replace(usual, **{name: CLASSES["rows"][1][name]})
-    with pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=MARGINAL) as session:
-        given = [
-            {key: one for key, one in asdict(plan).items() if key != "dialect"} for plan in (usual, other)
-        ]
-        drawn = [session.synthetic_records(**plan) for plan in given]
-        assert drawn[0].equals(drawn[1]) == (name == "dialect")  # of files alone
-        files = [tmp_path / "usual.csv", tmp_path / "other.csv"]
-        for file, plan in zip(files, (usual, other), strict=True):
-            session.export(file, plan)
-        assert files[0].read_bytes() != files[1].read_bytes()
-        with pytest.raises(pmw.ReleaseError, match="rows"):
-            session.export(tmp_path / "measured.json", other, format="measurements")
-
-
-@pytest.mark.parametrize("name", CLASSES["dialect"][1])
-def test_a_table_is_read_by_every_choice_of_its_dialect_or_refuses_it_by_name(
-    name: str, tmp_path: Path
-) -> None:
-    words = CategoricalAttribute("word", ("a", "b", "?", "'a'", "a;b", "é"), missing=True)
-    domain = Domain((words, NumericAttribute("more", (0, 5, 6), other=True)))
-    text = "word,more\n a,1\n?,2\n'a',3\na,4\né,\"5,5\"\n"
-    if name == "delimiter":
-        text = "word;more\na;1\n"
-    file = tmp_path / "table.csv"
-    file.write_text(text, encoding="utf-8")
-    dialect = pmw.CsvDialect(**{name: CLASSES["dialect"][1][name]})
-
-    def seen(table: pmw.TableFile) -> Any:
-        with pmw.open_session(table, domain, epsilon=1000, options=pmw.Options(seed=7)) as session:
-            asked = [f"word = '{value}'" for value in ("a", "b", "?", "''a''", "a;b", "é")]
-            return [round(session.ask(where).count) for where in (*asked, "more >= 5")]
-
-    usual: Any = None
-    with suppress(pmw.DataError):  # the usual dialect finds no such column
-        usual = seen(pmw.TableFile(file))
-    assert seen(pmw.TableFile(file, dialect)) != usual
-    with pytest.raises(pmw.DataError, match=name):
-        pmw.TableFile(tmp_path / "table.parquet", dialect)
-
-
-@pytest.mark.parametrize("name", CLASSES["audit"][1])
-def test_an_audit_uses_every_choice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = chosen(["shared-threshold"])
-    usual = AuditOptions(runs=2000, seed=7)
-
-    def seen(options: AuditOptions) -> list[dict[str, Any]]:
-        return [{**one.to_dict(), "seconds": 0} for one in audit(entries, options)]
-
-    if name == "depth":  # what is found may be the same, so look at how many neighbours are searched
-        assert len(list(pairs_of(entries[0], Depth.SHORT))) < len(list(pairs_of(entries[0], Depth.LONG)))
-        searched: list[Depth] = []
-
-        def found(_: Entry, depth: Depth) -> tuple[float, None]:
-            searched.append(depth)
-            return 0.0, None
-
-        monkeypatch.setattr("pmw.research.audit.report.worst_found", found)
-        seen(usual)
-        seen(replace(usual, depth=Depth.LONG))
-        assert searched == [Depth.SHORT, Depth.LONG]
-        return
-
-    assert seen(replace(usual, **{name: CLASSES["audit"][1][name]})) != seen(usual)
 
 
 def assert_used_or_refused(name: str, usual: Callable[[], Any], other: Callable[[], Any]) -> None:

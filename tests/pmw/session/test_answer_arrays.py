@@ -1,11 +1,9 @@
-"""Questions about ranges as arrays: each gets, durably, the answer that it gets alone."""
+"""Questions about arrays of ranges, or sets of cells: each gets, durably, the answer that it gets alone."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +13,20 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.errors import StoreError
-from pmw.public.answer import Answer, Basis, Source
+from pmw.model.measurement import ResidualMeasurement
+from pmw.public.answer import Answer, Basis
 from pmw.public.answers import Answers
-from pmw.public.evidence import Evidence, evidence_of, is_whole_table
+from pmw.public.evidence import is_whole_table
 from pmw.public.free_answers import FreeAnswers, ModelAnswers, answers_within
-from pmw.public.half_widths import Rests, Shares, WeightStats
+from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.options import Opening, TestKind
-from pmw.public.state import Certificate
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
+from pmw.public.state import PublicState
+from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
+from queries.products import Products
 from queries.questions import QuestionList
 from queries.workloads import random_conjunctions
 from tests import worlds
-from tests.pmw.session.stored import unwritable
 
 DOMAIN = Domain(
     (
@@ -112,14 +110,6 @@ def test_a_table_that_was_measured_whole_answers_together() -> None:
             same(answers, place, one)
 
 
-def test_an_answer_that_is_kept_holds_no_others() -> None:
-    with opened() as session:
-        answers = session.answer_arrays("age", *ranges(("age",), 10))
-        one = answers[3]
-        assert not any(isinstance(getattr(one, name.name), np.ndarray) for name in fields(one))
-        assert one == session.answer_arrays("age", answers.asked.first[3], answers.asked.last[3])[0]  # type: ignore[union-attr]
-
-
 BINNED = Domain(
     (
         IntegerAttribute("age", 0, 99),
@@ -199,50 +189,6 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
     assert Basis.BINS in kinds
 
 
-def test_ranges_of_all_cells_ask_nothing_of_an_attribute() -> None:
-    with opened() as session:
-        first, last = np.array([[0, 2], [3, 0], [0, 0]]), np.array([[23, 5], [9, 15], [23, 15]])
-        answers = session.answer_arrays(["age", "hours"], first, last)
-        questions = [{"hours": (2, 5)}, {"age": (3, 9)}, {}]
-        for place, cells in enumerate(questions):
-            same(answers, place, session.ask(LinearQuery.cells(session.domain, cells)))
-        assert session.answer_arrays([], np.zeros((2, 0), int), np.zeros((2, 0), int)).count.size == 2
-
-
-def test_parts_go_on_after_each_other_and_what_cannot_be_kept_is_not_given(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repeatable: None
-) -> None:
-    monkeypatch.setattr(Boxes, "most_together", 100)
-    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 400)
-    path = tmp_path / "s.pmw"
-    with opened(path) as session:
-        session.answer_arrays(names, first[:100], last[:100])
-        assert session.status().queries_answered == 100
-        with unwritable(path, "blocks", "WHEN NEW.sequence > 150"):
-            with pytest.raises(StoreError, match="nothing was released"):
-                session.answer_arrays(names, first, last)
-            assert session.status().queries_answered > 100
-        answers = session.answer_arrays(names, first, last)
-        asked = session.status().queries_answered
-    with pmw.resume_session(path) as session:
-        np.testing.assert_array_equal(session.answer_arrays(names, first, last).count, answers.count)
-        assert session.status().queries_answered == asked + 400
-        assert session.verify().holds
-
-
-def test_answers_become_a_table_and_are_told_in_a_word() -> None:
-    with opened(seed=1) as session:
-        answers = session.answer_arrays("age", [0, 3], [5, 9])
-        frame = answers.to_pandas()
-        assert frame.columns.tolist()[:4] == ["question", "count", "low", "high"]
-        assert frame["question"].tolist() == ["age 0 to 5", "age 3 to 9"]
-        assert frame.attrs == {"confidence": 0.95, "seeded": True}
-        assert frame["count"].tolist() == answers.count.tolist()
-        assert set(frame["source"]) <= {source.value for source in Source}
-        assert repr(answers).splitlines()[1].startswith("age 0 to 5 ")
-        assert len(session.answer_arrays("age", np.zeros(0, int), np.zeros(0, int))) == 0
-
-
 def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:
     with opened() as session:
         for first, last in (([0], [24]), ([0, 1], [3])):
@@ -251,33 +197,102 @@ def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:
         assert session.status().queries_answered == 0
 
 
-def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise bounds small boxes, and a certificate large ones: each has its share of what may fail."""
-    with binned_session(seed=1) as session:
-        session.ask("age BETWEEN 3 AND 9 AND sex = 'f'")
-        bars = ModelAnswers(session.state)
-        known, names = bars.bars.known(("age", "sex")), ("age", "sex")
-        (measured,) = known.coarse
-        shares = bars.bars.confidences.shares(Rests.MEASURED)
-        values = evidence_of(session.state, measured, names, shares).values
-        units = np.rint(values * UNITS).astype(np.int64)
-        certificate = Certificate(names, 0, 10, units)
-        bars.bars._scopes[names, names] = replace(known, coarse=(measured, certificate))
-
-        def evidence(state: Any, one: Any, scope: tuple[str, ...], shares: Shares) -> Evidence:
-            values, mixed = evidence_of(state, one, scope, shares).values, shares.rests is Rests.MIXED
-            return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), mixed))
-
-        monkeypatch.setattr("pmw.public.bars.evidence_of", evidence)
-        generator = np.random.default_rng(0)
-        ends = np.sort(generator.integers(0, 100, (2, 200)), axis=0)
-        sex = generator.integers(0, 2, 200)
-        boxes = Boxes.of(BINNED, ("age", "sex"), *(np.stack([end, sex], axis=1) for end in ends))
-        found = bars.of_boxes(boxes)
-        assert found is not None
-        given = list(answers_within(session.state, found).each())
-        assert given == [bars.answer(boxes.query(place)) for place in range(200)]
+SET_FORMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "pairs": {"opening": Opening.PAIRS},
+    "questions": {"test": TestKind.QUERY},
+    "simultaneous": {"simultaneous": True},
+    "contract": {"accuracy": 0.05, "records": 3000, "epsilon": 8},
+}
 
 
-def _width(is_certificate: bool, mixed: bool, stats: WeightStats) -> float:
-    return (3.0 if mixed else 2.5) if is_certificate else stats.total / 2
+def sets(generator: np.random.Generator, names: tuple[str, ...]) -> LinearQuery:
+    """Return a question about some cells of each attribute, but not all."""
+    factors = []
+    for name in names:
+        mask = generator.random(DOMAIN[name].size) < generator.choice([0.2, 0.5, 0.8])
+        mask[generator.integers(mask.size)] ^= mask.all() or not mask.any()
+        factors.append(Factor((name,), mask * UNITS))
+    return LinearQuery(DOMAIN, tuple(factors))
+
+
+def questions(seed: int) -> list[LinearQuery]:
+    generator = np.random.default_rng(seed)
+    scopes = [("age",), ("age", "sex"), ("income", "k"), ("age", "hours", "sex"), ("sex", "income", "k")]
+    found = [sets(generator, names) for names in scopes for _ in range(6)]
+    return [found[place] for place in generator.permutation(len(found))]
+
+
+def settled(**options: Any) -> PublicState:
+    with opened(seed=1, **options) as session:
+        session.ask_all(questions(0)[:10])
+        return session.state
+
+
+@pytest.mark.parametrize("form", SET_FORMS)
+def test_many_get_what_each_gets_alone_whatever_is_expected(form: str) -> None:
+    state = settled(**SET_FORMS[form])
+    asked, others = questions(1), questions(2)
+    alone = [ModelAnswers(state).answer(query) for query in asked]
+    free = FreeAnswers()
+    for expected in ([], asked, [*asked, *others]):
+        free.expect(state, expected)
+        assert str(list(free.answers(state, QuestionList(asked)))) == str(alone)
+        assert str(list(free.answers(state, QuestionList(asked[5:12])))) == str(alone[5:12])
+
+
+@pytest.mark.parametrize("form", ["pairs", "questions"])
+def test_tested_ones_get_what_each_gets_alone(form: str) -> None:
+    state, asked, free = settled(**SET_FORMS[form], reserve=0), questions(1), FreeAnswers()
+    plan = state.query_plan
+    assert plan is not None
+    units = np.array([round(state.model.answer(query) * UNITS) for query in asked])
+    alone = [
+        ModelAnswers(state).certified(query, int(one), plan, plan.threshold)
+        for query, one in zip(asked, units, strict=True)
+    ]
+    widths = {answer.interval[1] - answer.interval[0] for answer in alone if answer.interval}
+    assert len(widths) > len(asked) // 2
+    for expected in ([], [*questions(2), *asked]):
+        free.expect(state, expected)
+        assert str(list(free.certified(state, asked, units, plan))) == str(alone)
+
+
+def test_what_was_bounded_in_one_state_bounds_nothing_in_the_next() -> None:
+    free, asked = FreeAnswers(), questions(1)
+    with opened(seed=1, opening=Opening.ONE_WAY) as session:
+        states = [session.state]
+        session.measure(("age", "sex"))
+        states.append(session.state)
+    free.expect(states[0], asked)
+    for state in states:
+        alone = [ModelAnswers(state).answer(query) for query in asked]
+        for _ in range(2):
+            assert str(list(free.answers(state, QuestionList(asked)))) == str(alone)
+
+
+def test_half_widths_of_sets_are_those_of_their_weights() -> None:
+    state, looked_at = settled(opening=Opening.PAIRS), 0
+    generator = np.random.default_rng(3)
+    for measured in state.marginals:
+        if isinstance(measured, ResidualMeasurement):
+            noise = SumNoise(measured.estimate, 0.95)
+            asked = [sets(generator, measured.scope) for _ in range(5)]
+            wanted = [noise.half_width(query.weights() / UNITS) for query in asked]
+            found = noise.product_half_widths(Products.of_queries(asked).sides)
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+            summed = SumNoise(measured.estimate.over(measured.scope[:1]), 0.95)
+            alone = [sets(generator, measured.scope[:1]) for _ in range(5)]
+            wanted = [summed.half_width(query.weights() / UNITS) for query in alone]
+            found = summed.product_half_widths(Products.of_queries(alone).sides)
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+            looked_at += 1
+    assert looked_at >= 10  # all pairs
+    for opened_by in state.opening:
+        axis = AxisNoise(opened_by.estimate, 0.999)
+        asked = [sets(generator, opened_by.scope) for _ in range(9)]
+        wanted = [axis.half_width(query.weights() / UNITS) for query in asked]
+        (side,) = Products.of_queries(asked).sides
+        np.testing.assert_allclose(axis.product_half_widths([side]), wanted, rtol=1e-9)
+        one = SumNoise(opened_by.estimate, 0.95)  # of one sum, which is less than of all at once
+        assert np.all(wanted >= np.array([one.half_width(query.weights() / UNITS) for query in asked]))

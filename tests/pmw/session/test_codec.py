@@ -34,8 +34,6 @@ from pmw.model.measurement import (
 from pmw.model.strategy import AxisRows, Strategy
 from pmw.model.value_sums import COUNT_UNITS, SummedValues
 from pmw.planning.error_quantiles import QuantileRequest
-from pmw.planning.opening import choose_filter, plan_opening
-from pmw.planning.tiers import plan_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
@@ -45,7 +43,7 @@ from pmw.public.codec import FormError, dumps, form_of, loads, read, registered
 from pmw.public.contract import Contract
 from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.options import DraftCharge, ExpectedQuestions, Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import AddedPrice, MarginalTestPlan, OpeningPlan, QueryTestPlan
 from pmw.public.prior import Prior, PriorPair
 from pmw.public.quotes import Quote
 from pmw.public.state import Certificate
@@ -73,7 +71,6 @@ PEOPLE = Domain(
     ),
     name="people",
 )
-WIDE = Domain(tuple(CategoricalAttribute(name, tuple("abcdefgh")) for name in "uvwxyz"))
 TREES = (
     HierarchicalHistogram(9, 0, 2, 3),
     HierarchicalHistogram(4, 1, 2, 2),
@@ -303,7 +300,6 @@ def test_a_value_comes_back(kind: type, data: st.DataObject) -> None:
 # --- changed forms -----------------------------------------------------------------------------------------
 
 _BY_NAME = ("marginal_noise", "trees", "strategies", "weights")  # whose keys are names
-_OTHERS: tuple[Any, ...] = (None, True, 3, 2.5, 2**63, "", "NaN", [], [[]], {}, {"": 0})
 
 
 def _places(form: Any, head: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -487,19 +483,6 @@ def test_no_secret_has_a_form(secret: Any) -> None:
 
 
 # --- what a session writes ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("budget", [Budget.of(1), Budget.of(1, 1e-9)])
-@pytest.mark.parametrize("options", CHOICES[:3])
-@pytest.mark.parametrize("domain", [PEOPLE, WIDE])
-def test_the_plans_of_a_session_come_back_in_order(domain: Domain, budget: Budget, options: Options) -> None:
-    ledger = choose_filter(domain, budget, options)
-    contract = Contract(domain, budget, replace(options, composition=ledger.composition))
-    plan = plan_opening(domain, ledger, contract.options)
-    tests = plan_test(contract, plan, ledger, 10_000.0)
-    assert same(again(Contract, written(contract)), contract)
-    assert again(OpeningPlan, written(plan)) == plan
-    assert read(TestPlan, written(tests)) == tests
 
 
 @given(VALUES[Proposal], VALUES[Charge], st.sampled_from(BOOKED))

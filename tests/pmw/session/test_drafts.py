@@ -1,4 +1,4 @@
-"""Ends by privacy: what one person moves, the charge before all else, and the contract that takes it over."""
+"""Drafts by privacy, of ends and of keys: what one person moves, the noise, the charge, and the contract."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import fcntl
 import itertools
 import json
 import math
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,19 +27,19 @@ from numpy.typing import NDArray
 import pmw
 from pmw.cli.texts import table_text
 from pmw.data import as_source
-from pmw.errors import BudgetError, DataError, StoreError
+from pmw.data.keys import key_holders
+from pmw.errors import BudgetError, DataError, NoiseError, StoreError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.contract import guarantee
+from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.pictures import headline
 from pmw.public.report import best_guess
 from pmw.session import drafts
-from pmw.session.drafts import EDGES, DraftTerms, chosen_ends, draft_bounds, noisy_counts
+from pmw.session.drafts import EDGES, DraftTerms, draft_bounds, draft_keys, passing_keys
 from pmw.session.store.draft_file import read_charges, record_charge
 from queries import UNITS, CategoricalAttribute, Domain, NumericAttribute
 from queries.person import Person
-from tests.waiting import joined
+from tests.waiting import WAIT, joined
 
 ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
 DOMAIN = Domain((CategoricalAttribute("region", ("n", "s"), missing=True, other=True),), name="costs")
@@ -87,14 +86,6 @@ def test_one_person_moves_the_bins_by_what_the_noise_is_made_for(
     assert terms.noise == DiscreteLaplace(Fraction(moved * UNITS * 50))
 
 
-def test_every_bin_has_noise_of_its_own_whatever_the_table_holds() -> None:
-    noise = DraftTerms(Fraction(1, 50), ADDED).noise
-    drawn = noisy_counts(np.zeros(len(EDGES) + 1, dtype=np.int64), noise, BitSource(repeatable_seed(1, 0)))
-    assert len(set(drawn.tolist())) == len(EDGES) + 1
-    scale = np.abs(drawn).mean() / float(noise.scale)
-    assert 0.75 < scale < 1.3
-
-
 @pytest.mark.usefixtures("repeated")
 def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) -> None:
     amount, parts, held, lows = FRAME["amount"], [], [], []
@@ -111,20 +102,10 @@ def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) ->
     assert all(held)
 
 
-@pytest.mark.usefixtures("repeated")
-def test_ends_of_both_signs_and_of_nobody(tmp_path: Path) -> None:
-    terms = DraftTerms(Fraction(5), ADDED)
-    signed = pd.DataFrame({"amount": np.linspace(-100, 100, 5000)})
-    ends = draft_bounds(signed, "amount", terms, tmp_path / "a.draft")
-    assert (ends.low, ends.high) == (-128, 128)
-    positive = pd.DataFrame({"amount": np.linspace(40, 60, 5000)})
-    ends = draft_bounds(positive, "amount", terms, tmp_path / "a.draft")
-    assert (ends.low, ends.high) == (32, 64)
-    nobody = draft_bounds(positive.iloc[:0], "amount", terms, tmp_path / "a.draft")
-    assert (nobody.low, nobody.high) == (None, None)
-    for bad in ("nan", "inf", "", "text"):
-        frame = pd.DataFrame({"amount": [bad] * 3000 + ["50"] * 3000})
-        assert draft_bounds(frame, "amount", terms, tmp_path / "a.draft").low == 32
+def test_no_charge_is_made_for_a_table_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        draft_bounds(FRAME[["region"]], "amount", DraftTerms(Fraction(1), ADDED), tmp_path / "a.draft")
+    assert not (tmp_path / "a.draft").exists()
 
 
 @pytest.mark.usefixtures("repeated")
@@ -154,15 +135,6 @@ def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_sam
     )
 
 
-def test_what_is_told_is_a_function_of_the_noisy_counts() -> None:
-    terms = DraftTerms(Fraction(1), ADDED)
-    units = np.zeros(len(EDGES) - 1, dtype=np.int64)
-    units[100], units[101] = 5000 * UNITS, 20 * UNITS
-    ends = chosen_ends("amount", units, terms.charge("ends"), terms.noise)
-    assert (ends.low, ends.high) == (EDGES[100], EDGES[101])  # 20 of 5,020 are within the aim
-    assert ends.most_clipped > 20
-
-
 def test_every_run_is_a_charge_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "a.draft"
     for _ in range(2):
@@ -175,65 +147,36 @@ def test_every_run_is_a_charge_of_its_own(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_no_charge_is_made_for_a_table_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        draft_bounds(FRAME[["region"]], "amount", DraftTerms(Fraction(1), ADDED), tmp_path / "a.draft")
-    assert not (tmp_path / "a.draft").exists()
-
-
-def test_nothing_is_drawn_where_the_charge_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[int] = []
-    monkeypatch.setattr(drafts, "noisy_counts", lambda *given: drawn.append(1))
-    (tmp_path / "other").write_text("something else\n")
-    for path in (tmp_path / "none" / "a.draft", tmp_path / "other"):
-        with pytest.raises(StoreError):
-            draft_bounds(FRAME, "amount", DraftTerms(Fraction(1), ADDED), path)
-    assert not drawn
-    assert (tmp_path / "other").read_text() == "something else\n"
-
-
-_KILLED = """
-import os, signal, sys
-from fractions import Fraction
-from pathlib import Path
-import pandas as pd
-from pmw.privacy.budget import NeighboringRelation
-from pmw.session import drafts
-def killed(*given):
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(drafts, sys.argv[3], killed)
-terms = drafts.DraftTerms(Fraction(1, 50), NeighboringRelation.ADD_REMOVE, delta=Fraction(1, 10**9))
-table = pd.DataFrame({"amount": [1.0, 2.0], "city": ["Oslo", "Oslo"]})
-print(getattr(drafts, sys.argv[2])(table, sys.argv[4], terms, Path(sys.argv[1])))
-"""
-
-
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("draft", "moment", "attribute", "charges"),
     [
-        ("draft_bounds", "as_source", "amount", 0),
-        ("draft_bounds", "fresh_seed", "amount", 1),
-        ("draft_bounds", "noisy_counts", "amount", 1),
-        ("draft_bounds", "chosen_ends", "amount", 1),
-        ("draft_keys", "key_holders", "city", 0),
-        ("draft_keys", "fresh_seed", "city", 1),
-        ("draft_keys", "noisy_counts", "city", 1),
-        ("draft_keys", "passing_keys", "city", 1),
-        ("draft_keys", "DraftedKeys", "city", 1),
+        (draft_bounds, "as_source", "amount", 0),
+        (draft_bounds, "fresh_seed", "amount", 1),
+        (draft_bounds, "noisy_counts", "amount", 1),
+        (draft_bounds, "chosen_ends", "amount", 1),
+        (draft_keys, "key_holders", "city", 0),
+        (draft_keys, "fresh_seed", "city", 1),
+        (draft_keys, "noisy_counts", "city", 1),
+        (draft_keys, "passing_keys", "city", 1),
+        (draft_keys, "DraftedKeys", "city", 1),
     ],
 )
 def test_the_charge_is_durable_before_noise_is_drawn_or_anything_is_told(
-    draft: str, moment: str, attribute: str, charges: int, tmp_path: Path
+    draft: Callable[..., object],
+    moment: str,
+    attribute: str,
+    charges: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    path = tmp_path / "a.draft"
-    run = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(path), draft, moment, attribute],
-        capture_output=True, check=False, env=os.environ,
-    )  # fmt: skip
-    assert run.returncode == -signal.SIGKILL
-    assert run.stdout == b""
+    path, terms = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED, delta=Fraction(1, 10**9))
+    table = pd.DataFrame({"amount": [1.0, 2.0], "city": ["Oslo", "Oslo"]})
+    monkeypatch.setattr(drafts, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    child = multiprocessing.get_context("fork").Process(target=draft, args=(table, attribute, terms, path))
+    child.start()
+    child.join(WAIT)
+    assert child.exitcode == -signal.SIGKILL
     assert len(read_charges(path) if charges else list(tmp_path.iterdir())) == charges
 
 
@@ -324,36 +267,6 @@ def test_a_damaged_file_of_drafts_is_refused(change: Callable[[dict[str, Any]], 
             read_charges(path)
 
 
-def test_the_contract_takes_charges_over(tmp_path: Path) -> None:
-    for _ in range(2):
-        draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), tmp_path / "a.draft")
-    charges = read_charges(tmp_path / "a.draft")
-    charges = (charges[0], replace(charges[1], delta=Fraction(1, 10**9)))
-    options, source = pmw.Options(drafts=charges), tmp_path / "t.csv"
-    FRAME.to_csv(source, index=False)
-    path = tmp_path / "s.pmw"
-    with pmw.open_session(source, DOMAIN, epsilon=1, delta=1e-9, path=path, options=options) as session:
-        session.export(tmp_path / "out.csv", format="csv")
-        session.export(tmp_path / "out.model", format="model")
-    told = (
-        "epsilon = 1.04, delta = 2e-09 (epsilon = 1, delta = 1e-09 in the session and epsilon = 0.04, "
-        "delta = 1e-09 in 2 drafts of its schema)"
-    )
-    with pmw.resume_session(path) as session:
-        assert session.state.contract.options.drafts == charges
-        assert told in guarantee(session.state.contract)
-        assert session.verify().holds
-        drafts = "of which drafts of the schema took epsilon 0.04, delta 1e-09."
-        assert session.ledger().sentence().endswith(f"the cap is epsilon 1.04, delta 2e-09, {drafts}")
-        assert [one["what"] for one in session.ledger().to_dict()["drafts"]] == ["ends of amount"] * 2
-        form = session.status().to_dict()
-        assert form["drafts"] == {"epsilon": 0.04, "delta": 1e-9}
-        assert told in form["guarantee"]
-    manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
-    assert told in json.dumps(manifest)
-    assert told in pmw.load_model(tmp_path / "out.model").guarantee
-
-
 def test_every_output_tells_the_epsilon_and_delta_of_session_and_drafts_together(tmp_path: Path) -> None:
     charge = replace(DraftTerms(Fraction(3, 4), ADDED).charge("keys"), delta=Fraction(1, 10**5))
     options, out = pmw.Options(drafts=(charge,)), tmp_path / "out.csv"
@@ -421,3 +334,204 @@ def test_no_more_records_of_a_person_count_than_were_told(tmp_path: Path) -> Non
     ends = draft_bounds(frame, "amount", terms, tmp_path / "a.draft")
     assert (ends.low, ends.high) == (32, 64)
     assert ends.records == pytest.approx(1002, abs=20)
+
+
+ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
+KEY = bytes(range(32))
+EPSILON, DELTA = Fraction(1), Fraction(1, 200)
+
+
+def frame_of(rows: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["id", "city"], dtype=object)
+
+
+def told(frame: pd.DataFrame, terms: DraftTerms, cities: str) -> NDArray[np.float64]:
+    """Return the exact probability of each set of keys that a draft may tell: float64, shape (2^cities,).
+
+    A key whose number of persons is below the threshold is told with the same ratio of probabilities as any
+    noisy count of it above the threshold has, so the sets tell as much as these counts would.
+    """
+    held = key_holders(frame, "city", terms.person, None if terms.person is None else KEY)
+    persons = dict(zip(held.keys, held.persons.tolist(), strict=True))
+    chances = np.ones(1)
+    for city in cities:
+        short = np.array([(terms.threshold - persons.get(city, 0)) * UNITS])
+        passes = float(terms.noise.survival(short)[0]) if city in persons else 0.0
+        chances = np.concatenate([chances * (1 - passes), chances * passes])
+    assert chances.sum() == pytest.approx(1)
+    return chances
+
+
+def some_of_one_person(terms: DraftTerms) -> float:
+    """Return the probability that some of K keys is told that one person alone holds."""
+    short = np.array([(terms.threshold - 1) * UNITS])
+    return float(1 - (1 - terms.noise.survival(short)[0]) ** terms.records_per_person)
+
+
+def excess(one: NDArray[np.float64], other: NDArray[np.float64], epsilon: float) -> float:
+    """Return the least delta with which one distribution is within epsilon of another."""
+    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
+
+
+@pytest.mark.parametrize("relation", [ADDED, REPLACED])
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_what_is_told_of_neighbouring_tables_is_within_epsilon_and_delta(
+    relation: NeighboringRelation, records: int
+) -> None:
+    """All that a person may hold, more than K keys too, beside others; every set that may be told."""
+    terms = DraftTerms(EPSILON, relation, records, "id", DELTA)
+    cities, threshold = "abcdef"[: 2 * records], terms.threshold
+    own = [
+        [("u", city) for city in held for _ in range(2)]
+        for size in range(len(cities) + 1)
+        for held in itertools.combinations(cities, size)
+    ]
+    worst, closer = 0.0, 0.0
+    for others in (0, 1, threshold - 2, threshold - 1, threshold, threshold + 1):
+        for some in {cities, cities[::2]}:
+            rows = [(f"{city}{place}", city) for city in some for place in range(others)]
+            found = [told(frame_of([*rows, *held]), terms, cities) for held in own]
+            pairs = (
+                [(found[0], one) for one in found]
+                if relation is ADDED
+                else [*itertools.product(found, found)]
+            )
+            for one, other in pairs:
+                worst = max(worst, excess(one, other, 1), excess(other, one, 1))
+                closer = max(closer, excess(one, other, 0.6), excess(other, one, 0.6))
+    assert worst <= DELTA
+    assert worst == pytest.approx(some_of_one_person(terms))  # as the proof says, under either relation
+    assert closer > DELTA  # with a smaller epsilon it would not hold
+
+
+@pytest.mark.parametrize("relation", [ADDED, REPLACED])
+@pytest.mark.parametrize("records", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [("0.01", "1e-9"), ("0.5", "1e-6"), ("1", "0.4"), ("30", "1e-300")]
+)
+def test_the_threshold_is_the_least_that_one_person_seldom_passes(
+    relation: NeighboringRelation, records: int, epsilon: str, delta: str
+) -> None:
+    terms = DraftTerms(Fraction(epsilon), relation, records, "id", Fraction(delta))
+    scale = (1 if relation is ADDED else 2) * records / float(epsilon)
+    passes, before = (
+        math.log(0.5) - (persons - 1) / scale for persons in (terms.threshold, terms.threshold - 1)
+    )  # to a millionth: the noise is in units
+    seldom = math.log(float(delta) / records)
+    assert passes <= seldom + 1e-6
+    assert terms.threshold == 2 or before > seldom - 1e-6
+
+
+def test_no_threshold_without_a_delta_or_without_persons() -> None:
+    with pytest.raises(BudgetError, match="keys need a delta above 0"):
+        _ = DraftTerms(Fraction(1), ADDED).threshold
+    with pytest.raises(BudgetError, match="name the column of ids"):
+        _ = DraftTerms(Fraction(1), ADDED, 2, None, DELTA).threshold
+    for epsilon, delta in ((0, DELTA), (-1, DELTA), (1, -1), (1, 1), (2000, DELTA)):
+        with pytest.raises(BudgetError):
+            DraftTerms(Fraction(epsilon), ADDED, delta=Fraction(delta))
+
+
+def test_keys_at_the_threshold_pass_and_are_sorted() -> None:
+    units = np.array([5 * UNITS, 5 * UNITS - 1, 9 * UNITS, -UNITS])
+    assert passing_keys(("oslo", "bern", "Rome", "nice"), units, 5) == ("Rome", "oslo")
+    assert passing_keys((), np.zeros(0, dtype=np.int64), 5) == ()
+
+
+@pytest.mark.statistical
+@pytest.mark.usefixtures("repeated")
+@pytest.mark.parametrize("relation", [ADDED, REPLACED])
+def test_each_key_has_noise_of_its_own_and_of_the_scale_that_is_charged(
+    relation: NeighboringRelation, tmp_path: Path
+) -> None:
+    terms = DraftTerms(EPSILON if relation is ADDED else 2 * EPSILON, relation, delta=Fraction(1, 100))
+    threshold, count = terms.threshold, 3000
+    for persons in (threshold - 1, threshold, threshold + 1):
+        rows = [("", f"city {place}") for place in range(count)] * persons
+        found = draft_keys(frame_of(rows), "city", terms, tmp_path / "a.draft")
+        assert found.threshold == threshold
+        assert list(found.keys) == sorted(found.keys)
+        chances = 0.5 * math.exp(-abs(threshold - persons))  # at a scale of one person
+        wanted = 1 - chances if persons > threshold else chances
+        assert len(found.keys) / count == pytest.approx(
+            wanted, abs=4 * math.sqrt(wanted * (1 - wanted) / count)
+        )
+
+
+@pytest.mark.usefixtures("repeated")
+def test_no_more_keys_of_a_person_count_than_were_told(tmp_path: Path) -> None:
+    rows = [(f"p{person}", f"city {city}") for person in range(400) for city in range(10)]
+    terms = DraftTerms(Fraction(1), ADDED, 10, "id", DELTA)
+    wide = draft_keys(frame_of(rows), "city", terms, tmp_path / "a.draft")
+    assert wide.keys == tuple(f"city {city}" for city in range(10))
+    terms = DraftTerms(Fraction(1, 50), ADDED, 1, "id", DELTA)
+    assert 40 < terms.threshold < 400  # 40 persons give each; all 400 hold it
+    assert draft_keys(frame_of(rows), "city", terms, tmp_path / "a.draft").keys == ()
+
+
+@pytest.mark.usefixtures("repeated")
+def test_rare_texts_are_not_told_and_every_run_is_a_charge(tmp_path: Path) -> None:
+    rows = [(f"p{place}", "Oslo" if place % 2 else "oslo") for place in range(400)]
+    frame = frame_of(
+        [*rows, *((f"r{place}", f"rare {place}") for place in range(400)), ("s", ""), ("t", " ")]
+    )
+    terms = DraftTerms(Fraction(1), REPLACED, 2, "id", Fraction(1, 10**9))
+    path = tmp_path / "a.draft"
+    for _ in range(2):
+        assert draft_keys(frame, "city", terms, path).keys == ("Oslo", "oslo")
+    charges = read_charges(path)
+    assert charges == (terms.charge("keys of city"),) * 2
+    assert (charges[0].epsilon, charges[0].delta) == (Fraction(1), Fraction(1, 10**9))
+    assert (charges[0].neighboring_relation, charges[0].records_per_person) == (REPLACED, 2)
+    for empty in (frame.iloc[:0], frame.assign(city=None)):
+        assert draft_keys(empty, "city", terms, path).keys == ()
+    assert len(read_charges(path)) == 4
+
+
+def test_nothing_is_charged_that_cannot_be_drafted(tmp_path: Path) -> None:
+    frame, path = frame_of([("u", "Oslo")]).assign(age=[1]), tmp_path / "a.draft"
+    good = DraftTerms(Fraction(1), ADDED, delta=DELTA)
+    refused = (
+        (DataError, "none", good), (DataError, "age", good), (pmw.PMWError, "", good),
+        (BudgetError, "city", DraftTerms(Fraction(1), ADDED)),
+        (BudgetError, "city", DraftTerms(Fraction(1), ADDED, 2, None, DELTA)),
+        (NoiseError, "city", DraftTerms(Fraction(1, 10**12), ADDED, delta=DELTA)),
+        (pmw.PMWError, "city", DraftTerms(Fraction(1), ADDED, 1, "city", DELTA)),
+    )  # fmt: skip
+    for error, attribute, terms in refused:
+        with pytest.raises(error) as caught:
+            draft_keys(frame, attribute, terms, path)
+        assert "Oslo" not in str(caught.value)
+    assert not path.exists()
+
+
+def test_nothing_is_drawn_where_the_charge_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(drafts, "noisy_counts", lambda *given: drawn.append(1))
+    (tmp_path / "other").write_text("something else\n")
+    for path in (tmp_path / "none" / "a.draft", tmp_path / "other"):
+        with pytest.raises(StoreError):
+            draft_keys(frame_of([("u", "Oslo")]), "city", DraftTerms(Fraction(1), ADDED, delta=DELTA), path)
+    assert not drawn
+
+
+# --- the contract ------------------------------------------------------------------------------------------
+
+CITIZENS = frame_of([(f"p{place}", "Oslo") for place in range(300)])
+CITIES = Domain((CategoricalAttribute("city", ("Oslo",), missing=True, other=True),), name="t")
+CHARGE = DraftTerms(Fraction(1, 10), ADDED, 1, "id", Fraction(1, 10**9)).charge("keys of city")
+
+
+def test_a_session_without_a_delta_takes_no_draft_that_has_one() -> None:
+    options = pmw.Options(drafts=(CHARGE,), person_column="id")
+    with pytest.raises(BudgetError, match="open it with a delta above 0"):
+        pmw.open_session(CITIZENS, CITIES, epsilon=1, options=options)
+
+
+def test_drafts_that_read_ids_otherwise_are_refused() -> None:
+    """``7`` and ``07`` were two persons to the draft, and are one to the session."""
+    domain = Domain(CITIES.attributes, name="t", person=Person("id", 1, ids="integer"))
+    with pytest.raises(BudgetError, match="tell ids apart as texts"):
+        pmw.open_session(CITIZENS, domain, epsilon=1, delta=1e-9, options=pmw.Options(drafts=(CHARGE,)))

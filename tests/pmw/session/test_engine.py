@@ -1,4 +1,4 @@
-"""The engine: what is recorded before noise is drawn, what is committed with an answer, what comes back."""
+"""The engine and its journal: what is recorded before noise is drawn, what is committed, what comes back."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import pmw
 import pmw.loop.fit
 import pmw.session.engine
-from pmw.loop.loop import propose
 from pmw.loop.secret import SecretState
-from pmw.planning.tiers import plan_query_test
+from pmw.model.dense import DenseDistribution
 from pmw.privacy.random_bits import BitSource
-from pmw.public.plans import QueryTestPlan
+from pmw.public.state import PublicState
+from pmw.session.journal import secret_facts
 from pmw.session.loading import load_secret
+from pmw.session.maintenance import read_session
+from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
-from queries import random_conjunctions
+from pmw.sparse_vector import NoisyThreshold
+from queries import LinearQuery, random_conjunctions
 from queries.parsing import parse_where
-from queries.questions import QuestionList
-from tests.pmw.session.stored import waiting_of
+from tests.pmw.session.stored import execute, tamper
 from tests.worlds import PEOPLE
 
 NEGATIVE = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)  # every test says below
@@ -162,83 +165,6 @@ def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_o
         assert number == 1 or not one.keys() & {"INSERT INTO blocks", "INSERT INTO ledger"}
 
 
-@pytest.mark.usefixtures("repeatable")
-@pytest.mark.parametrize(
-    ("delta", "options"),
-    [
-        (0, replace(POSITIVE, sparse_vector=pmw.SparseVectorKind.EXPONENTIAL, records_per_person=3)),
-        (1e-9, replace(POSITIVE, opening=pmw.Opening.NONE, update=pmw.UpdateRule.STEP, learning_rate=0.1)),
-    ],
-)
-def test_a_session_goes_on_with_the_plan_that_its_opening_made(
-    path: Path, monkeypatch: pytest.MonkeyPatch, delta: float, options: pmw.Options
-) -> None:
-    made = list[QueryTestPlan | None]()
-
-    def noting(*given: Any) -> QueryTestPlan | None:
-        made.append(plan_query_test(*given))
-        return made[-1]
-
-    monkeypatch.setattr("pmw.planning.tiers.plan_query_test", noting)
-    with opened(path, options, delta=delta) as session:
-        for query in UNCOVERED[:3]:
-            session.ask(query)
-        before = session.state
-    assert made == [*before.plan]
-    with pmw.resume_session(path, PEOPLE.frame) as session:
-        after = session.state
-    for name in ("plan", "contract", "ledger", "total", "rounds"):
-        assert getattr(after, name) == getattr(before, name)
-    assert before.query_plan is not None
-    assert all(found.noise == before.query_plan.vector.value_noise for found in after.measured)
-
-
-def test_a_fit_that_ran_out_of_memory_is_made_again_with_the_same_outcome(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def out_of_memory(*values: Any) -> None:
-        refit(*values)  # a dense model's array may be taken over before memory runs out
-        raise MemoryError
-
-    with opened(path, epsilon=5) as session:
-        refit = vars(pmw.loop.fit)["refit"]
-        with monkeypatch.context() as patch:
-            patch.setattr("pmw.loop.fit.refit", out_of_memory)
-            with pytest.raises(MemoryError):  # some tests before the first positive may pass
-                session.ask_all(UNCOVERED)
-            spent = session.ledger()
-            for query in UNCOVERED[-3:]:  # any question waits for the recorded outcome
-                with pytest.raises(MemoryError):
-                    session.ask(query)
-        recorded = waiting_of(path)
-        assert session.ledger() == spent
-        session.ask(UNCOVERED[1])
-        assert recorded.id in session._open_store().chained().measurement_intents
-        assert session.verify().holds
-
-
-def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 4)
-    monkeypatch.setattr(QuestionList, "most_together", 12)
-    with PEOPLE.opened(path, epsilon=1) as session:
-        before = random_conjunctions(PEOPLE.domain, 100, seed=9)
-        session.ask_all(before)  # now whatever others about the same need was tested or measured
-        others = {query.to_json(): query for query in random_conjunctions(PEOPLE.domain, 150, seed=10)}
-        for query in before:
-            others.pop(query.to_json(), None)
-        queries = [one for one in others.values() if not propose(session.state, [one]).requests][:40]
-        apart = [session._engine._free.of(session.state).answer(query) for query in queries]
-        given, statements = list[list[pmw.Answer]](), list[str]()
-        session._open_store()._connection.set_trace_callback(statements.append)
-        together = session.ask_all(queries, deliver=lambda some: given.append(list(some)))
-        session._open_store()._connection.set_trace_callback(None)
-    assert [len(some) for some in given] == [12, 12, 12, 4]
-    assert statements.count("COMMIT") == 4
-    assert list(together) == apart == list(itertools.chain.from_iterable(given))
-
-
 def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,3 +183,100 @@ def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
         session.ask_all([*covered, UNCOVERED[0]], deliver=given.extend)
     assert seen == [4, 4]
     assert len(given) == 5
+
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
+
+
+def questions() -> list[LinearQuery]:
+    """Return narrow questions on the last attributes, and others."""
+    last = [
+        LinearQuery.cells(PEOPLE.domain, {"region": (cell, cell), "member": (flag, flag)})
+        for cell in range(4)
+        for flag in range(2)
+    ]
+    return [*last, *random_conjunctions(PEOPLE.domain, 40, seed=5), *reversed(last)]
+
+
+def cells(state: PublicState) -> NDArray[np.float64]:
+    """Return the model's records per cell."""
+    assert isinstance(state.model, DenseDistribution)
+    return state.model.values
+
+
+def same_bits(first: PublicState, second: PublicState) -> bool:
+    same_answers = all(first.model.answer(query) == second.model.answer(query) for query in questions())
+    same_cells = np.array_equal(cells(first), cells(second))
+    return first.version == second.version and same_answers and same_cells
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("update", pmw.UpdateRule)
+def test_a_session_has_the_same_model_to_the_last_bit_with_and_without_its_snapshot(
+    tmp_path: Path, update: pmw.UpdateRule
+) -> None:
+    """Its noise is the same in every run: after a large threshold, 2,000 questions may correct nothing."""
+    path, query = tmp_path / "study.pmw", questions()[0]
+    with PEOPLE.opened(
+        path, test=pmw.TestKind.QUERY, threshold=0.5, update_limit=20, update=update
+    ) as session:
+        states = [session.state]
+        for asked in itertools.islice(itertools.cycle(questions()), 2000):
+            if session.state.version == 15:
+                break
+            session.ask(asked, fresh=True)
+            states.append(session.state)
+            if session.state.version % 7 == 0:
+                assert same_bits(read_session(path)[0], session.state)
+    assert states[-1].version == 15
+    answers = [state.model.answer(query) for state in states]  # earlier states still answer as they did
+    assert len(set(answers)) > 10
+    totals = [state.model.marginal(()).item() for state in states]
+    assert totals == pytest.approx([state.total.value for state in states])
+    assert [state.model.answer(query) for state in states] == answers
+    first = cells(states[-1])  # made again from its terms, should the array be elsewhere
+    for statement in ("", "DELETE FROM snapshots"):
+        execute(path, statement)
+        assert same_bits(read_session(path)[0], states[-1])
+    with pmw.resume_session(path, PEOPLE.frame) as session:
+        assert np.array_equal(cells(session.state), first)
+        for asked in questions()[:5]:  # goes on
+            session.ask(asked, fresh=True)
+        assert same_bits(read_session(path)[0], session.state)
+
+
+def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.pmw"
+    PEOPLE.opened(path, epsilon=1, delta=0, options=TEXTBOOK).close()
+    content = path.read_bytes()
+    monkeypatch.setattr("pmw.model.dense.LARGEST_DENSE_DOMAIN", 239)
+    for go_on in (pmw.resume_session, read_session):
+        with pytest.raises(pmw.BudgetError, match="has 240 cells; a dense model holds at most 239"):
+            go_on(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == content
+    pmw.resume_session(path, PEOPLE.frame).close()
+
+
+def test_a_ledger_beyond_its_cap_is_a_damaged_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    PEOPLE.opened(path, epsilon=1, options=TEXTBOOK).close()
+    tamper(path, "UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
+    with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
+        read_session(path)
+
+
+def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
+    rounds = (None, NoisyThreshold(3), NoisyThreshold(3, 4), NoisyThreshold(3, 5), NoisyThreshold(-3, 5))
+    states = [SecretState(pair) for pair in itertools.product(rounds, rounds)]
+    with closing(SessionStore.create(None, bytes(32), Outcome())) as store:
+        for before, after in itertools.product(states, states):
+            store.finish(None, Outcome(secrets={"threshold 0": None, "threshold 1": None}))
+            store.finish(None, Outcome(secrets=secret_facts(before, SecretState.closed(2))))
+            facts = secret_facts(after, before)
+            store.finish(None, Outcome(secrets=facts))
+            assert load_secret(store, 2) == after
+            for tier, (now, then) in enumerate(zip(after.thresholds, before.thresholds, strict=True)):
+                assert (f"threshold {tier}" in facts) == (now != then)

@@ -1,35 +1,63 @@
-"""Fairness: what a session measures unasked rests on those who can pay for it, and is booked to them."""
+"""What a session measures unasked: when it is due, who can pay for it, and to whom it is booked."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemorySource
-from pmw.errors import BudgetError, DataError, SessionCorruptError
+from pmw.errors import BudgetError, DataError
 from pmw.loop.finishing import Payer, Spare, plan_spare
 from pmw.loop.loop import may_test
 from pmw.loop.tiers import QuestionTier
-from pmw.privacy.budget import pure_charge
-from pmw.public.charges import WHOLE, CellNumbers, Event, LedgerEntry, Parts, reservation
-from pmw.public.error_quantiles import SHARE
-from pmw.public.state import PublicState
+from pmw.planning.error_quantiles import quantiles_left
+from pmw.privacy.budget import Composition, NeighboringRelation, pure_charge
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.answer import Basis
+from pmw.public.charges import (
+    WHOLE,
+    CellNumbers,
+    Event,
+    LedgerEntry,
+    Parts,
+    marginal_charge,
+    quantile_entry,
+    reservation,
+)
+from pmw.public.error_quantiles import SHARE, rank_of
+from pmw.public.quotes import affordable_price
+from pmw.public.state import PublicState, requested
 from pmw.session import releases
-from pmw.session.releases import due_marginal
+from pmw.session.accounts import SESSION
+from pmw.session.engine import Engine
+from pmw.session.loading import load_scopes
+from pmw.session.releases import MeasuredRelease, Release, due_marginal
 from pmw.session.requests import Request, Requests
-from queries import LinearQuery
-from tests.pmw.session.stored import cut_off, failed, tamper
-from tests.worlds import VISITS, marginal_plan, repeat_noise
+from queries import (
+    UNITS,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+)
+from queries.boxes import RangeTexts
+from queries.cells import quoted_name
+from tests.pmw.session.stored import cut_off, edit, failed, tamper
+from tests.worlds import PEOPLE, VISITS, WHOLE_YEARS, marginal_plan, repeat_noise, state_with
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -70,7 +98,7 @@ def unasked(session: pmw.Session) -> list[tuple[str, Parts]]:
     return [(line.event, line.booked) for line in session.ledger().lines if line.event in UNASKED]
 
 
-def requested(session: pmw.Session) -> list[Parts]:
+def requests_booked(session: pmw.Session) -> list[Parts]:
     return [booked for event, booked in unasked(session) if event == Event.REQUESTED]
 
 
@@ -102,23 +130,6 @@ def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream:
         rich = session.analyst("rich", 1, at_most=1)
         rich.ask_all(stream[: DUE + 5])
         assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
-
-
-def test_what_a_reader_was_told_first_counts_for_nobody(opened: Opened, stream: list[LinearQuery]) -> None:
-    with opened() as session:
-        ann, reader = session.analyst("ann", 1, at_most=1), session.analyst("reader", 0)
-        known = [
-            one
-            for one in stream[:100]
-            if reader.ask(one).source in (pmw.Source.SYNTHETIC, pmw.Source.MEASURED)
-        ]
-        assert len(known) > 20
-        ann.ask_all(known)
-        ann.ask_all(known, fresh=True)
-        assert session.state.settled == 0  # her answers are the stored ones
-        session.measure(["sex", "member"])
-        ann.ask_all(known, fresh=True)
-        assert session.state.settled > len(known) // 2  # the newer model's are her own
 
 
 def test_a_question_that_no_tier_could_test_does_not_count_though_others_could_be(
@@ -194,7 +205,7 @@ def test_readers_bring_nothing_that_others_made_due(opened: Opened, stream: list
         reader.ask_all(stream[DUE : 2 * DUE], fresh=True)
         assert session.state.ledger == before
         ann.ask(stream[600])
-        assert {name for booked in requested(session) for name, _ in booked} == {"ann"}
+        assert {name for booked in requests_booked(session) for name, _ in booked} == {"ann"}
 
 
 def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: list[LinearQuery]) -> None:
@@ -203,7 +214,7 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
         assert session.state.settled == DUE
         _, booked = due_spare(session)
         session.ask(stream[600])
-        assert requested(session)[0] == booked
+        assert requests_booked(session)[0] == booked
         assert dict(booked).keys() == {"ann", "bob"}
         assert 0 < dict(booked)["bob"] < Fraction(1, 2)
         assert may_test(session._engine.limited(ann._account))
@@ -224,7 +235,7 @@ def test_what_is_measured_unasked_stays_within_a_share(
         store = session._engine._store
         assert due_marginal(store, session.state, {"ann": None})  # it would be, if the cap alone did bind
         ann.ask(stream[600])
-        assert not requested(session)
+        assert not requests_booked(session)
         assert ann.budget().spent <= share
 
 
@@ -368,25 +379,6 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(booked: Parts) -> None:
         LedgerEntry("marginal", "age", pure_charge(Fraction(1)), booked)
 
 
-def test_stored_parts_that_are_not_those_of_a_whole_are_damage(opened: Opened, tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    opened(path).close()
-    tamper(path, """UPDATE ledger SET booked = '[["ann","1/3"],["bob","1/3"]]'""")
-    assert "contract, plans and charges can be read" in failed(path)
-    with pytest.raises(SessionCorruptError, match="damaged"):
-        pmw.resume_session(path)
-
-
-def test_parts_are_told(stopped: tuple[Path, Parts]) -> None:
-    with pmw.resume_session(stopped[0], VISITS.frame) as session:
-        ledger = session.ledger()
-    (mixed,) = (line for line in ledger.lines if len(line.booked) > 1)
-    form = mixed.to_dict()["booked"]
-    assert [one["analyst"] for one in form] == ["ann", "bob"]
-    assert sum(Fraction(one["part"]) for one in form) == 1
-    assert f"ann {float(mixed.booked[0][1]):.0%}, bob" in ledger._repr_html_()
-
-
 # --- faults -------------------------------------------------------------------------------------------------
 
 
@@ -399,7 +391,7 @@ def test_stopped_in_the_middle_the_very_same_parts_are_booked(
     if abandoned:
         pmw.finalize_session(path, abandon=True)
     with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
-        found = [session.ledger().lines[-1].booked] if abandoned else requested(session)
+        found = [session.ledger().lines[-1].booked] if abandoned else requests_booked(session)
         assert found == [parts]
         assert session.verify().holds
 
@@ -448,3 +440,291 @@ def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[Li
         assert store.answers.settled_count(session.state.asked) == store.answers.settled_count() == settled
         assert {store.answers.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
         assert session.verify().holds
+
+
+NOBODY: dict[str, Payer | None] = {"": None}  # is named: the cap alone binds
+KEPT = 32  # answers after which all of the budget would be kept for tests
+
+
+@pytest.fixture(scope="module")
+def opened_anew() -> Opened:
+    return VISITS.opened
+
+
+@pytest.fixture(scope="module")
+def asked(opened_anew: Opened, stream: list[LinearQuery]) -> PublicState:
+    """The state of a session after as many questions as make something due."""
+    with opened_anew(seed=3) as session:
+        session.ask_all(stream[:DUE])
+        return session.state
+
+
+@pytest.mark.parametrize(
+    ("composition", "relation", "persons"),
+    [
+        (Composition.ZCDP, NeighboringRelation.ADD_REMOVE, 1),
+        (Composition.ZCDP, NeighboringRelation.REPLACE_ONE, 3),
+        (Composition.GDP, NeighboringRelation.REPLACE_ONE, 1),
+        (Composition.GDP, NeighboringRelation.ADD_REMOVE, 3),
+    ],
+)
+def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charged(
+    opened_anew: Opened,
+    stream: list[LinearQuery],
+    composition: Composition,
+    relation: NeighboringRelation,
+    persons: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices = {"neighboring_relation": relation, "records_per_person": persons}
+    with opened_anew(composition=composition, epsilon=2 * persons, seed=2, **choices) as session:
+        plan, options = marginal_plan(session.state), session.state.contract.options
+        least = session.state.ledger.price(marginal_charge(plan.noise, options))
+        for due in (DUE, 2 * DUE, 4 * DUE):
+            session.ask_all(stream[session.state.asked : due])
+            before = session.state
+            assert before.asked == due
+            session.measure("age", dry_run=True)
+            assert session.state is before  # due, but nobody asks
+            with monkeypatch.context() as patch:
+                patch.setattr("pmw.session.releases.due_quantiles", lambda *_: None)
+                session._engine._release_due(SESSION)  # what the next question does first
+            after = session.state
+            new = after.marginals[len(before.marginals) :]
+            assert all(map(requested, new))
+            kept = after.ledger.cap * Fraction(KEPT, due) + quantiles_left(before)
+            prices = [after.ledger.price(marginal_charge(one.noise, options)) for one in new]
+            assert after.ledger.spent - before.ledger.spent == sum(prices)
+            for one, price in zip(new, prices, strict=True):
+                part = 4 if one.scope in before.certificates else 1
+                assert 0.99 * part <= price / least <= part
+            assert affordable_price(after) >= min(kept, affordable_price(before))
+            assert affordable_price(after) < kept + least  # one that was measured takes one price
+            assert due_marginal(session._engine._store, after, NOBODY) is None  # not again before the next
+        lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
+        assert len(lines) == sum(requested(one) is not None for one in session.state.measured) > 0
+        assert session.verify().holds
+
+
+def spare_after(state: PublicState, told: Sequence[LinearQuery], half: int | None = None) -> Spare | None:
+    """Return what is spare after some questions; one version, the newest if not told, answered half."""
+    scopes, version = {"": Counter(query.scope for query in told)}, state.version if half is None else half
+    return plan_spare(state, lambda: scopes, lambda _: version, NOBODY)
+
+
+def test_nothing_is_spare_where_nothing_is_due_or_positives_may_come(
+    asked: PublicState, stream: list[LinearQuery]
+) -> None:
+    told, (first, _) = stream[:DUE], marginal_plan(asked).decay
+    assert spare_after(asked, told) is not None
+    assert spare_after(replace(asked, settled=300), told) is None  # not due
+    options = replace(asked.contract.options, accuracy=0.1, records=20_000)
+    assert spare_after(replace(asked, contract=replace(asked.contract, options=options)), told) is None
+    assert spare_after(asked, [one for one in told if len(one.scope) < 2]) is None  # pairs wait to be asked
+    assert asked.version >= 2
+    assert spare_after(asked, told, 0) is None  # four times as many may come again
+    for length, is_spare in ((64, True), (65, False)):  # thresholds come down
+        assert (spare_after(state_with(asked, decay=(first, length)), told) is not None) == is_spare
+
+
+def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
+    asked: PublicState, stream: list[LinearQuery]
+) -> None:
+    one, other = list(dict.fromkeys(part.scope for part in asked.marginals))[:2]
+    all_pairs = [query for query in stream if len(query.scope) == 2]
+    rests = {scope: next(query for query in stream if query.scope == scope) for scope in (one, other)}
+
+    def chosen(state: PublicState, counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
+        extra = [rests[scope] for scope, count in counts.items() for _ in range(count)]
+        found = spare_after(state, [*all_pairs, *extra])
+        assert found is not None
+        return found.scope
+
+    again = next(part for part in asked.marginals if part.scope == one)
+    paid = replace(asked, measured=(*asked.measured, again, again))
+    assert chosen(asked, {other: 10_000}) == other
+    assert chosen(paid, {one: 10_000, other: 9_000}) == other
+    assert chosen(paid, {one: 10_000, other: 100}) == one
+    assert chosen(asked, {one: 10_000, other: 9_000}) == one
+
+
+def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
+    opened_anew: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due: list[int] = []
+    real = Engine._release
+
+    def release(self: Engine, what: Release, booked: Parts) -> None:
+        if isinstance(what, MeasuredRelease):
+            due.append(self.state.asked)
+        real(self, what, booked)
+
+    monkeypatch.setattr(Engine, "_release", release)
+    for size in (600, 75):
+        due.clear()
+        with opened_anew(seed=2) as session:
+            for start in range(0, 600, size):
+                session.ask_all(stream[start : start + size])
+        assert {256} <= set(due) <= {256, 512}
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("a[1,2,3]", "a[1,2,4]", 'c"')])
+def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: tuple[str, ...]) -> None:
+    """Names may look like what stands for cells; questions come alone, in blocks, and again."""
+    domain = Domain(tuple(IntegerAttribute(name, 0, 19) for name in names), "people")
+    frame = pd.DataFrame(np.random.default_rng(0).integers(0, 20, (500, 3)), columns=list(names))
+    options = pmw.Options(seed=4)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        assert not load_scopes(session._engine._store, domain)
+        stream = list(random_conjunctions(domain, 300, seed=1))
+        some_of = " OR ".join(f"{quoted_name(name)} <= 3" for name in names)
+        either: list[Any] = ["", {names[0]: {"ge": 3.5}}, some_of]
+        for some in (stream[:200], stream, either):
+            session.ask_all(some)
+            session.ask_all(some[:90], fresh=True)
+        ends = np.sort(np.random.default_rng(2).integers(0, 20, (2, 300, 2)), axis=0)
+        session.finalize()  # nothing is tested any more: they are stored as ranges
+        session.answer_arrays(names[:2], *ends)
+        store = session._engine._store
+        assert any(
+            isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.answers.first_questions()
+        )
+        (found,) = load_scopes(store, domain).values()
+        assert found == Counter(query.scope for query in session.asked())
+        assert len(found) > 6
+
+
+@pytest.fixture
+def opened_zcdp() -> Opened:
+    return partial(WHOLE_YEARS.opened, epsilon=1, composition=Composition.ZCDP)
+
+
+def questions(domain: Domain, size: int) -> list[LinearQuery]:
+    """Return distinct questions."""
+    found = {one.to_json(): one for one in random_conjunctions(domain, 2 * size, seed=9)}
+    return list(found.values())[:size]
+
+
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let single numbers be drawn without noise from now on."""
+    for kind in (DiscreteGaussian, DiscreteLaplace):
+        monkeypatch.setattr(kind, "sample", lambda *_: 0)
+
+
+def errors(asked: Sequence[LinearQuery], answers: Sequence[pmw.Answer]) -> list[tuple[pmw.Answer, float]]:
+    source = MemorySource.from_frame(PEOPLE.frame, asked[0].domain)
+    truth = [query.answer(source.counts(query.scope)) / UNITS for query in asked]
+    return [(answer, abs(answer.count - true)) for answer, true in zip(answers, truth, strict=True)]
+
+
+def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
+    opened_zcdp: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = questions(WHOLE_YEARS.domain, 250)
+    with opened_zcdp(seed=5, epsilon=4) as session:
+        first: Sequence[pmw.Answer] = session.ask_all(asked)
+        session.measure(["sex", "member"])
+        again = session.ask_all(asked[:12], fresh=True)
+        assert any(one.count != other.count for one, other in zip(first, again, strict=False))
+        assert session.state.asked > DUE
+        last = questions(WHOLE_YEARS.domain, DUE)[250:]
+        first = (*first, *session.ask_all(last))
+        assert not session.state.quantiles
+        still(monkeypatch)
+        session.ask("age = 33")  # question 257 looks at those before it
+        released = session.state.quantiles
+    assert released
+    assert all(one.asked == DUE + 12 for one in released)
+    found = errors([*asked, *last], list(first))
+    for one in released:
+        alike = sorted(error for answer, error in found if answer.kind == one.kind)
+        rank = rank_of(len(alike), 0.95)
+        assert rank is not None
+        assert one.questions == len(alike) >= 40
+        assert one.units == pytest.approx(alike[rank - 1] * UNITS, abs=1)
+
+
+def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(opened_zcdp: Opened) -> None:
+    asked = questions(WHOLE_YEARS.domain, 400)
+    with opened_zcdp(seed=1) as session:
+        answers = session.ask_all(asked)
+        state = session.state
+        known = {one.kind: one for one in state.quantiles}
+        for number, answer in enumerate(answers, start=1):
+            if number <= DUE or answer.kind not in known:
+                assert answer.typical is None
+                continue
+            width = known[answer.kind].half_width(0.95)
+            assert answer.typical == (max(0.0, answer.count - width), answer.count + width)
+            assert answer.interval is not None
+        typical = [answer for answer in answers if answer.typical is not None]
+        assert len(typical) > 20
+        told_again = zip(session.ask_all(asked), answers, strict=True)
+        assert all(replace(again, spent=answer.spent) == answer for again, answer in told_again)
+        assert session.verify().holds
+    assert {one.kind.basis for one in state.quantiles} <= {Basis.TESTED, Basis.BINS}
+    shown = typical[0].to_dict()
+    assert shown["typical"] == list(typical[0].typical or ())
+    assert "of such questions were as near as" in max(typical, key=gain).sentence()
+
+
+def gain(answer: pmw.Answer) -> float:
+    assert answer.interval is not None
+    assert answer.typical is not None
+    return answer.interval[1] - answer.interval[0] - (answer.typical[1] - answer.typical[0])
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
+    opened_zcdp: Opened, composition: Composition, relation: NeighboringRelation
+) -> None:
+    choices = {"composition": composition, "neighboring_relation": relation}
+    with opened_zcdp(seed=2, epsilon=12 if composition is Composition.PURE else 3, **choices) as session:
+        session.ask_all(questions(WHOLE_YEARS.domain, 530))
+        state, ledger = session.state, session.ledger()
+        assert session.verify().holds
+    assert state.quantiles
+    entries = [
+        quantile_entry(one.kind.describe(), one.noise, state.contract.options) for one in state.quantiles
+    ]
+    lines = [line for line in ledger.lines if line.event == "error quantile"]
+    assert [line.label for line in lines] == [entry.label for entry in entries]
+    assert [line.price for line in lines] == [state.ledger.price(entry.charge) for entry in entries]
+    assert 0 < sum(line.price for line in lines) <= ledger.cap * SHARE
+    assert state.ledger.spent == sum(line.price for line in ledger.lines)
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quantile(
+    opened_zcdp: Opened, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    asked = questions(WHOLE_YEARS.domain, DUE)
+    with opened_zcdp(path) as session:
+        session.ask_all(asked)
+        spent = session.state.ledger.spent
+    with pmw.resume_session(path) as session:  # the table was in memory, and is not given
+        answer = session.ask("age BETWEEN 23 AND 58")
+        assert answer.interval is not None
+        assert session.state.quantiles == ()
+        assert session.state.settled == DUE + 1
+        assert session.state.ledger.spent == spent
+    with pmw.resume_session(path, PEOPLE.frame) as session:
+        session.ask("sex = 'Female'", fresh=True)
+        assert session.state.quantiles == ()  # it was due before, and goes by
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_quantile_that_was_not_due_or_lost_its_charge_is_found(opened_zcdp: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    with opened_zcdp(path) as session:
+        session.ask_all(questions(WHOLE_YEARS.domain, DUE))
+        session._engine._release_due(SESSION)  # what the next question does first
+        assert session.state.quantiles
+    whole = path.read_bytes()
+    edit(path, "measurements", "what", "kind = 'error quantiles'", lambda text: text.replace("256", "255"))
+    assert "the error quantiles are those that were due" in failed(path)
+    path.write_bytes(whole)
+    tamper(path, "DELETE FROM ledger WHERE event = 'error quantile'")
+    assert len(failed(path)) > 0

@@ -1,10 +1,14 @@
-"""Kinds of attributes in a session: measured, asked, resumed, verified and exported."""
+"""Schemas in sessions: every kind of attribute, impossible cells, and bins that grow with the table."""
 
 from __future__ import annotations
 
-import json
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import date, datetime, time
+from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -12,8 +16,19 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.exact import Described
+from pmw.data import MemorySource
+from pmw.data.memory import holds_malformed
+from pmw.loop.untested import OpeningDraws, draw_opening
+from pmw.model.measurement import DEFAULT_BINS
+from pmw.planning.opening import open_contract, plan_opened
+from pmw.privacy.budget import Budget
+from pmw.privacy.random_bits import SEED_BYTES, BitSource
+from pmw.public.contract import Contract
+from pmw.public.plans import OpeningPlan
+from pmw.public.state import PublicState, planned_bins
+from pmw.public.status import contradicted, status_of, status_rows
 from queries import (
+    UNITS,
     CategoricalAttribute,
     DateAttribute,
     DatetimeAttribute,
@@ -22,8 +37,11 @@ from queries import (
     NumericAttribute,
     TimeAttribute,
     encode_records,
+    rule_out,
 )
 from queries.dates import clock_time
+from queries.person import Person
+from tests.worlds import ends
 
 DOMAIN = Domain(
     (
@@ -33,6 +51,7 @@ DOMAIN = Domain(
         ),
         NumericAttribute("gain", tuple(range(0, 10_001, 200)), atoms=(0, 5000), integer=True),
         IntegerAttribute("age", 18, 90),
+        TimeAttribute("start", time(6), time(21, 59, 59), "30 minutes", missing=True),
     ),
     name="people",
 )
@@ -51,6 +70,9 @@ def table() -> pd.DataFrame:
             ),
             "gain": np.where(generator.random(RECORDS) < 0.05, 5000, gain),
             "age": generator.integers(18, 91, RECORDS),
+            "start": pd.Series(
+                [clock_time(second) for second in generator.integers(6 * 3600, 22 * 3600, RECORDS).tolist()]
+            ).mask(generator.random(RECORDS) < 0.1),
         }
     )  # fmt: skip
 
@@ -65,6 +87,12 @@ def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None
             ("hired < '2022-01-03'", (table["hired"] < "2022-01-03").sum()),
             ("seen >= '2023-03-15 12:00'", (table["seen"] >= "2023-03-15 12:00").sum()),
             ("HOUR(seen) < 12", (table["seen"].dt.hour < 12).sum()),
+            ("start < '08:30'", (table["start"].dropna() < time(8, 30)).sum()),
+            (
+                "HOUR(start) BETWEEN 9 AND 11",
+                table["start"].dropna().map(lambda one: 9 <= one.hour < 12).sum(),
+            ),
+            ("start IS NULL", table["start"].isna().sum()),
         ):
             answer = session.ask(where)
             assert answer.aligned, where
@@ -74,41 +102,25 @@ def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None
     with pmw.resume_session(path, table) as session:
         assert session.domain == DOMAIN
         frame = session.synthetic_records(RECORDS)
-        assert [str(kind) for kind in frame.dtypes] == ["datetime64[s]", "datetime64[s]", "int64", "int64"]
+        assert [str(kind) for kind in frame.dtypes] == [
+            "datetime64[s]",
+            "datetime64[s]",
+            "int64",
+            "int64",
+            "object",
+        ]
         for number in (0, 5000):
             assert abs((frame["gain"] == number).mean() - (table["gain"] == number).mean()) < 0.01
         session.export(tmp_path / "t.parquet", pmw.RowPlan(500))
         session.export(tmp_path / "t.csv", pmw.RowPlan(500))
     kinds = duckdb.connect().execute(f"DESCRIBE SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
-    assert [kind[1] for kind in kinds] == ["DATE", "TIMESTAMP", "BIGINT", "BIGINT"]
+    assert [kind[1] for kind in kinds] == ["DATE", "TIMESTAMP", "BIGINT", "BIGINT", "TIME"]
     again = pd.read_csv(tmp_path / "t.csv", dtype=str)
     assert len(encode_records(again, DOMAIN)) == 500
     assert again["hired"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
     assert again["gain"].str.fullmatch(r"\d+").all()
+    assert again["start"].dropna().str.fullmatch(r"\d\d:\d\d:\d\d").all()
     assert pmw.verify_session(path).holds
-
-
-def test_what_a_session_tells_of_its_attributes_is_ready_for_json() -> None:
-    domain = Domain((*DOMAIN, TimeAttribute("start", time(6), time(21, 59, 59))))
-    row = {"hired": ["2021-01-01"], "seen": ["2023-03-01"], "gain": [0], "age": [20], "start": ["08:30"]}
-    with pmw.open_session(pd.DataFrame(row), domain, epsilon=1) as session:
-        told = json.loads(json.dumps(Described.of(session.state).to_dict()))["attributes"]
-    ends = {one["name"]: (one["min"], one["max"], one["parts"]) for one in told if "parts" in one}
-    assert list(ends) == ["hired", "seen", "start"]
-    assert ends["hired"][:2] == ("2020-01-01", "2023-12-31")
-    assert ends["seen"][:2] == ("2023-03-01T00:00:00", "2023-03-31T23:59:59")
-    assert ends["start"] == ("06:00:00", "21:59:59", ["hour"])
-    assert ends["seen"][2][:5] == ["year", "quarter", "month", "day", "hour"]
-    assert "hour" not in ends["hired"][2]
-
-
-def test_values_inside_a_group_follow_the_released_counts_of_its_cells() -> None:
-    domain = Domain((IntegerAttribute("x", 0, 199), IntegerAttribute("y", 0, 199)))
-    values = np.repeat(np.arange(200), np.where(np.arange(200) % 2, 190, 10))  # odd numbers are frequent
-    table = pd.DataFrame({"x": values, "y": values[::-1]})
-    with pmw.open_session(table, domain, epsilon=50, delta=1e-9) as session:
-        drawn = session.synthetic_records(len(table))["x"]
-    assert drawn.mod(2).mean() == pytest.approx(0.95, abs=0.01)
 
 
 def test_a_level_of_codes_is_measured_and_its_questions_are_narrow(tmp_path: Path) -> None:
@@ -143,56 +155,252 @@ def test_a_level_of_codes_is_measured_and_its_questions_are_narrow(tmp_path: Pat
         assert pmw.verify_session(path).holds
 
 
-def test_a_session_keeps_times_of_day(tmp_path: Path) -> None:
-    start = TimeAttribute("start", time(6), time(21, 59, 59), "30 minutes", missing=True)
-    stop = TimeAttribute("stop", time(6), time(23, 59, 59), other=True)
-    domain = Domain((start, stop, CategoricalAttribute("sex", ("F", "M"))), name="visits")
-    generator = np.random.default_rng(5)
-    seconds = generator.integers(5 * 3600, 23 * 3600, RECORDS)
-    moments = pd.Series([clock_time(second) for second in seconds.tolist()], dtype=object)
-    table = pd.DataFrame(
-        {
-            "start": moments.mask(generator.random(RECORDS) < 0.1),
-            "stop": moments.astype(str).mask(generator.random(RECORDS) < 0.05, "late"),
-            "sex": generator.choice(["F", "M"], RECORDS),
-        }
+CHILD = "age < 16 AND married = 'yes'"
+PLAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 39),
+        CategoricalAttribute("married", ("no", "yes")),
+        CategoricalAttribute("sex", ("f", "m")),
+    ),
+    name="people",
+)
+RULED = rule_out(PLAIN, CHILD)
+
+
+def of_few_impossible(records: int = 4000) -> pd.DataFrame:
+    """Return records of which a few are impossible."""
+    generator = np.random.default_rng(7)
+    age = generator.integers(0, 40, records)
+    is_married = generator.random(records) < np.where(age < 16, 0.05, 0.6)
+    sex = generator.choice(["f", "m"], records)
+    return pd.DataFrame({"age": age, "married": np.where(is_married, "yes", "no"), "sex": sex})
+
+
+FRAME = of_few_impossible()
+INSIDE = (FRAME.age < 16) & (FRAME.married == "yes")
+OPTIONS = pmw.Options(seed=5)
+
+
+def opened(domain: Domain = RULED, options: pmw.Options = OPTIONS, path: Path | None = None) -> pmw.Session:
+    """Open a session over the records."""
+    return pmw.open_session(FRAME, domain, epsilon=1, delta=1e-9, options=options, path=path)
+
+
+# --- what is counted ---------------------------------------------------------------------------------------
+
+
+def test_impossible_records_are_in_no_count() -> None:
+    source = MemorySource.from_frame(FRAME, RULED)
+    counts = source.counts(RULED.names).counts
+    np.testing.assert_array_equal(counts[:16, 1], 0)
+    possible = MemorySource.from_frame(FRAME[~INSIDE], PLAIN)
+    np.testing.assert_array_equal(counts, possible.counts(PLAIN.names).counts)
+    assert source.fingerprint(bytes(32)) != possible.fingerprint(bytes(32))  # of another schema
+
+
+def test_an_impossible_record_takes_no_place_of_its_persons() -> None:
+    """Records are dropped before a person's are bounded: which one is kept does not depend on those."""
+    frame = pd.DataFrame(
+        {"age": [3, 30] * 200, "married": "yes", "sex": "f", "id": np.repeat(np.arange(200), 2)}
     )
-    held = table["start"].notna()
-    inside = pd.Series(seconds).clip(6 * 3600, 22 * 3600 - 1)
-    path = tmp_path / "s.pmw"
-    with pmw.open_session(table, domain, epsilon=2, delta=1e-9, path=path) as session:
-        for where, true in (
-            ("start < '08:30'", (held & (inside < 8.5 * 3600)).sum()),
-            ("start >= TIME '21:30'", (held & (inside >= 21.5 * 3600)).sum()),
-            ("HOUR(start) BETWEEN 9 AND 11", (held & inside.between(9 * 3600, 12 * 3600 - 1)).sum()),
-            ("start IS NULL", (~held).sum()),
-            ("stop = '(other)'", (table["stop"] == "late").sum()),
-        ):
+    domain = replace(RULED, person=Person("id", records=1))
+    for first in range(4):
+        source = MemorySource.from_frame(frame, domain, bytes([first]) * SEED_BYTES)
+        counts = source.counts(("age",)).counts
+        assert (counts[3], counts[30]) == (0, 200)
+
+
+def test_a_line_that_cannot_be_read_is_dropped_where_undeclared_values_are_impossible() -> None:
+    attribute = CategoricalAttribute("sex", ("f", "m"), other=True)
+    both = Domain((attribute, replace(attribute, name="other sex")))
+    assert holds_malformed(both)
+    ruled = rule_out(both, "NOT (sex IN ('f', 'm'))")
+    assert ruled.impossible[0].inside[attribute.other_code] == (not holds_malformed(ruled))
+
+
+# --- answers -----------------------------------------------------------------------------------------------
+
+
+def test_a_question_about_impossible_cells_is_answered_with_zero_exactly() -> None:
+    with opened() as session:
+        spent = session.status().budget_share
+        for where in (CHILD, f"{CHILD} AND sex = 'f'", "age = 3 AND married = 'yes'"):
             answer = session.ask(where)
-            assert answer.aligned, where
-            assert abs(answer.count - true) < 700, where
-        hours = session.sql("SELECT HOUR(start) AS h, COUNT(*) AS n FROM visits GROUP BY h ORDER BY h")
-        assert [key for (key,), _ in hours.rows] == [*range(6, 22), None]
-        rows = session.sql("SELECT stop, COUNT(*) AS n FROM visits GROUP BY stop").rows
-        assert [rows[0][0][0], rows[-1][0][0]] == ["06:00..06:59", "(other)"]
-        assert any("06:00" in str(axes.get_xticklabels()) for axes in session.plot().axes)
-        assert Described.of(session.state).to_dict()["attributes"][0] == {
-            "name": "start", "kind": "time", "min": "06:00:00", "max": "21:59:59", "width": "30 minutes",
-            "missing": True, "cells": 33, "parts": ["hour"],
-        }  # fmt: skip
-    with pmw.resume_session(path, table) as session:
-        assert session.domain == domain
-        frame = session.synthetic_records(RECORDS)
-        assert encode_records(frame, domain).columns[0].tolist().count(32) == frame["start"].isna().sum()
-        for format in ("parquet", "csv"):
-            session.export(tmp_path / f"t.{format}", pmw.RowPlan(500))
-    described = duckdb.execute(f"DESCRIBE SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
-    assert [kind[1] for kind in described] == ["TIME", "VARCHAR", "VARCHAR"]
-    again = pd.read_csv(tmp_path / "t.csv", dtype=str)
-    assert again["start"].dropna().str.fullmatch(r"\d\d:\d\d:\d\d").all()
-    assert len(encode_records(again, domain)) == 500
-    ((low, high),) = duckdb.execute(
-        f"SELECT min(start), max(start) FROM '{tmp_path / 't.parquet'}'"
-    ).fetchall()
-    assert start.minimum <= low <= high <= start.maximum
-    assert pmw.verify_session(path).holds
+            assert (answer.count, answer.interval) == (0, (0, 0)), where
+        assert session.status().budget_share == spent
+
+
+@pytest.mark.parametrize(
+    "where", ["age < 20 AND married = 'yes'", "age > 12 AND age < 30 AND sex = 'f'", "age > 9"]
+)
+def test_answers_are_those_of_the_possible_part_among_possible_records(where: str) -> None:
+    """The same noise falls on the same counts, so both are equal to the last bit."""
+    part = where.replace("age < 20", "age >= 16 AND age < 20")
+    with (
+        opened() as session,
+        pmw.open_session(FRAME[~INSIDE], PLAIN, epsilon=1, delta=1e-9, options=OPTIONS) as possible,
+    ):
+        assert ends(session.ask(where)) == ends(possible.ask(part))
+
+
+@pytest.mark.parametrize(
+    "aggregate",
+    ["AVG(age)", "SUM(age)", "STDDEV_POP(age)", "MEDIAN(age)", "SUM(CASE WHEN sex = 'f' THEN 2 END)"],
+)
+def test_aggregates_of_groups_are_those_of_their_possible_part(aggregate: str) -> None:
+    ask = f"SELECT married, {aggregate} AS x FROM people WHERE %s GROUP BY married"
+    with (
+        opened() as session,
+        pmw.open_session(FRAME[~INSIDE], PLAIN, epsilon=1, delta=1e-9, options=OPTIONS) as possible,
+    ):
+        married = session.sql(ask % "age < 20").to_dict()["rows"][1]
+        part = possible.sql(ask % "age >= 16 AND age < 20").to_dict()["rows"][1]
+    assert married == part
+
+
+# --- rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("independent", [False, True])
+@pytest.mark.parametrize("opening", [pmw.Opening.ONE_WAY, pmw.Opening.PAIRS])
+def test_no_row_is_impossible(opening: pmw.Opening, independent: bool) -> None:
+    with opened(options=pmw.Options(seed=3, opening=opening)) as session:
+        rows = session.synthetic_records(3000, seed=1, independent=independent)
+        some = session.synthetic_records(300, seed=1, where="age < 18", independent=independent)
+    for drawn, count in ((rows, 3000), (some, 300)):
+        assert len(drawn) == count
+        assert not ((drawn.age < 16) & (drawn.married == "yes")).any()
+    assert (some.age < 18).all()
+
+
+# --- what is told, and refused -----------------------------------------------------------------------------
+
+
+def state_by(domain: Domain) -> PublicState:
+    """Return the state of a session over all records, as if its schema were another one."""
+    with opened(PLAIN, pmw.Options(seed=3, opening=pmw.Opening.PAIRS)) as session:
+        state = session.state
+    return replace(state, contract=replace(state.contract, domain=domain))
+
+
+def test_a_condition_that_released_numbers_contradict_is_told() -> None:
+    domain = rule_out(PLAIN, "age >= 16 AND married = 'yes'", "age = 0")
+    state = state_by(domain)
+    assert contradicted(state) == tuple(one.where for one in domain.impossible)
+    form = status_of(state, 0).to_dict()
+    assert form["impossible"] == form["contradicted"] == [one.where for one in domain.impossible]
+    told = dict(status_rows(state.contract, status_of(state, 0)))
+    assert told["impossible"].endswith(": released numbers say that some records satisfy it")
+
+
+def test_replace_one_refuses_conditions_for_records_would_be_dropped() -> None:
+    whole = Domain(tuple(replace(one, missing=True, other=True) for one in PLAIN), name="people")
+    options = replace(OPTIONS, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    opened(whole, options).close()
+    with pytest.raises(pmw.BudgetError, match=r"satisfy an \[\[impossible\]\] condition"):
+        opened(rule_out(whole, CHILD), options)
+
+
+def test_records_are_not_counted_inside_a_database(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
+        connection.register("given", FRAME)
+        connection.execute("CREATE TABLE people AS SELECT * FROM given")
+    place = pmw.DatabaseTable(f"duckdb:{tmp_path / 'people.duckdb'}", "people", inside=True)
+    with pytest.raises(pmw.DataError, match="impossible by the schema are dropped where the table is read"):
+        pmw.open_session(place, RULED, epsilon=1, delta=1e-9, options=OPTIONS)
+
+
+LONG = Domain(
+    (
+        IntegerAttribute("age", 0, 89),
+        CategoricalAttribute("sex", ("F", "M")),
+        IntegerAttribute("state", 0, 59),
+        IntegerAttribute("grade", 0, 9),
+    ),
+    name="long",
+)
+TESTED = pmw.Options(opening=pmw.Opening.ONE_WAY)
+
+
+@cache
+def long_table(records: int) -> pd.DataFrame:
+    generator = np.random.default_rng(4)
+    state = generator.integers(0, 60, records)
+    sex = generator.integers(0, 2, records)
+    age = (generator.integers(0, 60, records) + state // 2 * (1 - sex)) % 90
+    grade = (age // 12 + generator.integers(0, 4, records)) % 10
+    sexes = np.array(["F", "M"])[sex]
+    return pd.DataFrame({"age": age, "sex": sexes, "state": state, "grade": grade})
+
+
+def rule(records: float, epsilon: float = 1, delta: float = 1e-9, **choices: Any) -> int:
+    """Return the bins that are planned for so many records."""
+    return planned_bins(planned(records, epsilon, delta, **choices)[2])
+
+
+def planned(
+    records: float, epsilon: float, delta: float, **choices: Any
+) -> tuple[Contract, OpeningPlan, Any]:
+    budget, options = Budget.of(epsilon, delta), pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **choices})
+    contract, opening = open_contract(LONG, budget, options)
+    return contract, opening, plan_opened(contract, opening, records).test
+
+
+@pytest.mark.parametrize("records", [1_000, 1_001])
+def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) -> None:
+    """Two neighbours that release the same have the same bins: those of what was released."""
+
+    def drawn(plan: OpeningPlan, *_: object) -> OpeningDraws:
+        draws = draw_opening(
+            plan, MemorySource.from_frame(long_table(1_000), LONG), BitSource.from_integer(3)
+        )
+        scaled = [replace(one, units=one.units * 3_200) for one in draws.marginals]
+        return OpeningDraws(3_200_000 * UNITS, tuple(scaled))
+
+    with (
+        patch("pmw.session.releases.draw_opening", drawn),
+        pmw.open_session(
+            long_table(records),
+            LONG,
+            epsilon=1,
+            delta=1e-9,
+            options=pmw.Options(seed=2, opening=pmw.Opening.ONE_WAY),
+        ) as session,
+    ):
+        state = session.state
+    assert planned_bins(state.plan) == rule(state.total.value)
+    assert planned_bins(state.plan) == rule(3.2e6) > DEFAULT_BINS
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fewest", [False, True])
+def test_bins_are_recorded_and_kept_and_verified(tmp_path: Path, fewest: bool) -> None:
+    """Whatever is planned today: a session that was opened with the fewest keeps them."""
+    path, question = tmp_path / "s.pmw", "age >= 30 AND state = 7 AND grade = 2 AND sex = 'F'"
+    with (
+        patch("pmw.planning.tiers.affordable_bins", return_value=DEFAULT_BINS) if fewest else nullcontext(),
+        pmw.open_session(
+            long_table(20_000), LONG, epsilon=100, delta=1e-9, path=path, options=TESTED
+        ) as session,
+    ):
+        first = session.ask(question)
+        shape = session.state.coarsening.coarse.shape
+        assert (planned_bins(session.state.plan) == DEFAULT_BINS) == fewest
+    with pmw.resume_session(path, long_table(20_000)) as session:
+        assert session.state.coarsening.coarse.shape == shape
+        assert session.ask(question) == first
+        session.ask("age < 30 AND grade >= 4")
+        assert session.verify().holds
+
+
+def test_verification_finds_bins_that_do_not_follow_from_the_released_number() -> None:
+    with (
+        patch("pmw.planning.tiers.affordable_bins", return_value=21),
+        pmw.open_session(long_table(20_000), LONG, epsilon=100, delta=1e-9, options=TESTED) as session,
+    ):
+        session.ask("age >= 30 AND sex = 'F'")
+        found = session.verify()
+    assert not found.holds
+    assert "bins of a long attribute" in str(found)

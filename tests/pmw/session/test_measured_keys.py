@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,12 +14,10 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import SessionCorruptError
 from pmw.planning import mean_quotes, row_quotes
 from pmw.public.quotes import Quote
 from pmw.session.dialogue import Dialogue
 from pmw.session.maintenance import backup_session, read_ledger
-from pmw.session.ties import read_price
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql
 from queries.person import Person
@@ -200,28 +197,6 @@ def test_keys_of_analysts_are_their_own() -> None:
         assert session.verify().holds
 
 
-def test_a_price_that_is_not_left_leaves_the_key_free() -> None:
-    with open_trips() as session:
-        nil, before = session.analyst("nil", 0), charges(session)
-        for requests in REQUESTS.values():
-            with pytest.raises(pmw.BudgetExhaustedError):
-                requests[0](nil, request_id="k")
-        assert charges(session) == before
-        richer = session.analyst("nil", 1)
-        REQUESTS["persons"][0](richer, request_id="k")
-        assert charges(session) == before + 1
-
-
-@pytest.mark.parametrize("key", ["", "a\nb", "a\x1fb", "x" * 201, "\ud800", 7])
-def test_what_is_no_key_is_refused(key: Any) -> None:
-    with open_trips() as session:
-        before = charges(session)
-        for requests in REQUESTS.values():
-            with pytest.raises(QueryError, match="request_id must be a text"):
-                requests[0](session, request_id=key)
-        assert charges(session) == before
-
-
 def test_threads_with_one_key_are_charged_once() -> None:
     with open_trips() as session:
         before = charges(session)
@@ -231,16 +206,6 @@ def test_threads_with_one_key_are_charged_once() -> None:
         assert charges(session) == before + 1
         assert len(session.state.measured) == 1
         assert quotes[1:] == quotes[:-1]
-
-
-def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
-    with pmw.resume_session(trips) as session:
-        COUNTS(session, request_id="a-key-of-mine")
-        assert session.ledger().lines[-1].label == "region, kind"
-        assert "a-key-of-mine" not in str(session.ledger().to_dict()) + repr(session.state.measured)
-        session.export(trips.with_name("trips.model"), format="model")
-    assert b"a-key-of-mine" not in trips.with_name("trips.model").read_bytes()
-    assert b"a-key-of-mine" in bytes_of(trips)
 
 
 # --- bars ------------------------------------------------------------------------------------------------
@@ -327,42 +292,17 @@ def test_a_bar_is_paid_once_under_a_key(kind: str, trips: Path) -> None:
         assert session.verify().holds
 
 
-@pytest.mark.parametrize("kind", BARS)
-def test_a_bar_that_is_narrow_enough_leaves_its_key_free(kind: str) -> None:
-    one, _, other, *_ = BARS[kind]
-    with open_trips() as session:
-        one(session)
-        spent = session.state.ledger.spent
-        one(session, request_id="k")
-        other(session, request_id="k")
-        assert session.state.ledger.spent == spent
-
-
-@pytest.mark.usefixtures("never_narrow")
-@pytest.mark.parametrize("kind", BARS)
-def test_a_bar_that_was_cut_off_is_finished_with_its_key(kind: str, trips: Path) -> None:
-    one = BARS[kind][0]
-    with pmw.resume_session(trips) as session:
-        session.sql(AVERAGE)
-        before = charges(session)
-        with cut_off():
-            one(session, request_id="k")
-    with pmw.resume_session(trips) as session:
-        one(session, request_id="k")
-        assert charges(session) == before + 1
-        assert session.verify().holds
-
-
-def test_a_statement_without_a_text_has_no_key() -> None:
-    with open_trips() as session:
-        statement = replace(parse_sql(AVERAGE, DOMAIN), text="")
-        spent = session.state.ledger.spent
-        with pytest.raises(QueryError, match="request_id is for a statement that has a text"):
-            session.sql_within(statement, 1, request_id="k")
-        assert session.state.ledger.spent == spent
-
-
 # --- faults ------------------------------------------------------------------------------------------------
+
+
+def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
+    with pmw.resume_session(trips) as session:
+        COUNTS(session, request_id="a-key-of-mine")
+        assert session.ledger().lines[-1].label == "region, kind"
+        assert "a-key-of-mine" not in str(session.ledger().to_dict()) + repr(session.state.measured)
+        session.export(trips.with_name("trips.model"), format="model")
+    assert b"a-key-of-mine" not in trips.with_name("trips.model").read_bytes()
+    assert b"a-key-of-mine" in bytes_of(trips)
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
@@ -402,15 +342,6 @@ def test_an_outcome_that_cannot_be_written_is_finished_at_the_next_request(trips
             before += 1
             assert charges(session) == before
         assert session.verify().holds
-
-
-def test_a_batch_that_is_given_up_leaves_its_key_free(trips: Path) -> None:
-    with pmw.resume_session(trips) as session, cut_off():
-        COUNTS(session, request_id="k")
-    trips.with_name("trips.csv").unlink()
-    pmw.finalize_session(trips, abandon=True)
-    assert keys_in(trips) == {}
-    assert failed(trips) == {}
 
 
 # --- damage ------------------------------------------------------------------------------------------------
@@ -479,36 +410,3 @@ def test_a_session_that_would_charge_a_key_twice_is_refused(script: str, trips: 
         again()
     assert pending_of(trips) is None
     assert read_ledger(trips).spent == spent
-
-
-def test_a_file_from_before_keys_were_chained_is_refused_in_words_and_stays_as_it_is(trips: Path) -> None:
-    with closing(sqlite3.connect(trips)) as connection, connection:
-        connection.execute("DROP TABLE ties")
-    before = bytes_of(trips)
-    with pytest.raises(pmw.SessionCorruptError, match="use the version that made it"):
-        pmw.resume_session(trips)
-    assert bytes_of(trips) == before
-
-
-# --- prices that were kept before there was one kind of them -----------------------------------------------
-
-_KEPT = (
-    '"noise":{"distribution":"discrete_laplace","scale":"5"},'
-    '"cells":4,"share":0.1,"half_width":2.0,"affordable":true'
-)
-_SUMMED = (
-    '{"attribute":"visit","scope":["region"],"by_cells":false,'
-    '"clipped":false,"count_units":0,"squared":false}'
-)
-
-
-@pytest.mark.parametrize("kind", ["counts", "questions", "persons", "sums"])
-def test_a_kept_price_is_read_as_it_was_written(kind: str) -> None:
-    own = '"scope":["region"]' if kind != "sums" else f'"summed":{_SUMMED},"mean_half_width":3.0'
-    quote = read_price(f'{{"measured":"{kind}",{own},{_KEPT}}}', kind)
-    assert (quote.measured, quote.scope, quote.cells, quote.share) == (kind, ("region",), 4, 0.1)
-    assert quote.needed
-    assert quote.what is None
-    assert quote.mean_half_width == (3.0 if kind == "sums" else 0.0)
-    with pytest.raises(SessionCorruptError, match="another measurement"):
-        read_price(f'{{"measured":"{kind}",{own},{_KEPT}}}', "another")

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import pmw
 from pmw.cli.texts import finish_plan_text
-from pmw.errors import BudgetExhaustedError, DataError
-from pmw.loop.fit import _without, correct, model_of_terms
-from pmw.model.distribution import MarginalTerm, dual_numbers
-from pmw.model.measurement import QueryMeasurement, ResidualMeasurement, RowsMeasurement
-from pmw.public.bars import Bars
-from pmw.public.clear import left_for_parts, number_half_width, pot_of_parts
+from pmw.errors import BudgetExhaustedError
+from pmw.model.measurement import ResidualMeasurement
+from pmw.public.clear import left_for_parts, pot_of_parts
 from pmw.public.ledger import LedgerLine
 from pmw.public.quotes import affordable_price
-from pmw.public.state import singly
 from pmw.session.accounts import Account
-from pmw.session.maintenance import read_ledger
-from pmw.session.released import duals_of
-from pmw.session.releases import part_of
 from pmw.session.store.rows import PARTS
 from pmw.session.store.store import SessionStore
-from queries import LinearQuery, QueryError, parse_sql
+from queries import LinearQuery, QueryError
 from queries.workloads import random_conjunctions
 from tests.pmw.session.stored import cut_off, failed, waiting_of
-from tests.pmw.session.test_reserve import GROUPS, opened
+from tests.pmw.session.test_reserve import opened
 from tests.pmw.session.test_rows import DOMAIN, FRAME
 from tests.worlds import repeat_noise
 
@@ -49,10 +39,6 @@ def lines(session: pmw.Session) -> list[LedgerLine]:
 
 def bought(session: pmw.Session) -> list[ResidualMeasurement]:
     return [one for one in session.state.measured if isinstance(one, ResidualMeasurement) and one.part]
-
-
-def settled(session: pmw.Session, name: str) -> int:
-    return session._engine._store.answers.settled_counts().get(name, 0)
 
 
 def ask(asker: pmw.Session | pmw.Analyst, queries: Sequence[LinearQuery]) -> None:
@@ -109,17 +95,6 @@ def test_repeats_refused_and_free_questions_count_nothing() -> None:
         assert lines(session)
 
 
-def test_groups_of_a_statement_come_from_one_model() -> None:
-    with opened() as session:
-        ask(session, STREAM[:60])
-        version = session.state.version
-        session.tabulate(parse_sql(GROUPS, DOMAIN))
-        assert session.state.version - version <= 1  # at most their numbers
-        assert not lines(session)
-        session.ask(STREAM[60])
-        assert lines(session)
-
-
 # --- who pays -----------------------------------------------------------------------------------------------
 
 
@@ -137,20 +112,6 @@ def test_each_analyst_pays_for_the_own_part_of_the_own_pot_alone() -> None:
         left = session._engine.bookings.left_for_parts(session.state)
         assert left["bob"] == pot / 5
         assert left["ann"] == pot * Fraction(2, 5) - spent
-
-
-def test_what_others_ask_changes_nothing_of_an_analysts_prices() -> None:
-    found = list[list[tuple[str, Fraction]]]()
-    for alone in (True, False):
-        with opened() as session:
-            ann, bob = session.analyst("ann", 0.4, at_most=1), session.analyst("bob", 0.2, at_most=1)
-            for own, other in zip(STREAM[:80], OTHERS[:80], strict=True):
-                if not alone and settled(session, "bob") < 63:
-                    bob.ask(other)
-                ann.ask(own)
-            found.append([(line.label, line.price) for line in lines(session)])
-            assert {line.booked for line in lines(session)} == {Account("ann").whole}
-    assert found[0] == found[1]
 
 
 def test_an_empty_share_buys_nothing() -> None:
@@ -223,23 +184,6 @@ def test_a_part_that_was_cut_off_has_the_outcome_that_it_would_have_had(
             assert session.verify().holds
 
 
-def test_a_part_that_is_given_up_is_charged_whole_to_who_asked(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with opened(path) as session:
-        ann = session.analyst("ann", 0.5, at_most=1)
-        left = iter(STREAM)
-        while settled(session, "ann") < 64:
-            ann.ask(next(left))
-        spent, half = session.state.ledger.spent, pot_of_parts(session.state) / 4
-        with cut_off():
-            session._engine._release_parts(Account("ann", Fraction(1, 2)))
-    pmw.finalize_session(path, abandon=True)
-    assert failed(path) == {}
-    ledger = read_ledger(path)
-    assert ledger.lines[-1].booked == Account("ann").whole
-    assert float(ledger.spent - spent) == pytest.approx(float(half), rel=1e-4)
-
-
 def test_a_resumed_session_has_the_same_model_and_buys_no_part_twice(tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
@@ -251,101 +195,6 @@ def test_a_resumed_session_has_the_same_model_and_buys_no_part_twice(tmp_path: P
         ask(session, STREAM[66:70])
         assert lines(session) == before
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-def test_without_the_table_no_part_is_bought_and_answers_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
-) -> None:
-    def unread(*_: Any) -> None:
-        raise DataError("the table cannot be read")
-
-    with opened(tmp_path / "study.pmw") as session:
-        ask(session, STREAM[:64])
-        with monkeypatch.context() as patch:
-            patch.setattr("pmw.session.engine.Engine._tables", unread)
-            session.ask(STREAM[64])
-        assert not lines(session)
-        if not resumed:  # it is due as long as it was not had, and tried again after some more
-            session.ask(STREAM[65])
-            assert not lines(session)
-            ask(session, STREAM[66:140])
-            assert lines(session)
-    if resumed:
-        with pmw.resume_session(tmp_path / "study.pmw", FRAME) as session:
-            session.ask(STREAM[65])
-            assert lines(session)
-
-
-# --- what becomes better ------------------------------------------------------------------------------------
-
-
-def test_bars_by_scales_become_narrower_and_none_wider() -> None:
-    with opened() as session:
-        ask(session, STREAM[:64])
-        before = session.state
-        session._engine._release_parts(Account(""))
-        after = session.state
-    scopes = {one.scope for one in after.marginals if one.part}
-    assert scopes
-    pairs = list[tuple[float, float]]()
-    for query in STREAM[:64]:
-        old, new = (Bars(state).half_width(query) for state in (before, after))
-        if old is not None and new is not None:
-            pairs.append((old, new))
-    assert all(new <= old * (1 + 1e-9) for old, new in pairs)
-    assert any(new < 0.99 * old for old, new in pairs)
-
-
-def test_all_charged_in_a_part_was_drawn_with_that_noise() -> None:
-    with opened() as session:
-        ask(session, STREAM[:66])
-        paid = [(line.label, line.price) for line in lines(session)]
-        options, ledger = session.state.contract.options, session.state.ledger
-        release = part_of([(one.scope, one.noise) for one in bought(session)], session.state)
-        charged = [(entry.label, ledger.price(entry.charge)) for entry in release.entries(options)]
-        assert paid == charged != []
-
-
-def test_the_model_after_a_part_remembers_nothing_of_the_one_before() -> None:
-    with opened() as session:
-        ask(session, STREAM[:64])
-        before = session.state
-        session._engine._release_parts(Account(""))
-        after = session.state
-    coarsening, total = before.coarsening, before.total.value
-    forgotten = [
-        replace(one, duals=0 * one.duals) if isinstance(one, MarginalTerm) else replace(one, dual=0.0)
-        for one in before.model.terms
-    ]
-    other = replace(before, model=model_of_terms(before.contract, coarsening, total, forgotten))
-    for one in after.measured[before.version :]:
-        other = correct(other, one)
-    assert np.array_equal(duals_of(other), duals_of(after))
-    assert not np.array_equal(duals_of(before)[:20], duals_of(after)[:20])
-
-
-def test_terms_stay_with_their_measurements_when_others_are_taken_in() -> None:
-    with opened() as session:
-        ask(session, STREAM[:7])
-        session.measure(["sex", "rooms"])
-        ask(session, STREAM[7:12])
-        state = session.state
-    assert any(isinstance(state.measured[place], RowsMeasurement) for place in state.beside)
-    after = _without(state, ())
-    assert after.beside == ()
-    had, now = iter(state.model.terms), iter(after.model.terms)
-    for place, one in enumerate((*state.opening, *state.measured), start=-len(state.opening)):
-        for single in singly([one]):
-            term = next(now)
-            if place in state.beside:
-                assert not np.any(term.duals if isinstance(term, MarginalTerm) else term.dual)
-            else:
-                old = next(had)
-                assert type(old) is type(term)
-                assert np.array_equal(dual_numbers([old]), dual_numbers([term]))
-            scope = term.scope if isinstance(term, MarginalTerm) else term.query.scope
-            assert scope == (single.query.scope if isinstance(single, QueryMeasurement) else single.scope)
 
 
 # --- the last part ------------------------------------------------------------------------------------------
@@ -376,20 +225,6 @@ def test_finish_spends_both_pots_on_what_was_asked_and_tells_it_before() -> None
         assert session.verify().holds
 
 
-def test_finish_draws_numbers_of_what_was_asked_where_its_bars_are_wide() -> None:
-    wide = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND rooms >= 3"
-    with opened() as session:
-        session.ask(wide)
-        left = session.state.ledger.remaining - left_for_parts(session.state)
-        (drawn,) = (quote for quote in session.finish() if quote.of_questions)
-        assert drawn.questions == 0
-        assert drawn.cells == 1
-        assert drawn.share == pytest.approx(float(left / session.state.ledger.cap) / 2, rel=0.01)
-        low, high = session.ask(wide, fresh=True).interval or (0.0, math.inf)
-        assert (high - low) / 2 - 0.001 <= drawn.half_width < 0.2 * number_half_width(session.state)
-        assert session.verify().holds
-
-
 def test_finish_serves_those_who_may_pay() -> None:
     wide = "age BETWEEN 13 AND 27 AND sex = 'f' AND region = 'n' AND rooms >= 3"
     with opened() as session:
@@ -398,10 +233,3 @@ def test_finish_serves_those_who_may_pay() -> None:
         reader.ask_all([f"age <= {age} AND sex = 'f' AND rooms > 2" for age in range(40)])
         (drawn,) = (quote for quote in session.finish(dry_run=True) if quote.of_questions)
         assert drawn.cells == 1
-
-
-def test_finish_of_a_session_that_was_asked_nothing_spends_nothing() -> None:
-    with opened() as session:
-        spent = session.state.ledger.spent
-        assert session.finish() == ()
-        assert session.state.ledger.spent == spent

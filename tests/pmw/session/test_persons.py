@@ -1,4 +1,4 @@
-"""Numbers of persons: what one person moves, what is counted, measured, charged and answered, and faults."""
+"""Sessions about persons: the records that are kept of each, under one key, and their numbers."""
 
 from __future__ import annotations
 
@@ -14,32 +14,26 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.data import as_source, scratch
-from pmw.data.memory import MemorySource, frame_parts
+from pmw.data import as_source
 from pmw.data.people import Bound
-from pmw.data.scratch import MemoryLimit
-from pmw.errors import BudgetError, BudgetExhaustedError, DataError, SessionError
+from pmw.errors import BudgetError, BudgetExhaustedError, DataError
 from pmw.planning.opening import (
-    KEPT_FOR_PERSONS,
     PERSONS_SHARE,
     choose_filter,
     opening_persons,
     plan_opening,
 )
 from pmw.privacy.budget import Budget, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.charges import Event, PersonNumbers, charge_of
-from pmw.public.contract import Contract
+from pmw.public.charges import Event, PersonNumbers
+from pmw.public.contract import Contract, agreed, guarantee
 from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
 from pmw.session import releases
-from pmw.session.maintenance import finalize_session
-from pmw.session.store.rows import Outcome
-from pmw.session.store.store import SessionStore
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries.factors import UNITS
 from queries.person import Person
-from tests.pmw.session.stored import cut_off
+from tests.pmw.session.stored import execute, secrets_of
 from tests.worlds import opened
 
 KEY = bytes(range(32))
@@ -113,20 +107,6 @@ def test_one_person_moves_numbers_of_persons_by_what_is_charged(
     assert max(int((one**2).sum()) for one in moved) == sensitivity.l2_squared // UNITS**2
 
 
-def test_the_price_follows_from_what_one_person_moves() -> None:
-    replaced = NeighboringRelation.REPLACE_ONE
-    for groups, records, added, swapped in ((1, 5, 1, 1), (3, 2, 2, 3), (40, 2, 2, 4), (4, 9, 4, 4)):
-        for relation, moved in ((NeighboringRelation.ADD_REMOVE, added), (replaced, swapped)):
-            options = Options(neighboring_relation=relation, records_per_person=records)
-            sensitivity = PersonNumbers(("city",), groups).sensitivity(options)
-            laplace, gaussian = DiscreteLaplace(Fraction(UNITS)), DiscreteGaussian(Fraction(1000 * UNITS))
-            assert charge_of(sensitivity, laplace).epsilon == moved
-            rho = charge_of(sensitivity, gaussian).rho
-            assert rho is not None
-            assert float(rho) == pytest.approx(moved / (2 * 1000**2))
-            assert rho >= Fraction(moved, 2 * 1000**2)  # rounded up
-
-
 # --- what is counted ---------------------------------------------------------------------------------------
 
 
@@ -142,39 +122,6 @@ def test_persons_are_counted_where_a_record_of_theirs_is_kept() -> None:
     assert source.persons(("region",)).counts.tolist() == expected(FRAME, source.domain, "region")
     pairs = FRAME.groupby(["region", "visit"])["id"].nunique()
     assert source.persons(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
-
-
-def test_only_kept_records_count() -> None:
-    frame = pd.DataFrame({"id": list("aaabbc"), "region": list("nswnnx"), "visit": 0})
-    found = as_source(frame, domain_of(2), KEY)
-    assert found.persons(()).total == 2  # the only record of c is dropped
-    assert found.persons(("region",)).total == 3  # two of the three of a, and one of b in two records
-    assert found.counts(()).total == 4
-
-
-def test_records_without_an_id_are_persons_of_their_own() -> None:
-    frame = pd.DataFrame({"id": ["a", "a", "", "", "b"], "region": list("nnnns"), "visit": 0})
-    source = as_source(frame, domain_of(2, empty="person"), KEY)
-    assert source.persons(("region",)).counts.tolist() == [3, 1, 0]
-    assert source.persons(()).total == 4
-
-
-@pytest.mark.parametrize("empty", ["person", "drop"])
-def test_persons_in_a_file_are_counted_as_in_memory(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "_FEWEST_RECORDS", 50)
-    monkeypatch.setattr("pmw.data.packed._STORED_RECORDS", 70)
-    monkeypatch.setattr("pmw.data.packed._SORTED_AT_ONCE", 1000)
-    few = FRAME.iloc[:2000]  # dozens of parts, and runs, all the same
-    frame = few.assign(id=few["id"].where(few.index % 19 > 0, ""))
-    domain = domain_of(2, empty=empty)
-    frames = [frame.iloc[start : start + 37] for start in range(0, len(frame), 37)]
-    parts = list(frame_parts(frames, domain))
-    held = MemorySource.from_parts(parts, domain, KEY)
-    stored = MemorySource.from_parts(parts, domain, KEY, MemoryLimit(1))
-    for scope in ((), ("region",), ("region", "visit")):
-        assert held.persons(scope).counts.tolist() == stored.persons(scope).counts.tolist()
-    own = int((frame["id"] == "").sum()) if empty == "person" else 0
-    assert held.persons(()).total == frame.loc[frame["id"] != "", "id"].nunique() + own
 
 
 def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:
@@ -213,17 +160,6 @@ def test_whether_it_does_follows_from_public_numbers() -> None:
     assert noise(20 * width, simultaneous=True) is None
     assert noise(20 * width, opening=pmw.Opening.NONE) is None
     assert noise(20 * width, test=TestKind.QUERY) is None
-
-
-def test_opening_counts_no_persons_where_records_say_as_much() -> None:
-    with opened(FRAME.iloc[:60], domain_of(3), seed=4) as session:
-        assert not session.state.persons
-        (found,) = session.sql(EVERYBODY).estimates()
-        (count,) = session.sql("SELECT COUNT(*) FROM trips").estimates()
-        assert found.interval is not None
-        assert count.interval is not None
-        assert found.interval[0] == pytest.approx(count.interval[0] / 3, abs=1)
-        assert found.interval[1] == count.interval[1]
 
 
 # --- on request --------------------------------------------------------------------------------------------
@@ -291,12 +227,6 @@ def test_no_bits_of_an_opening_are_drawn_from_twice(
     assert blocks
 
 
-@pytest.mark.parametrize("choices", [{}, {"opening": pmw.Opening.PAIRS}])
-def test_a_part_of_the_budget_is_kept_for_it(choices: dict[str, Any]) -> None:
-    with open_trips(**choices) as session:
-        assert session.measure_heads("region", share=KEPT_FOR_PERSONS, dry_run=True).affordable
-
-
 @pytest.mark.parametrize(
     ("records", "asked", "error", "message"),
     [
@@ -337,51 +267,167 @@ def test_what_an_open_round_has_reserved_is_not_left_for_persons() -> None:
         assert session.state.ledger == state.ledger
 
 
-def test_sessions_of_other_plans_and_closed_ones_measure_none() -> None:
-    with open_trips(simultaneous=True) as session, pytest.raises(SessionError, match="all questions at once"):
-        session.measure_heads("region")
-    with open_trips() as session:
-        session.finalize()
-        with pytest.raises(SessionError, match="closed"):
-            session.measure_heads("region")
-    none = opened(FRAME, Domain(ATTRIBUTES, name="trips"), seed=4)
-    with none as session, pytest.raises(QueryError, match="declares no persons"):
-        session.measure_heads("region")
+VISITED = (CategoricalAttribute("sex", ("f", "m")), IntegerAttribute("visit", 0, 9))
+KEYS = ("person_key", "fingerprint_key", "fingerprint")
 
 
-def test_interrupted_numbers_are_drawn_as_they_would_have_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
-    FRAME.to_csv(source, index=False)
-    drawn: list[NDArray[np.int64]] = []
-    finish = SessionStore.finish
+def visits(people: int = 60, seed: int = 0) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(people), generator.integers(1, 9, people))
+    return pd.DataFrame(
+        {
+            "patient": [f"p{one}" for one in ids],
+            "sex": np.where(ids % 2, "f", "m"),
+            "visit": generator.integers(0, 10, len(ids)),
+        }
+    )
 
-    def killed(store: SessionStore, intent: int | None, outcome: Outcome) -> Any:
-        if any(row.kind == "numbers of persons" for row in outcome.measurements):
-            drawn.append(np.frombuffer(outcome.measurements[-1].units, dtype="<i8"))
-            raise KeyboardInterrupt
-        return finish(store, intent, outcome)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionStore, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path)
+VISITS = visits()
+PATIENTS = Domain(VISITED, person=Person("patient", 2))
+
+
+def kept(session: pmw.Session) -> list[int]:
+    source = session._engine._table(session.state.contract)
+    return source.counts(PATIENTS.names).counts.ravel().tolist()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    VISITS.to_csv(tmp_path / "t.csv", index=False)
+    pmw.open_session(tmp_path / "t.csv", PATIENTS, epsilon=50, path=tmp_path / "s.pmw").close()
+    return tmp_path / "s.pmw"
+
+
+def test_the_same_records_are_kept_after_every_reopening_and_move(path: Path) -> None:
+    key = secrets_of(path)["person_key"]
+    expected = as_source(VISITS, PATIENTS, key).counts(PATIENTS.names).counts.ravel().tolist()
+    assert expected != as_source(VISITS, PATIENTS, bytes(32)).counts(PATIENTS.names).counts.ravel().tolist()
+    for _ in range(2):
+        with pmw.resume_session(path) as session:
+            assert kept(session) == expected
+    moved = path.with_name("moved.csv")
+    VISITS.to_csv(moved, index=False, sep=";")
+    pmw.move_session(path, pmw.TableFile(moved, pmw.CsvDialect(delimiter=";")))
     with pmw.resume_session(path) as session:
-        assert [one.units.tolist() for one in session.state.persons] == drawn[0].tolist()
-        assert session.verify().holds
+        assert kept(session) == expected
+        assert session.state.total.value == pytest.approx(sum(expected), abs=20)
+    assert secrets_of(path)["person_key"] == key
 
 
-def test_a_batch_that_is_never_finished_is_charged(tmp_path: Path) -> None:
-    path, source = tmp_path / "trips.pmw", tmp_path / "trips.csv"
-    FRAME.to_csv(source, index=False)
-    with pmw.open_session(source, domain_of(3), epsilon=2, delta=1e-9, path=path) as session, cut_off():
-        session.measure_heads("region")
-    source.unlink()
-    finalize_session(path, abandon=True)
-    report = pmw.verify_session(path)
-    assert report.holds
+def test_each_session_has_keys_of_its_own(path: Path) -> None:
+    other = path.with_name("other.pmw")
+    pmw.open_session(path.with_name("t.csv"), PATIENTS, epsilon=50, path=other).close()
+    found = [secrets_of(each)[name] for each in (path, other) for name in KEYS]
+    assert len(set(found)) == 6
+    assert {len(key) for key in found} == {32}
+
+
+def test_the_key_goes_with_the_secrets(path: Path) -> None:
+    key = secrets_of(path)["person_key"]
+    assert pmw.verify_session(path).holds
+    pmw.backup_session(path, path.with_name("copy.pmw"))
+    assert "person_key" not in secrets_of(path.with_name("copy.pmw"))
+    assert key not in path.with_name("copy.pmw").read_bytes()
+    pmw.finalize_session(path)
+    assert secrets_of(path) == {}
+    assert key not in path.read_bytes()
+    assert pmw.verify_session(path).holds
+
+
+def test_a_lost_key_is_found_by_verification_and_never_replaced(path: Path) -> None:
+    execute(path, "DELETE FROM secrets WHERE key = 'person_key'")
+    assert not pmw.verify_session(path).holds
+    with pmw.resume_session(path) as session, pytest.raises(DataError, match="expected a key"):
+        session._engine._table(session.state.contract)
+
+
+@pytest.mark.parametrize("change", ["ids", "left out"])
+def test_another_table_is_refused(path: Path, change: str) -> None:
+    frame = VISITS.copy()
+    if change == "ids":
+        frame["patient"] = frame["patient"].map(lambda one: "p1" if one == "p0" else one)
+    else:  # a record that is not kept: a person of eight records has six of these
+        place = frame.index[frame["patient"] == frame["patient"].value_counts().index[0]]
+        frame.loc[place, "visit"] = 9 - frame.loc[place, "visit"]
+    frame.to_csv(path.with_name("t.csv"), index=False)
+    with pmw.resume_session(path) as session, pytest.raises(DataError, match="the table differs"):
+        session._engine._table(session.state.contract)
+
+
+# --- what is declared -------------------------------------------------------------------------------------
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(BudgetError, match="name one column"):
+        agreed(PATIENTS, Options(person_column="visitor"))
+    with pytest.raises(BudgetError, match="give one number"):
+        agreed(PATIENTS, Options(records_per_person=3))
+    with pytest.raises(BudgetError, match="expected a name as person_column, got a pandas"):
+        Options(person_column=VISITS)  # type: ignore[arg-type]
+    with pytest.raises(BudgetError, match="the same persons"):
+        Contract(PATIENTS, pmw.Budget.of(1), Options())
+    with pytest.raises(BudgetError, match="the same persons"):
+        Contract(Domain(VISITED), pmw.Budget.of(1), Options(person_column="patient"))
+
+
+# --- counts of people -------------------------------------------------------------------------------------
+
+
+def counts(session: pmw.Session, statement: str) -> list[float]:
+    """Return the numbers of a statement that counts alone."""
+    return [one.value or 0.0 for one in session.sql(statement).estimates()]
+
+
+def test_people_are_counted_where_one_record_of_each_is_kept() -> None:
+    domain = Domain(VISITED, person=Person("patient", 1, constant=("sex",)))
+    with pmw.open_session(VISITS, domain, epsilon=1000) as session:
+        (everybody,) = counts(session, "SELECT COUNT(DISTINCT patient) FROM records")
+        assert everybody == pytest.approx(60, abs=1)
+        for name in (
+            "COUNT(DISTINCT records.patient) AS n",
+            'COUNT(DISTINCT "patient") n',
+            "count(distinct PATIENT) n",
+        ):
+            assert counts(session, f"SELECT {name} FROM records") == [everybody]
+        women = counts(session, "SELECT COUNT(DISTINCT patient) FROM records WHERE sex = 'f'")
+        assert women[0] == pytest.approx(30, abs=1)
+        by_sex = counts(session, "SELECT sex, COUNT(DISTINCT patient) FROM records GROUP BY sex")
+        assert [round(one) for one in by_sex] == [30, 30]
+        beside = (
+            "SELECT sex, COUNT(DISTINCT patient) AS n, AVG(visit) FROM records GROUP BY sex ORDER BY n DESC"
+        )
+        assert sorted(one.value for one in session.sql(beside).column("n")) == sorted(by_sex)
+        before = session.ledger().spent
+        for statement in (
+            "SELECT COUNT(DISTINCT patient) FILTER (WHERE visit > 3) FROM records",
+            "SELECT COUNT(DISTINCT patient) FROM records WHERE visit > 3",
+            "SELECT visit, COUNT(DISTINCT patient) FROM records GROUP BY visit",
+            "SELECT COUNT(DISTINCT patient) FROM records WHERE sex = 'f' AND visit = 3",
+        ):
+            with pytest.raises(QueryError, match="condition on 'visit' would count the people whose kept"):
+                session.sql(statement)
+        for statement in (
+            "SELECT COUNT(DISTINCT visit) FROM records",
+            "SELECT COUNT(DISTINCT patient, sex) FROM records",
+            'SELECT COUNT(DISTINCT "PATIENT") FROM records',
+            "SELECT COUNT(patient) FROM records",
+        ):
+            with pytest.raises(QueryError, match=r"is not supported|unknown attribute"):
+                session.sql(statement)
+        assert session.ledger().spent == before
 
 
 def test_a_bound_shows_nothing() -> None:
     assert "a" * 8 not in repr(Bound(Person("id", 2), 2, b"a" * 32))
+
+
+def test_an_offline_release_keeps_as_many_records() -> None:
+    options = pmw.OfflineOptions(policy=pmw.Options(seed=1))
+    release = pmw.fit_workload(VISITS, PATIENTS, [("sex", "visit")], epsilon=1000, options=options)
+    expected = np.minimum(VISITS["patient"].value_counts(), 2).sum()
+    assert release.state.total.value == pytest.approx(expected, abs=1)
+    assert "(of the records kept: at most 2 of each patient)" in release.answer("").sentence()
+    assert "at most 2 records are kept" in guarantee(
+        pmw.fit_workload(VISITS, PATIENTS, [("sex",)], epsilon=1).state.contract
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,11 @@ import pmw
 from pmw.model.measurement import MarginalMeasurement
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.answers import Answers
-from pmw.public.free_answers import FreeAnswers
 from pmw.public.sums import Estimate
 from pmw.session.loading import load_scopes
 from pmw.session.repeats import is_better, widths_of
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from queries.boxes import Boxes
-from queries.parsing import Question
 from tests import worlds
 
 DOMAIN = Domain(
@@ -81,27 +79,6 @@ def first_numbers(session: pmw.Session) -> list[int]:
 def reader(session: pmw.Session) -> pmw.Analyst:
     """Return somebody for whom nothing may be charged, so that nothing is tested."""
     return session.analyst("reader", 0)
-
-
-def statement(session: pmw.Session, text: str) -> Answer:
-    """Return the answer of a statement with one count, as the question alone gets it."""
-    table = session.sql(text)
-    (count,) = table.estimates()
-    assert count.value is not None
-    fraction = count.value / session.state.total.value
-    rest = (count.source, count.aligned, table.version, table.spent, table.seeded)
-    return Answer(count.value, fraction, count.interval, table.confidence, *rest, typical=count.typical)
-
-
-def whole(answer: Answer) -> Answer:
-    """Return an answer as a table shows it: a whole number of records."""
-    count, total = round(answer.count), answer.count / answer.fraction
-    ends = (
-        None if one is None else (math.floor(one[0]), math.ceil(one[1]))
-        for one in (answer.interval, answer.typical)
-    )
-    interval, typical = ends
-    return replace(answer, count=count, fraction=count / total, interval=interval, typical=typical)
 
 
 def measured(session: pmw.Session) -> None:
@@ -174,50 +151,6 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     assert session.verify().holds
 
 
-def test_a_stored_answer_tells_what_is_spent_by_now_but_to_a_retry_of_a_key_what_it_told(
-    session: pmw.Session,
-) -> None:
-    old, keyed, new = (ranges(3).query(place) for place in range(3))
-    first = reader(session).ask(old)
-    with_key = reader(session).ask(keyed, request_id="k")
-    fresh, again = session.ask_all([new, old])  # the first of which is tested
-    assert fresh.spent.share == again.spent.share == session.state.ledger.share > first.spent.share
-    assert reader(session).ask(keyed, request_id="k") == with_key
-    assert reader(session).ask(keyed).spent == again.spent
-
-
-@pytest.mark.parametrize("way", ["ask", "ask_all", "answer_arrays", "sql"])
-def test_the_rule_is_the_same_however_a_question_is_asked(
-    session: pmw.Session, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "age BETWEEN 0 AND 5 AND hours BETWEEN 0 AND 5"
-    query, boxes = ranges().query(0), Boxes.of(DOMAIN, NAMES, [[0, 0]], [[5, 5]])
-    ways: dict[str, Callable[[], Any]] = {
-        "ask": lambda: session.ask(query),
-        "ask_all": lambda: session.ask_all([query])[0],
-        "answer_arrays": lambda: next(session.answer_arrays(NAMES, boxes.first, boxes.last).each()),
-        "sql": lambda: statement(session, f"SELECT COUNT(*) FROM people WHERE {text}"),
-    }
-    measured(session)
-    old = session.ask(query)
-    monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)
-    measured(session)
-    expected = whole(old) if way == "sql" else old
-    found = ways[way]()
-    assert found.spent.share == session.state.ledger.share > old.spent.share
-    found = replace(found, kind=None, fraction=expected.fraction, spent=expected.spent)
-    assert found == replace(expected, kind=None)  # not narrow enough
-    monkeypatch.undo()
-    session._engine._repeats._looks.note(np.arange(10), 0)  # as another process would find it
-    new = ways[way]()
-    assert new.version == 2
-    assert width(new) <= 0.9 * width(old)
-    counts = {name: found().count for name, found in ways.items()}
-    assert counts.pop("sql") == round(counts["ask"])
-    assert set(counts.values()) == {counts["ask"]}
-    assert stored(session) == 2
-
-
 def test_an_idempotency_key_keeps_its_answer(session: pmw.Session) -> None:
     query = ranges().query(0)
     old = session.ask(query, request_id="first")
@@ -230,54 +163,6 @@ def test_an_idempotency_key_keeps_its_answer(session: pmw.Session) -> None:
     assert session.ask(ranges(2).query(1), request_id="second") == new
     assert reader(session).ask(ranges(2).query(1), request_id="own") == with_reader
     assert reader(session).ask(ranges(2).query(1), request_id="own", fresh=True) == with_reader
-
-
-def test_a_key_and_its_question_in_one_request_get_each_its_own(session: pmw.Session) -> None:
-    query = ranges().query(0)
-    old = reader(session).ask(query, request_id="first")
-    measured(session)
-    both = reader(session).ask_all(
-        [Question(query, request_id="first"), query, Question(query, request_id="other")]
-    )
-    assert both[0] == old
-    assert both[1] == both[2]
-    assert width(both[1]) <= 0.9 * width(old)
-
-
-@pytest.mark.parametrize("arrays", [False, True])
-def test_a_bar_is_looked_at_once_for_each_model(
-    session: pmw.Session, arrays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    boxes = ranges(100)
-    names = [boxes.query(place) for place in range(3)]
-    looks = list[int]()
-
-    def ask() -> None:
-        if arrays:
-            session.answer_arrays(NAMES, boxes.first, boxes.last)
-        else:
-            session.ask_all(names)
-
-    def counted(self: Any, *given: Any) -> Any:
-        looks.append(1)
-        return original(self, *given)
-
-    monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)  # so that the stored ones are kept
-    ask()
-    original = FreeAnswers.answers
-    monkeypatch.setattr(FreeAnswers, "answers", counted)
-    ask()
-    assert not looks  # of the model that answered
-    session.measure(("age", "income"))
-    ask()
-    assert looks
-    looks.clear()
-    ask()
-    ask()
-    assert not looks
-    session.measure(("age", "sex"))
-    ask()
-    assert looks
 
 
 def test_nothing_is_tested_or_charged_because_a_question_is_repeated(session: pmw.Session) -> None:
@@ -321,22 +206,6 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
     assert session.state.asked == asked == store.answers.count() == distinct + 1
     assert store.asked() == 6 * (100 + 1)
     assert session.verify().holds
-
-
-def test_better_answers_are_found_after_resuming(tmp_path: Path) -> None:
-    path, boxes = tmp_path / "study.pmw", ranges(100)
-    with opened(path) as session:
-        reader(session).answer_arrays(NAMES, boxes.first, boxes.last)
-        measured(session)
-        better = session.answer_arrays(NAMES, boxes.first, boxes.last)
-        assert np.count_nonzero(better.version) > 20
-        asked = session.state.asked
-    with pmw.resume_session(path, people()) as session:
-        again = session.answer_arrays(NAMES, boxes.first, boxes.last)
-        np.testing.assert_array_equal(again.count, better.count)
-        assert session.state.asked == asked
-        assert session.ask(boxes.query(0)).count == better.count[0]
-        assert session.verify().holds
 
 
 # --- asked afresh -------------------------------------------------------------------------------------------

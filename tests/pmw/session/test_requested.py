@@ -1,8 +1,7 @@
-"""Marginals on request in sessions: price and bar beforehand, the ledger line, faults and refusals."""
+"""Marginals on request, and what finishing spends: price and bar beforehand, the ledger line, refusals."""
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -15,16 +14,17 @@ import pytest
 
 import pmw
 from pmw.errors import SessionError
+from pmw.loop.finishing import plan_finish
 from pmw.model.measurement import MarginalMeasurement, combined
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
-from pmw.privacy.tail_bounds import sum_half_width
-from pmw.public.charges import reservation
+from pmw.public.charges import CellNumbers, marginal_charge
 from pmw.public.options import TestKind
-from pmw.public.quotes import Quote
-from queries import LinearQuery, QueryError
+from pmw.public.plans import marginal_tier
+from pmw.public.quotes import affordable_price
+from queries import Domain, LinearQuery, QueryError, parse_where, random_conjunctions
 from tests.pmw.session.stored import failed
-from tests.worlds import PEOPLE, REGIONS, WHOLE_YEARS
+from tests.worlds import WHOLE_YEARS
 
 Opened = Callable[..., pmw.Session]
 
@@ -59,41 +59,6 @@ def test_the_quoted_price_is_the_ledgers_line_and_the_quoted_bar_the_answers(
         assert session.state.ledger.spent == before + line.price  # answered without a test
         assert [width(answer) for answer in bars] == pytest.approx([quote.half_width] * 2, rel=1e-9)
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("composition", list(Composition))
-def test_a_second_measurement_is_combined_with_the_first(opened: Opened, composition: Composition) -> None:
-    with opened(composition=composition, seed=3, epsilon=4) as session:
-        first = session.measure(["sex", "region"])
-        paid = price(session)
-        again = session.measure(["sex", "region"], dry_run=True)
-        assert again == session.measure(["sex", "region"])
-        assert price(session) == paid  # the sum of the prices
-        assert width(session.ask(PAIR)) == pytest.approx(again.half_width, rel=1e-9)
-        ratio = again.half_width / first.half_width
-        if composition is Composition.ZCDP:  # twice the price in one go has the same bar
-            assert ratio == pytest.approx(2**-0.5, rel=1e-6)
-        else:  # a bar of twice the price would be half as wide
-            assert 0.6 < ratio < 0.85
-        one, two = session.state.marginals
-        target = (one.values + two.values)[0, 0] / 2
-        low, high = session.ask(PAIR, fresh=True).interval or (0.0, 0.0)
-        assert (low + high) / 2 == pytest.approx(target, rel=1e-9)
-        assert session.verify().holds
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("composition", list(Composition))
-def test_combined_bars_hold_as_often_as_they_say(opened: Opened, composition: Composition) -> None:
-    true, missed, asked = PEOPLE.frame.groupby(["sex", "region"]).size(), 0, 0
-    for seed in range(12):
-        with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
-            session.measure(["sex", "region"])
-            session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)
-            for sex, region in itertools.product(("Female", "Male"), REGIONS):
-                low, high = session.ask(f"sex = '{sex}' AND region = '{region}'").interval or (0, 0)
-                missed, asked = missed + (not low <= true[sex, region] <= high), asked + 1
-    assert 0.1 * asked < missed < 0.28 * asked  # a fifth, but for chance
 
 
 @pytest.mark.parametrize("composition", list(Composition))
@@ -133,23 +98,6 @@ def test_a_question_within_a_width_costs_the_least_that_gives_it(
 
 def before_of(session: pmw.Session) -> Fraction:
     return sum((line.price for line in session.ledger().lines if line.event != "requested"), Fraction(0))
-
-
-def test_what_opening_measured_can_be_topped_up(opened: Opened) -> None:
-    with opened(seed=5) as session:
-        for where, names in (("region = 'north'", "region"), ("age >= 40", "age")):
-            before = width(session.ask(where))
-            quote = session.measure(names)
-            after = width(session.ask(where, fresh=True))
-            assert after <= before
-            assert quote.scope == (names,)
-        assert width(session.ask("region = 'north'")) < 0.9 * before_opening(session, "region")
-        assert session.verify().holds
-
-
-def before_opening(session: pmw.Session, name: str) -> float:
-    (one,) = (one for one in session.state.opening if one.scope == (name,))
-    return sum_half_width(one.noise, 1.0, 0.95)
 
 
 # --- faults -----------------------------------------------------------------------------------------------
@@ -252,25 +200,6 @@ def test_a_session_without_room_for_requests_says_why(
         assert not session.state.closed
 
 
-def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
-    opened: Opened,
-) -> None:
-    with opened(seed=3, update_limit=1) as session:
-        session.ask("age < 40 AND sex = 'Male'")  # opens a round, or ends it
-        while session.measure(["sex", "region"], dry_run=True).affordable:
-            session.measure(["sex", "region"])
-        state = session.state
-        for place, is_open in enumerate(state.rounds):
-            if is_open:
-                options, ledger = state.contract.options, state.ledger
-                assert ledger.allows(
-                    reservation(state.plan[place], options, ledger.composition, round_open=True)
-                )
-        with pytest.raises(pmw.BudgetExhaustedError):
-            session.measure(["sex", "region"])
-        assert session.verify().holds
-
-
 def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
     parts = [
         MarginalMeasurement(("a",), np.array([3, 6]) << 20, DiscreteGaussian(Fraction(sigma << 20)))
@@ -283,7 +212,65 @@ def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
     assert both.noise == parts[0].noise
 
 
-def test_quotes_are_ready_for_json() -> None:
-    quote = Quote("counts", ("a", "b"), 4, None, 0.25, 12.0, affordable=True)
-    form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
-    assert quote.to_dict() == form
+ADD, REPLACE = NeighboringRelation
+
+
+def questions(domain: Domain, size: int = 40) -> list[LinearQuery]:
+    return list(random_conjunctions(domain, size, seed=9))
+
+
+@pytest.mark.parametrize(("relation", "persons"), [(ADD, 1), (ADD, 3), (REPLACE, 1), (REPLACE, 3)])
+@pytest.mark.parametrize("composition", list(Composition))
+def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
+    opened: Opened, composition: Composition, relation: NeighboringRelation, persons: int
+) -> None:
+    choices = {"neighboring_relation": relation, "records_per_person": persons, "seed": 3}
+    with opened(composition=composition, epsilon=3, **choices) as session:
+        session.ask_all(questions(WHOLE_YEARS.domain))
+        before, left = session.state, affordable_price(session.state)
+        planned = session.finish(dry_run=True)
+        assert session.state is before
+        quotes = session.finish()
+        assert quotes == planned
+        after, options = session.state, before.contract.options
+        spent = after.ledger.spent - before.ledger.spent
+        entries = [
+            CellNumbers(one.scope).entry(one.noise, options) for one in quotes if one.noise is not None
+        ]
+        assert spent == sum(after.ledger.price(entry.charge) for entry in entries)
+        assert [entry.charge for entry in entries] == [
+            marginal_charge(one.noise, options) for one in quotes if one.noise is not None
+        ]
+        plan = marginal_tier(before.plan)
+        assert plan is not None
+        least = after.ledger.price(marginal_charge(plan.noise, options))
+        assert (0.97 * left < spent <= left) if left >= least else not quotes
+        assert all(after.ledger.price(entry.charge) >= least * Fraction(99, 100) for entry in entries)
+        assert after.closed
+        assert len(after.measured) == len(before.measured) + len(quotes)
+        assert session.verify().holds
+        with pytest.raises(pmw.SessionError, match="closed"):
+            session.finish()
+        session.ask("age = 33 AND sex = 'Male'", fresh=True)
+        assert session.state.ledger.spent == after.ledger.spent
+
+
+def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened) -> None:
+    often = [f"age = {age} AND region = 'east'" for age in range(20, 50)]
+    with opened(seed=1, epsilon=8, composition=Composition.ZCDP) as session:
+        all_ = [*often, "sex = 'Male' AND member = true"]
+        session.ask_all([*all_, *often[:3]])
+        expected = [parse_where(text, WHOLE_YEARS.domain) for text in all_]
+        assert [one.to_json() for one in session.asked()] == [one.to_json() for one in expected]
+        scopes = [set(one.scope) for one in session.finish(dry_run=True)]
+        assert {"age", "region"} <= scopes[0]
+        assert plan_finish(session.state, session.asked()) == session.finish(dry_run=True)
+
+
+def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None:
+    with opened(seed=1, composition=Composition.ZCDP) as session:
+        spent = session.state.ledger.spent
+        assert session.asked() == ()
+        assert session.finish() == ()
+        assert session.state.closed
+        assert session.state.ledger.spent == spent

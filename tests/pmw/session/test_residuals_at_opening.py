@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,11 @@ import pmw
 from pmw.loop.untested import Requested
 from pmw.model.measurement import HierarchicalMeasurement, ResidualMeasurement
 from pmw.model.strategy import Strategy
-from pmw.planning.opening import Opened, check_scales, open_contract, plan_opened
+from pmw.planning.opening import open_contract
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, gaussian_mu_squared
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import CellNumbers, Event
-from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, strategy_of
-from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MeasuredRelease
@@ -90,24 +87,6 @@ def cost(sigma: Fraction, squared: Fraction, state: PublicState) -> Fraction:
     found = gaussian_mu_squared(squared, sigma)
     assert found is not None
     return found
-
-
-def test_attributes_of_one_cell_and_long_ones_stand_in_no_way() -> None:
-    domain = Domain(
-        (
-            *DOMAIN.attributes,
-            CategoricalAttribute("only", ("x",)),
-            IntegerAttribute("code", 0, 99_999, missing=True, other=True),
-        )
-    )
-    frame = FRAME.assign(only="x", code=np.arange(3000) * 30)
-    with opened(frame, domain, epsilon=6, opening=pmw.Opening.PAIRS, seed=4) as session:
-        pairs = [one.scope for one in session.state.marginals]
-        assert pairs == [*PAIRS[:2], ("age", "code"), PAIRS[2], ("sex", "code"), ("rooms", "code")]
-        both, one = session.ask_all(["only = 'x' AND sex = 'f'", "sex = 'f'"])
-        assert both.interval == one.interval
-        assert session.state.ledger.share <= 1
-        assert session.verify().holds
 
 
 @pytest.mark.parametrize(("records", "composition"), [(1, Composition.ZCDP), (3, Composition.GDP)])
@@ -193,21 +172,6 @@ def test_every_marginal_is_recorded_with_its_price_then_drawn_then_charged(
     assert all(line.price > 0 for line in measured)
 
 
-@OPENINGS
-def test_an_attribute_is_measured_again_on_the_cells_that_opening_measured(opening: pmw.Opening) -> None:
-    # Rare values are pooled where others are measured with it: not where it is measured alone.
-    codes = CategoricalAttribute("code", tuple(range(40)), missing=True, other=True)
-    rare = np.minimum(np.random.default_rng(2).geometric(0.15, 3000) - 1, 39)
-    domain, frame = Domain((codes, *DOMAIN.attributes[1:])), FRAME.assign(code=rare)
-    with opened(frame, domain, epsilon=1, opening=opening, seed=4) as session:
-        assert session.state.coarsening.coarse["code"].size < 42
-        first = next(one for one in session.state.opening if one.scope == ("code",))
-        assert isinstance(first, ResidualMeasurement)
-        assert strategy_of(session.state, ("code",)) == first.strategy
-        assert session.state.grid(("code",)) is session.state.domain
-        assert session.measure("code", dry_run=True).cells == 42
-
-
 @pytest.mark.parametrize(
     ("opening", "last"), [(opening, scope) for opening, due in DUE.items() for scope in (due[1], due[-1])]
 )
@@ -260,27 +224,6 @@ def ask_again(session: pmw.Session) -> None:
         )
 
 
-OPENED = [("opening", ", ".join(pair)) for pair in PAIRS]
-
-
-def test_pairs_are_of_opening_and_one_that_is_asked_for_again_is_requested(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with open_people(path) as session:
-        assert events(session) == OPENED
-    with pmw.resume_session(path, FRAME) as session:
-        ask_again(session)
-        assert events(session) == [*OPENED, ("requested", ", ".join(PAIRS[1]))]
-        assert session.verify().holds
-
-
-def test_an_interrupted_pair_is_of_opening_too(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with killed_drawing():
-        open_people(path)
-    with pmw.resume_session(path, FRAME) as session:
-        assert events(session) == OPENED
-
-
 def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charge every marginal that no test decides as one event."""
 
@@ -288,21 +231,6 @@ def charged_as(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
         return MeasuredRelease(batch, event)
 
     monkeypatch.setattr(MeasuredRelease, "of", classmethod(released))
-
-
-def test_a_session_that_called_its_pairs_requested_is_read_as_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "before.pmw"
-    with monkeypatch.context() as patch:
-        charged_as(Event.REQUESTED, patch)
-        open_people(path).close()
-    with pmw.resume_session(path, FRAME) as session:
-        assert {event for event, _ in events(session)} == {"requested"}
-        assert session.verify().holds
-        session.ask("sex = 'f' AND rooms = 3")
-        ask_again(session)
-        assert session.verify().holds
 
 
 def test_what_is_charged_as_opening_and_was_asked_for_is_found(
@@ -364,25 +292,6 @@ def test_a_budget_is_refused_before_anything_is_recorded_or_all_is_measured(
     with pmw.resume_session(path, frame) as session:
         assert session.ask("ward = 'a'").interval is not None
         assert session.verify().holds
-
-
-@pytest.mark.parametrize("crowd", [0.0, 2.0**40])
-def test_noise_of_pairs_is_looked_at_for_few_records_and_for_many(
-    crowd: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = choices_of(NeighboringRelation.ADD_REMOVE, pmw.Opening.TRIPLES)
-    contract, plan = open_contract(CROWDED, Budget.of(1, "1e-9"), options)
-
-    def planned(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
-        found = plan_opened(contract, plan, total)
-        tier = marginal_tier(found.test)
-        assert tier is not None
-        wide = replace(tier, noise=DiscreteGaussian(Fraction(2**49)))
-        return replace(found, test=(wide,)) if total == crowd else found
-
-    monkeypatch.setattr("pmw.planning.opening.plan_opened", planned)
-    with pytest.raises(pmw.BudgetError, match="the budget is too small"):
-        check_scales(contract, plan)
 
 
 def test_what_has_no_scale_on_rows_is_no_request() -> None:

@@ -12,19 +12,16 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import PriceError, SessionError
+from pmw.errors import PriceError
 from pmw.loop.loop import are_tested
-from pmw.model.measurement import QueryMeasurement, RowsMeasurement, half_width
+from pmw.model.measurement import RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
-from pmw.public.options import TestKind
-from pmw.public.row_sensitivity import rows_sensitivity
 from pmw.session.events import require_measurable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
-from queries.boxes import Boxes
 from queries.parsing import parse_where
 from queries.person import Person
 from queries.questions import QuestionList
@@ -74,12 +71,6 @@ def opened(path: Path | None = None, **choices: Any) -> pmw.Session:
     replaced = choices.get("neighboring_relation") is NeighboringRelation.REPLACE_ONE
     domain = WHOLE if replaced else DOMAIN
     return worlds.opened(FRAME, domain, path, **{"epsilon": 1, **seed, **choices})
-
-
-def true(where: str, table: pd.DataFrame = FRAME) -> int:
-    """Return the true answer, by pandas."""
-    text = where.replace(" = ", " == ").replace(" AND ", " and ")
-    return len(table.query(text.replace("age BETWEEN 13 and 27", "13 <= age and age <= 27")))
 
 
 def width(answer: pmw.Answer) -> float:
@@ -153,21 +144,6 @@ def test_a_marginal_is_taken_where_it_costs_at_most_twice_as_much() -> None:
         assert session.quote("rooms >= 2 AND rooms <= 7 AND smoker = 'no' AND age < 77", 60).of_questions
 
 
-# --- noise ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.statistical
-def test_bars_of_own_numbers_hold_as_often_as_they_say() -> None:
-    missed, asked = 0, 0
-    for seed in range(40):
-        with opened(seed=seed, confidence=0.8, opening=pmw.Opening.ONE_WAY) as session:
-            session.measure(LIST, within=150, at_most=1)
-            for where in LIST:
-                low, high = session.ask(where, at_most=0).interval or (0, 0)
-                missed, asked = missed + (not low <= true(where) <= high), asked + 1
-    assert 0.1 * asked < missed < 0.27 * asked  # a fifth, but for chance
-
-
 # --- bars -------------------------------------------------------------------------------------------------
 
 
@@ -211,17 +187,6 @@ def test_a_question_has_the_same_bar_alone_and_among_others() -> None:
         assert width(first) < width(second)
 
 
-def test_another_question_of_the_same_attributes_is_tested_as_before() -> None:
-    three = "age < 30 AND sex = 'm' AND rooms > {}"
-    with opened() as session:
-        session.measure([three.format(2)], within=20, at_most=1)
-        spent = session.state.ledger.spent
-        assert session.ask(three.format(2), at_most=1).source is pmw.Source.MEASURED  # by its own number
-        assert session.state.ledger.spent == spent
-        session.ask(three.format(3), at_most=1)
-        assert session.state.ledger.spent > spent
-
-
 def test_a_question_that_cuts_bins_has_the_bar_that_was_bought() -> None:
     """What is known on bins stands beside its number; how far apart its ends are was drawn."""
     where, other = "age BETWEEN 13 AND 27 AND rooms = 3", "age BETWEEN 12 AND 27 AND rooms = 3"
@@ -252,16 +217,6 @@ def test_others_of_its_kind_are_tested_and_held_against_the_ceiling_in_any_order
                 session.ask_all(listed, at_most=Fraction(1, 10_000))
 
 
-def test_ranges_are_looked_at_as_single_questions_are() -> None:
-    with opened(opening=pmw.Opening.ONE_WAY) as session:
-        ends = np.array([[0, 1], [0, 1]]), np.array([[29, 7], [28, 7]])
-        listed = [parse_where(f"age < {end} AND rooms > 1", DOMAIN) for end in (30, 29)]
-        for measured in (False, True):
-            found = are_tested(session.state, Boxes(DOMAIN, ("age", "rooms"), *ends)).tolist()
-            assert found == are_tested(session.state, QuestionList(listed)).tolist() == [not measured, True]
-            session.measure(listed[:1], within=20, at_most=1)
-
-
 def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test() -> None:
     where = "age < 30 AND sex = 'm' AND rooms > 2"
     with opened() as session:
@@ -271,28 +226,6 @@ def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test
         assert are_tested(session.state, asked).all()
         session.measure([where], within=20, at_most=1)
         assert not are_tested(session.state, asked).any()
-
-
-def test_the_model_learns_from_questions_that_cut_no_bin() -> None:
-    with opened(max_cells=None) as session:
-        query = parse_where("rooms = 3 AND region = 'n' AND smoker = 'yes'", DOMAIN)
-        assert session.state.coarsening.is_aligned(query)
-        before = abs(
-            ModelAnswers(session.state).answer(query).count
-            - true(query_text := "rooms = 3 AND region = 'n' AND smoker = 'yes'")
-        )
-        session.measure([query_text], share=0.02, at_most=1)
-        measured = session.state.measured[-1]
-        assert isinstance(measured, RowsMeasurement)
-        number = measured.numbers[0]
-        assert isinstance(number, QueryMeasurement)
-        after = ModelAnswers(session.state).answer(query).count
-        assert abs(after - number.value) <= number.variance**0.5 * 2
-        assert abs(after - true(query_text)) <= before + 10
-        cut = parse_where(FOUR, DOMAIN)
-        assert not session.state.coarsening.is_aligned(cut)
-        session.measure([FOUR], within=200, at_most=1)
-        assert session.state.beside[-1] == len(session.state.measured) - 1
 
 
 # --- statements -------------------------------------------------------------------------------------------
@@ -313,29 +246,6 @@ def test_the_groups_of_a_statement_cost_what_one_question_does() -> None:
         assert session.verify().holds
 
 
-def test_all_columns_of_a_statement_that_count_records_are_bought_together() -> None:
-    several = (
-        "SELECT region, COUNT(*) AS n, COUNT(*) FILTER (WHERE smoker = 'yes' AND rooms >= 3) AS some, "
-        "COUNT(rooms) AS k FROM people WHERE age BETWEEN 13 AND 27 GROUP BY region"
-    )
-    inside = FRAME[FRAME.age.between(13, 27)]
-    with opened() as session:
-        table = session.sql_within(several, 400, at_most=1)
-        (measured,) = (one for one in session.state.measured if isinstance(one, RowsMeasurement))
-        assert len(measured.queries) == 4 * 2  # COUNT(rooms) counts what COUNT(*) does
-        assert table.spent.charged == pytest.approx(session.ledger().lines[-1].share)
-        found = rows_sensitivity(measured.queries, session.state.contract.options, persons=False)
-        assert (found.l1, found.l2_squared) == (2 * 2**20, 2 * 2**40)  # a record is in two of them at most
-        for (region,), numbers in table.rows:
-            own = inside[inside.region == region]
-            wanted = (len(own), int(((own.smoker == "yes") & (own.rooms >= 3)).sum()), len(own))
-            for one, true_ in zip(numbers, wanted, strict=True):
-                assert one.interval is not None
-                assert one.interval[1] - one.interval[0] <= 800 + 2
-                assert abs((one.value or 0) - true_) < 800
-        assert session.sql_within(several, 400, at_most=0).spent.charged == 0
-
-
 def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
     top = f"{GROUPS} ORDER BY n DESC LIMIT 3"
     with opened() as session:
@@ -350,31 +260,6 @@ def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
 
 
 # --- faults and refusals ----------------------------------------------------------------------------------
-
-
-def test_a_key_pays_once_and_for_one_list_alone() -> None:
-    with opened() as session:
-        ann = session.analyst("ann")
-        quote = ann.measure(LIST, within=100, at_most=1, request_id="k")
-        spent = session.state.ledger.spent
-        assert ann.measure(LIST[::-1], within=100, request_id="k") == quote
-        with pytest.raises(QueryError, match="request_id 'k' was used for another measurement"):
-            ann.measure(LIST[:2], within=100, request_id="k")
-        answer = ann.ask_within(FOUR, 50, at_most=1, request_id="w")
-        again = ann.ask_within(FOUR, 50, request_id="w")
-        assert (again.interval, again.spent.charged) == (answer.interval, answer.spent.charged)
-        table = ann.sql_within(GROUPS, 300, at_most=1, request_id="s")
-        assert ann.sql_within(GROUPS, 300, request_id="s").rows == table.rows
-        assert len(session.ledger().lines) == len({line.number for line in session.ledger().lines})
-        assert session.state.ledger.spent > spent
-        assert session.verify().holds
-
-
-def test_an_export_of_measurements_names_the_questions(tmp_path: Path) -> None:
-    with opened() as session:
-        session.measure(LIST, within=100, at_most=1)
-        session.export(tmp_path / "numbers.json", format="measurements")
-    assert FOUR.split(maxsplit=1)[0] in (tmp_path / "numbers.json").read_text()
 
 
 def test_a_list_with_a_question_twice_or_none_is_refused() -> None:
@@ -416,37 +301,6 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(what: Any, how: An
         assert session.state.ledger.spent == before
 
 
-def test_a_statement_without_groups_has_nothing_to_pay_for() -> None:
-    none = "SELECT region, COUNT(*) AS n FROM people WHERE region = 'n' AND region = 'e' GROUP BY region"
-    with opened() as session:
-        assert not session.quote_aggregate(none, 30).needed
-        assert session.sql_within(none, 30).spent.charged == 0
-
-
-def test_what_nobody_moves_is_not_measured() -> None:
-    with opened(neighboring_relation=NeighboringRelation.REPLACE_ONE) as session:
-        for how in ({"within": 5}, {"share": 0.02}):
-            with pytest.raises(QueryError, match="no person moves the answers"):
-                session.measure([{}], **how)
-
-
-def test_more_questions_than_are_measured_together_are_refused_before_they_are_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[object] = []
-
-    def counted(statement: object) -> tuple[object, ...]:
-        made.append(statement)
-        return ()
-
-    monkeypatch.setattr("queries.statements.Statement.questions", counted)
-    groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
-    monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
-    with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
-        session.measure([groups.format("f"), groups.format("m")], within=100)
-    assert len(made) == 1
-
-
 def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
     world = Domain((IntegerAttribute("age", 0, 79, width=10), *DOMAIN.attributes[1:]), name="people")
     with worlds.opened(FRAME, world, epsilon=1, seed=3) as session:
@@ -461,34 +315,8 @@ def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
         assert session.state.ledger.spent == before
 
 
-@pytest.mark.parametrize(
-    ("choices", "told"),
-    [({"test": TestKind.QUERY}, "single questions"), ({"simultaneous": True}, "for all questions at once")],
-)
-def test_a_session_without_room_for_requests_says_why(choices: dict[str, Any], told: str) -> None:
-    small = Domain(DOMAIN.attributes[1:], name="people")
-    table = FRAME.drop(columns="age")
-    with (
-        worlds.opened(table, small, epsilon=1, seed=3, **choices) as session,
-        pytest.raises(SessionError, match=told),
-    ):
-        session.measure(["rooms > 3 AND sex = 'f'"], within=100)
-    with opened() as session:
-        session.finalize()
-        with pytest.raises(SessionError, match="closed"):
-            session.measure([FOUR], within=400)
-
-
-def test_a_share_binds_and_a_reader_buys_nothing() -> None:
-    with opened() as session:
-        ann = session.analyst("ann", share=Fraction(1, 2000))
-        with pytest.raises(pmw.BudgetExhaustedError, match="is left for it"):
-            ann.ask_within(FOUR, 400, at_most=1)
-        bea = session.analyst("bea", share=0)
-        with pytest.raises((pmw.BudgetExhaustedError, PriceError)):
-            bea.measure([FOUR], within=400)
-        cat = session.analyst("cat", share=Fraction(1, 100))
-        quote = cat.measure([FOUR], within=400, at_most=1)
-        assert session.bookings()
-        assert session.ledger().lines[-1].booked == (("cat", Fraction(1)),)
-        assert float(cat.budget().spent) == pytest.approx(quote.share)
+def test_what_nobody_moves_is_not_measured() -> None:
+    with opened(neighboring_relation=NeighboringRelation.REPLACE_ONE) as session:
+        for how in ({"within": 5}, {"share": 0.02}):
+            with pytest.raises(QueryError, match="no person moves the answers"):
+                session.measure([{}], **how)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,12 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import BudgetError, DataError, ReleaseError
-from pmw.planning.opening import open_contract
-from pmw.planning.plans import fewest_records
+from pmw.errors import BudgetError, DataError
 from pmw.privacy.budget import Budget
 from pmw.public.charges import Event
 from pmw.public.status import held_pairs
-from pmw.session.synthesis import synthesis_options
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, NumericAttribute
-from tests.worlds import PEOPLE, WIDE, World
+from queries import Domain, IntegerAttribute, NumericAttribute
+from tests.worlds import WIDE, World
 
 
 def synthesized(world: World = WIDE, delta: float | str = "1e-9", **choices: Any) -> pmw.Synthesis:
@@ -55,14 +51,6 @@ def _with_incomes() -> pd.DataFrame:
     return WIDE.frame.assign(income=np.random.default_rng(3).exponential(20, len(WIDE.frame)).clip(0, 100))
 
 
-def test_without_a_delta_what_opening_leaves_goes_to_pairs() -> None:
-    found = synthesized(delta=0)
-    pairs = held_pairs(found.state)
-    assert pairs.held
-    assert 0.99 < found.state.ledger.share <= 1
-    assert found.state.closed
-
-
 @pytest.mark.parametrize("delta", [0, "1e-9"])
 def test_the_pairs_of_a_target_are_measured_more_precisely(delta: float | str) -> None:
     usual, aimed = synthesized(delta=delta), synthesized(delta=delta, target="c")
@@ -75,39 +63,6 @@ def test_the_pairs_of_a_target_are_measured_more_precisely(delta: float | str) -
 
     for pair in mine:
         assert deviation(aimed, pair) < 0.95 * deviation(usual, pair)
-
-
-def test_expected_questions_and_a_target_go_together() -> None:
-    asked = pmw.expected_questions([LinearQuery.cells(WIDE.domain, {"a": (0, 0), "b": (0, 0)})], WIDE.domain)
-    options = synthesis_options(WIDE.domain, Budget.of(1, "1e-9"), "c", pmw.Options(expected=asked))
-    assert options.expected is not None
-    by_scope = options.expected.by_scope
-    assert sum(by_scope.values()) == 2 * by_scope["a", "b"]
-    assert len({count for scope, count in by_scope.items() if "c" in scope}) == 1
-    assert options.expected.digest != asked.digest
-
-
-def test_a_table_that_is_measured_whole_needs_no_target() -> None:
-    options = synthesis_options(PEOPLE.domain, Budget.of(1, "1e-9"), "sex")
-    contract, plan = open_contract(PEOPLE.domain, Budget.of(1, "1e-9"), options)
-    assert (plan.order == 1) == (contract.options.expected is None)
-
-
-def test_rows_come_again_by_their_seed_and_the_frame_is_what_the_manifest_tells() -> None:
-    found = synthesized()
-    assert found.sample(200, seed=4).equals(found.sample(200, seed=4))
-    assert len(found.frame) == found.manifest["rows"] == round(found.state.total.records)
-    assert found.manifest["pairs"] == {"number": 15, "held": 15, "not_held": []}
-    assert found.manifest["epsilon_cap"] == 1
-    assert set(found.sample(30, where="b = 2")["b"].astype(int)) == {2}
-
-
-def test_the_page_is_written_once(tmp_path: Path) -> None:
-    found = synthesized()
-    found.report(tmp_path / "page.html")
-    assert "What a model that is trained on it lacks" in (tmp_path / "page.html").read_text()
-    with pytest.raises(ReleaseError, match="exists"):
-        found.report(tmp_path / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -146,23 +101,3 @@ def test_tables_of_every_shape_spend_their_budget(
     assert 0.97 < found.state.ledger.share <= 1
     assert found.state.closed
     assert held_pairs(found.state).held or attributes == 1
-
-
-@pytest.mark.parametrize("delta", [0, "1e-9"])
-def test_of_fewer_records_than_a_plan_tells_counts_are_noise(delta: float | str) -> None:
-    domain = Domain((IntegerAttribute("age", 0, 19), CategoricalAttribute("sex", ("F", "M"))))
-    found = [
-        fewest_records(domain, epsilon=epsilon, delta=delta, options=pmw.Options()) for epsilon in (0.1, 1)
-    ]
-    (wide, many), (near, few) = (one for one in found if one is not None)
-    assert 7 < wide / near < 13
-    assert many / wide == few / near == 11  # cells of the mean attribute
-
-
-def test_a_session_for_no_question_is_opened_like_others() -> None:
-    with WIDE.opened(opening="pairs", expected_queries=0, seed=1) as session:
-        assert session.state.contract.options.reserved == 0
-        assert not session.state.query_plan
-        assert session.ask("a = 1").interval is not None
-    with pytest.raises(BudgetError, match="a reserve does not go with expected_queries = 0"):
-        pmw.Options(expected_queries=0, reserve=Fraction(1, 5))

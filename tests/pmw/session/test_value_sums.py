@@ -14,12 +14,11 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.model.value_sums import SummedValues
 from pmw.planning.opening import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
-from pmw.public.aggregates import Aggregates
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
@@ -31,13 +30,10 @@ from queries import (
     IntegerAttribute,
     NumericAttribute,
     QueryError,
-    encode_records,
 )
 from queries.expressions import Linear, Ratio
-from queries.parsing import parse_sql, parse_where
-from queries.person import Person
-from queries.schema import format_schema, load_schema, parse_schema, stored_schema
-from queries.values import values_of
+from queries.parsing import parse_sql
+from queries.schema import parse_schema, stored_schema
 from tests.worlds import opened
 
 DOMAIN = Domain(
@@ -87,43 +83,6 @@ def test_a_schema_that_tells_no_resolution_has_sums_measured_at_opening() -> Non
         assert all(line.share == pytest.approx(0.004, rel=1e-3) for line in lines)
         assert sum(line.share for line in lines) <= 0.02
         assert before.state.sums == ()
-
-
-def test_numbers_without_a_resolution_open_as_before() -> None:
-    domain = parse_schema(format_schema(DOMAIN.counted))
-    assert domain.grids == ()
-    with opened(FRAME, domain, seed=4) as session, opened(FRAME, DOMAIN.counted, seed=4) as before:
-        assert session.ledger().lines == before.ledger().lines
-        assert session.state.total == before.state.total
-
-
-def test_a_session_keeps_the_resolutions_that_it_was_opened_with(tmp_path: Path) -> None:
-    path, schema = tmp_path / "s.pmw", tmp_path / "trips.toml"
-    schema.write_text(stored_schema(DOMAIN.counted))
-    domain = load_schema(schema)
-    assert domain.grids
-    with opened(FRAME, DOMAIN.counted, path):
-        pass
-    with pmw.resume_session(path, FRAME) as session:
-        assert session.domain == DOMAIN.counted
-        asked = parse_where("rooms <= 3", domain)  # by who reads the schema's file today
-        assert session.ask(asked).count == session.ask("rooms <= 3").count
-        assert session.verify().holds
-
-
-def test_a_question_of_other_cells_is_still_refused() -> None:
-    other = replace(DOMAIN, attributes=(*DOMAIN.attributes[:4], NumericAttribute("cost", (0, 10, 1000))))
-    with open_trips() as session, pytest.raises(QueryError, match="made for another domain"):
-        session.ask(parse_where("rooms <= 3", other))
-
-
-def test_sessions_that_differ_in_what_persons_are_clipped_to_are_planned_apart() -> None:
-    table = FRAME.assign(id=np.arange(len(FRAME)) // 2)
-    for clips in ((), (("cost", 500),), ()):
-        domain = replace(DOMAIN, person=Person("id", 2, clips=clips))
-        with opened(table, domain, opening=pmw.Opening.PAIRS, seed=4) as session:
-            clipped = [one.summed.attribute for one in session.state.sums if one.summed.clipped]
-            assert clipped == [*dict(clips)]
 
 
 # --- opening -----------------------------------------------------------------------------------------------
@@ -243,20 +202,6 @@ def mean(condition: str) -> float:
     return float(CLIPPED.query(condition)["delay"].mean())
 
 
-def test_means_are_nearer_where_opening_tells_where_values_lie() -> None:
-    plain = Domain(
-        tuple(replace(one, resolution=None) if isinstance(one, NumericAttribute) else one for one in DOMAIN),
-        name="trips",
-    )
-    errors = []
-    for domain in (plain, DOMAIN):
-        with opened(FRAME, domain, epsilon=2, seed=4) as session:
-            rows = session.mean("cost", by="region").to_dict()["rows"][:3]
-            found = [next(one for one in row.values() if isinstance(one, dict))["value"] for row in rows]
-            errors.append(np.abs(np.array(found) - means("cost", "region")).mean())
-    assert errors[1] < errors[0] / 4
-
-
 def test_a_condition_that_the_scope_does_not_tell_gets_no_narrower_bar() -> None:
     with open_trips() as session:
         before = session.mean("delay", where="rooms >= 3").to_dict()["rows"]
@@ -292,42 +237,6 @@ def test_numbers_of_values_and_squares_are_measured_beside_sums() -> None:
         assert session.verify().holds
 
 
-def test_small_weights_of_other_values_are_not_taken_for_one() -> None:
-    """What one sum of values weighs is found where all of a group weigh alike, however little that is."""
-    tiny = "SELECT SUM(delay * 1e-12) + SUM(rooms * 1e-10) AS v FROM trips"
-    truth = float(CLIPPED["delay"].sum() * 1e-12 + CLIPPED["rooms"].sum() * 1e-10)
-    with open_trips() as session:
-        session.measure_sum("delay", share="0.14", squares=True)
-        session.sql(tiny)
-        statement = parse_sql(tiny, DOMAIN)
-        (node,), (group,) = statement.leaves, statement.groups()
-        found = Aggregates(session.state, statement).estimate(node, group)
-        assert found.interval is not None
-        assert found.interval[0] <= truth <= found.interval[1]
-
-
-def test_of_an_empty_group_the_model_tells_the_mean_and_the_spread() -> None:
-    statement = "SELECT AVG(delay) AS a, STDDEV_POP(delay) AS s FROM trips WHERE region IS NULL"
-    with open_trips() as session:
-        before = session.sql(statement).to_dict()["rows"][0]
-        session.measure_sum("delay", "region", share="0.1", squares=True)
-        row = session.sql(statement).to_dict()["rows"][0]
-        for one in ("a", "s"):
-            assert row[one]["conditional"]
-            assert row[one]["value"] == pytest.approx(before[one]["value"])
-
-
-def test_the_number_of_values_is_measured_where_means_are_better_known_for_it() -> None:
-    """A small share buys no number of values as good as what opening measured of the groups."""
-    with open_trips(opening=pmw.Opening.PAIRS) as session:
-        assert session.measure_sum("delay", "region", share="0.1", dry_run=True).counted
-        assert not session.measure_sum("delay", "region", share="0.0001", dry_run=True).counted
-        wide = session.measure_sum("delay", "region", within=20, dry_run=True)
-        assert wide.mean_half_width <= 20
-        with pytest.raises(QueryError, match="by other attributes than its own"):
-            session.measure_sum("delay", ["region", "delay"], squares=True)
-
-
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
@@ -355,15 +264,6 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(
         with pytest.raises(error, match=message):
             asked(session)
         assert session.state.ledger.spent == before
-
-
-def test_a_price_that_is_not_left_is_refused() -> None:
-    with open_trips() as session:
-        with pytest.raises(BudgetExhaustedError, match="costs 90"):
-            session.measure_sum("delay", share="0.9")
-        session.finalize()
-        with pytest.raises(SessionError, match="closed"):
-            session.measure_sum("delay")
 
 
 def test_what_an_open_round_has_reserved_is_not_left_for_a_sum() -> None:
@@ -396,17 +296,6 @@ def test_a_changed_value_inside_its_cell_is_another_table(tmp_path: Path) -> Non
         session.measure_sum("delay")
 
 
-def test_noise_is_of_the_composition() -> None:
-    kinds: dict[Composition, type[NoiseDistribution]] = {
-        Composition.PURE: DiscreteLaplace,
-        Composition.ZCDP: DiscreteGaussian,
-    }
-    for composition, kind in kinds.items():
-        with open_trips(composition=composition) as session:
-            session.measure_sum("cost", share="0.01")
-            assert {type(one.noise) for one in session.state.sums} == {kind}
-
-
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
@@ -429,62 +318,6 @@ def test_rows_have_the_means_that_were_measured() -> None:
         delays = numbers(session, "delay")
         assert delays.between(-60, 539).all()
         assert (delays == delays.round()).all()
-
-
-def test_rows_of_fine_cells_are_fitted_to_the_means_that_were_measured() -> None:
-    delay = IntegerAttribute("delay", -60, 339, missing=True, resolution=1)
-    fine = Domain((DOMAIN["region"], DOMAIN["rooms"], DOMAIN["years"], delay), name="trips")
-    with opened(FRAME, fine, epsilon=2, seed=4, opening=pmw.Opening.ONE_WAY) as session:
-        wanted = [mean(f"region == '{region}'") for region in ("north", "south", "east")]
-        assert max(abs(numbers(session, "delay", one).mean() - real) for one, real in zip(
-            ("north", "south", "east"), wanted, strict=True)) > 10  # fmt: skip
-        quote = session.measure_sum("delay", "region", share="0.1")
-        assert quote.counted
-        for one, real in zip(("north", "south", "east"), wanted, strict=True):
-            assert numbers(session, "delay", one).mean() == pytest.approx(real, abs=2 * quote.mean_half_width)
-
-
-def test_a_value_stays_in_its_cell_wherever_it_leans() -> None:
-    codes, draw = np.repeat(np.arange(5), 400), np.random.default_rng(2)
-    cost = NumericAttribute("cost", (0, 10, 100, 1000), atoms=(10.0,))
-    years = IntegerAttribute("years", 1, 40, 8)
-    for attribute in (cost, years):
-        cells = np.minimum(codes, attribute.size - 1)
-        for lean in (0.01, 0.2, 0.5, 0.99):
-            drawn = values_of(attribute).draw(cells, draw, np.full(len(codes), lean))
-            frame = pd.DataFrame({attribute.name: drawn})
-            assert (encode_records(frame, Domain((attribute,))).columns[0] == cells).all()
-
-
-def test_a_mean_without_a_promise_says_how_sums_give_it_one() -> None:
-    with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=1) as session:
-        statement = "SELECT AVG(delay) AS a FROM trips WHERE years < 9 AND cost > 100 AND rooms = 3"
-        told = " ".join(session.sql(statement).notes)
-        assert "session.measure_sum('delay', ['rooms', 'years', 'cost'], dry_run=True) tells" in told
-        session.finalize()
-        notes = session.sql(statement).notes
-        assert notes
-        assert "session.measure" not in " ".join(notes)  # nothing is measured any more
-
-
-def test_how_a_group_gets_a_bar_is_told_until_it_is_bought() -> None:
-    """Nobody has no region, so that no number of records says that somebody has."""
-    statement = "SELECT region, AVG(delay) AS a FROM trips GROUP BY region"
-    with open_trips(opening=pmw.Opening.ONE_WAY, update_limit=5) as session:
-        notes = " ".join(session.sql(statement).notes)
-        assert "session.measure(['region', 'delay']) costs" in notes
-        assert "session.measure_sum('delay', ['region'], dry_run=True) tells" in notes
-        session.measure_sum("delay", "region")
-        table = session.sql(statement)
-        assert not table.is_promised  # of the group without a region
-        assert "if there are records" in " ".join(table.notes)
-        assert "session.measure" not in " ".join(table.notes)
-        of_itself = session.sql("SELECT region, AVG(delay) AS a FROM trips WHERE delay > 100 GROUP BY region")
-        assert "session.measure(['region', 'delay']) costs" in " ".join(of_itself.notes)
-        session.measure(["region", "delay"])
-        notes = " ".join(session.sql("SELECT region, MEDIAN(delay) FROM trips GROUP BY region").notes)
-        assert "what was measured of region, delay leaves room for no records" in notes
-        assert "session.measure" not in notes
 
 
 def test_which_way_bounds_a_mean_does_not_follow_what_was_drawn() -> None:

@@ -48,16 +48,6 @@ def test_a_session_is_locked_by_whatever_link_it_is_reached(study: Path, tmp_pat
     assert list(link.parent.iterdir()) == [link]
 
 
-def test_a_session_is_made_where_a_link_points(tmp_path: Path) -> None:
-    link = tmp_path / "l.pmw"
-    link.symlink_to(tmp_path / "s.pmw")
-    with PEOPLE.opened(link, epsilon=1, delta=0) as session:
-        with pytest.raises(pmw.SessionLockedError):
-            pmw.resume_session(tmp_path / "s.pmw", PEOPLE.frame)
-        session.ask("sex = 'Male'")
-    assert read_session(tmp_path / "s.pmw")[1].queries_answered == 1
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -188,24 +178,6 @@ def test_who_writes_looks_before_a_lock_file_is_made_and_again_under_the_lock(st
     assert not is_held()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         used[0]._connection.execute("SELECT 1")
-
-
-@pytest.mark.parametrize("refused_at", [1, 2])
-def test_a_session_that_is_refused_is_let_go_of_and_left_as_it_is(study: Path, refused_at: int) -> None:
-    lock, looks, before = study.with_name(f"{study.name}-lock"), 0, rows_of(study)
-    lock.unlink(missing_ok=True)
-
-    def check(_: SessionStore) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == refused_at:
-            raise pmw.SessionError("closed meanwhile")
-
-    with pytest.raises(pmw.SessionError, match="closed meanwhile"), writing(study, 0, check):
-        raise AssertionError
-    assert lock.exists() == (refused_at == 2)
-    assert rows_of(study) == before
-    SessionLock(study).release()
 
 
 ELSEWHERE = """

@@ -1,25 +1,36 @@
-"""The session file: durable rows, wiped secrets, own words for every failure."""
+"""The session file: durable rows, wiped secrets, own words for failures, closed by whoever opens it."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
+import pmw
+from pmw.errors import SessionCorruptError, SessionError, SessionLockedError, StoreError
+from pmw.session.maintenance import (
+    backup_session,
+    finalize_session,
+    read_history,
+    read_ledger,
+    read_session,
+    verify_session,
+)
 from pmw.session.store.columns import StoredAnswer
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import LedgerRow, MeasurementRow, Outcome
 from pmw.session.store.store import SessionStore
+from queries import Domain
 from tests.pmw.session.stored import answer_to_request, columns_of, execute, newest_answer
+from tests.worlds import PEOPLE
 
 ANSWER = StoredAnswer("{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
@@ -45,14 +56,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionSto
         yield store
 
 
-def test_a_session_begins_with_its_opening_intent(store: SessionStore) -> None:
-    pending = store.pending()
-    assert pending is not None
-    assert (pending.kind, pending.proposal, pending.seed) == ("opening", "{}", b"s" * 32)
-    assert store.meta("contract") == '"a"'
-    assert store.asked() == 0
-
-
 def test_neither_what_is_recorded_nor_what_comes_of_it_shows_a_secret() -> None:
     with closing(create(None)) as store:
         for shown in map(repr, (store.pending(), FULL)):
@@ -69,35 +72,6 @@ def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
     assert store.asked() == 4
     assert store.secret("threshold") == b"[1,2]"
     assert [store.meta("absent"), store.secret("absent"), answer_to_request(store, "r2")] == [None] * 3
-
-
-def test_shares_are_read_in_order_and_thinned_evenly_with_the_last_one_kept(store: SessionStore) -> None:
-    assert store.answers.shares(10) == []
-    store.finish(1, Outcome(columns=columns_of([answer_number(number) for number in range(1, 24)])))
-    assert store.answers.shares(100) == [(number, number / 100) for number in range(1, 24)]
-    assert store.answers.shares(23) == store.answers.shares(100)
-    assert store.answers.shares(10) == [(number, number / 100) for number in (2, 5, 8, 11, 14, 17, 20, 23)]
-    assert store.answers.shares(1) == [(23, 0.23)]
-
-
-def answer_number(number: int) -> StoredAnswer:
-    return StoredAnswer("{}", 1.0, None, 0.95, "synthetic", 0, number / 100)
-
-
-def test_a_long_history_is_looked_up_and_not_read(store: SessionStore) -> None:
-    store.finish(
-        1, Outcome(columns=columns_of([answer_number(number // 100) for number in range(1, 20_001)]))
-    )
-    steps = 0
-
-    def count() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    store._connection.set_progress_handler(count, 1)  # called at every step of the database's machine
-    assert len(store.answers.shares(10)) == 10
-    assert steps < 5000  # of 201 blocks, not of 20,000 answers
 
 
 def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
@@ -164,16 +138,6 @@ def test_the_file_is_made_durable_at_every_commit(store: SessionStore) -> None:
     assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
 
 
-def test_opening_over_a_session_or_any_other_file_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
-    create(tmp_path / "s.pmw").close()
-    (tmp_path / "thesis").write_text("mine")
-    for path in (tmp_path / "s.pmw", tmp_path / "thesis"):
-        before = path.read_bytes()
-        with pytest.raises(SessionExistsError, match="exists; choose another name"):
-            create(path)
-        assert path.read_bytes() == before
-
-
 def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     with pytest.raises(SessionError, match="expected a session file, found none"):
@@ -235,30 +199,13 @@ def test_readers_do_not_wait_for_a_writer_and_see_one_state_of_the_file_througho
         assert len(reader.chained().ledger) == 4
 
 
-def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:
-    store.finish(1, FULL)
-    intent = store.begin("tests", "{}", b"t" * 32)
-    store.finalize(intent, Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
-    assert store.pending() is None
-    assert store.secret_names() == set()
-    assert store.meta("closed") == "true"
-    assert store.chained().ledger_intents == (1, 1, intent)
-    store.scrub()
-    assert list(store.answers.each()) == [ANSWER]
-
-
-def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
-    store.finish(1, FULL)
-    store.begin("tests", "{}", b"t" * 32)
-    store._connection.execute(
-        "CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'no'); END"
-    )
-    with pytest.raises(StoreError, match="nothing was released"):
-        store.finalize(None, Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
-    assert store.pending() is not None
-    assert store.secret_names() == {"threshold"}
-    assert store.meta("closed") is None
-    assert len(store.chained().ledger) == 2
+def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Path) -> None:
+    path, old = tmp_path / "s.pmw", b"the threshold noise of a round"
+    with closing(SessionStore.create(path, bytes(32), Outcome())) as store:
+        store.finish(1, Outcome(secrets={"threshold": old}))
+        store.finish(None, Outcome(asked=1))
+        store.finish(None, Outcome(secrets={"threshold": None}))
+        assert all(old not in file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> None:
@@ -330,18 +277,6 @@ def test_what_fails_after_the_commit_takes_nothing_back(
     store.close()
 
 
-def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) -> None:
-    store.finish(1, FULL)
-    store.finish(None, Outcome(idempotency_keys={"another": ANSWER.query}))
-    newer = replace(ANSWER, count=99.0)
-    store.finish(None, Outcome(columns=columns_of([newer], ["r2"])))
-    assert answer_to_request(store, "another") == ANSWER
-    assert newest_answer(store, ANSWER.query) == newer
-    with pytest.raises(StoreError):
-        store.finish(None, Outcome(idempotency_keys={"third": "no such query"}))
-    assert answer_to_request(store, "third") is None
-
-
 def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStore) -> None:
     waiting = store.pending()
     with pytest.raises(SessionLockedError):
@@ -363,10 +298,48 @@ def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionSto
     assert store.charge_count() == 2
 
 
-def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Path) -> None:
-    path, old = tmp_path / "s.pmw", b"the threshold noise of a round"
-    with closing(SessionStore.create(path, bytes(32), Outcome())) as store:
-        store.finish(1, Outcome(secrets={"threshold": old}))
-        store.finish(None, Outcome(asked=1))
-        store.finish(None, Outcome(secrets={"threshold": None}))
-        assert all(old not in file.read_bytes() for file in tmp_path.iterdir())
+Use = Callable[[Path, pd.DataFrame, Domain], object]
+
+
+USES: dict[str, Use] = {
+    "resume": lambda study, frame, domain: pmw.resume_session(study, frame).close(),
+    "resume without the table": lambda study, frame, domain: pmw.resume_session(study).close(),
+    "read": lambda study, frame, domain: read_session(study),
+    "read the ledger": lambda study, frame, domain: read_ledger(study),
+    "read the history": lambda study, frame, domain: read_history(study),
+    "verify": lambda study, frame, domain: verify_session(study, study.with_name("anchor")),
+    "back up": lambda study, frame, domain: backup_session(study, study.with_name("copy.pmw")),
+    "close permanently": lambda study, frame, domain: finalize_session(study),
+}
+
+FAULTS: dict[str, Callable[[Path], object]] = {
+    "no fault": lambda study: None,
+    "a damaged row": lambda study: execute(study, "UPDATE measurements SET units = x'00' WHERE sequence = 2"),
+    "another kind of database": lambda study: execute(study, "PRAGMA application_id = 7"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("use", USES)
+def test_every_use_of_a_session_file_closes_it(study: Path, use: str, fault: str) -> None:
+    FAULTS[fault](study)
+    with suppress(*() if fault == "no fault" else (pmw.PMWError,)):
+        USES[use](study, PEOPLE.frame, PEOPLE.domain)
+
+
+def fail(*arguments: object) -> NoReturn:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])
+def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
+    study: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*arguments: object) -> NoReturn:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"pmw.session.{step}", fail)
+        with pytest.raises(MemoryError):
+            pmw.resume_session(study)
+    pmw.resume_session(study).close()

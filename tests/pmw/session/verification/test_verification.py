@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pmw
+from pmw.model.measurement import ResidualMeasurement
+from pmw.public.options import ModelKind, TestKind
 from pmw.session.store.rows import IntentRow
 from pmw.session.store.store import SessionStore
-from pmw.session.verification.report import NOT_PROVED
+from queries import CategoricalAttribute, Domain, IntegerAttribute
 from tests.pmw.session.stored import cut_off, edit, execute, failed, secrets_of, tamper
-from tests.pmw.session.verification.conftest import Copied
-from tests.worlds import INCOMES, PEOPLE, repeat_noise
+from tests.worlds import INCOMES, PEOPLE, World, repeat_noise
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
 RIGHT = "sex = 'Male' AND region = 'north'"  # independent attributes: a negative
@@ -62,10 +66,36 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     repeat_noise(monkeypatch, 3)
 
 
+@pytest.fixture(scope="module")
+def made_once() -> dict[str, Path]:
+    """The folders of sessions that were made, by their names."""
+    return {}
+
+
 @pytest.fixture
-def study(copied: Copied) -> Path:
+def copied(
+    made_once: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> Callable[[str], Path]:
+    """Return what gives a copy of a session of ``MADE``, which is made once."""
+
+    def copy(name: str) -> Path:
+        if name not in made_once:
+            made_once[name] = tmp_path_factory.mktemp("made")
+            make, seed = MADE[name]
+            with pytest.MonkeyPatch.context() as patch:
+                repeat_noise(patch, seed)
+                make(made_once[name] / "study.pmw")
+        for file in made_once[name].iterdir():  # with its companions
+            shutil.copy2(file, tmp_path)
+        return tmp_path / "study.pmw"
+
+    return copy
+
+
+@pytest.fixture
+def study(copied: Callable[[str], Path]) -> Path:
     """Return the file of a session that was asked questions: two positives, and a round that is open."""
-    return copied("questions", ask_questions)
+    return copied("questions")
 
 
 def ask_questions(path: Path) -> None:
@@ -317,14 +347,6 @@ def test_a_tree_that_was_altered_is_found(tmp_path: Path) -> None:
     assert MODELS in failed(path)
 
 
-def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(study: Path) -> None:
-    for statement in ("", "DELETE FROM snapshots"):
-        execute(study, statement)
-        with pmw.resume_session(study, PEOPLE.frame) as session:
-            session.ask_all([f"age < {age} AND member = TRUE" for age in (28, 44)], fresh=True)
-        assert failed(study) == {}
-
-
 def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path) -> None:
     with pmw.resume_session(study, PEOPLE.frame) as session, cut_off():
         session.ask("age >= 24 AND member = TRUE")
@@ -359,8 +381,247 @@ def test_no_secret_is_shown(study: Path) -> None:
     assert str(len(PEOPLE.frame)) not in shown
 
 
-def test_it_says_what_it_cannot_prove(study: Path) -> None:
-    form = pmw.verify_session(study).to_dict()
-    assert list(form) == ["holds", "unfinished", "closed", "checks", "not_proved"]
-    assert form["not_proved"] == list(NOT_PROVED)
-    assert "newest copy" in NOT_PROVED[0]
+CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
+
+MARGINAL_MODELS = "the models, the snapshot and the certificates follow from the measurements"
+
+
+def _people() -> pd.DataFrame:
+    """Return records whose sexes follow ages; grades follow ages and codes together, but neither alone."""
+    generator = np.random.default_rng(20)
+    count = 20_000
+    age = generator.integers(20, 60, count)
+    code = generator.integers(0, 400, count)
+    late = 4 * ((age < 40) ^ (code < 200))
+    grade = np.array(list("abcdefgh"))[late + generator.integers(0, 4, count)]
+    sex = np.where(generator.random(count) < np.where(age < 35, 0.9, 0.3), "Female", "Male")
+    return pd.DataFrame({"age": age, "sex": sex, "grade": grade, "code": np.array(CODES)[code]})
+
+
+# A long attribute, and one whose pairs are too large to be tested.
+WIDE = World(
+    Domain(
+        (
+            IntegerAttribute("age", 20, 59),
+            CategoricalAttribute("sex", ("Female", "Male")),
+            CategoricalAttribute("grade", tuple("abcdefgh")),
+            CategoricalAttribute("code", CODES),
+        ),
+        name="people",
+    ),
+    _people(),
+)
+ABOUT_MARGINALS = [
+    "",
+    "age >= 40",
+    "sex = 'Male' AND grade = 'a'",
+    "sex = 'Male' AND age < 35",
+    "age >= 33 AND grade = 'h'",
+    "age BETWEEN 24 AND 31 AND grade = 'b' AND sex = 'Male'",
+    "code LIKE 'low%' AND age < 40 AND grade IN ('a', 'b', 'c', 'd')",
+    "code LIKE 'high%' AND age >= 40 AND grade IN ('a', 'b', 'c', 'd')",
+    "code LIKE 'low%' AND grade = 'h'",
+    "code IN ('low1', 'low2') AND grade = 'a'",
+    "age < 30 AND sex = 'Female'",
+]
+
+
+GRAPHICAL: dict[str, Any] = {"test": TestKind.MARGINAL, "model": ModelKind.GRAPHICAL}
+
+
+@pytest.fixture
+def marginals_study(copied: Callable[[str], Path]) -> Path:
+    """Return the file of a session that measured marginals and a question, with both rounds open."""
+    return copied("marginals")
+
+
+def ask_about_marginals(path: Path) -> None:
+    # A tree of so few cells measures no marginal wider than a pair, so that some answers rest on certificates
+    # alone.
+    kind = pmw.SparseVectorKind.EXPONENTIAL
+    with WIDE.opened(
+        path, epsilon=4, update_limit=4, sparse_vector=kind, max_cells=30_000, **GRAPHICAL
+    ) as session:
+        session.ask_all(ABOUT_MARGINALS)
+        state = session.state
+        assert state.positives_used > 0
+        assert state.positives(1) > 0
+        assert state.certificates
+        assert not state.coarsening.is_identity
+        assert state.rounds == (True, True)
+
+
+def test_books_of_marginals_that_were_never_touched_hold(marginals_study: Path) -> None:
+    assert failed(marginals_study) == {}
+    for statement in ("", "DELETE FROM snapshots"):
+        execute(marginals_study, statement)
+        with pmw.resume_session(marginals_study, WIDE.frame) as session:
+            session.ask_all(["age > 50 AND sex = 'Male'", "grade = 'c' AND sex = 'Male'"], fresh=True)
+        assert failed(marginals_study) == {}
+
+
+TAMPERINGS_OF_MARGINALS: dict[str, tuple[str, str, str]] = {
+    "the price of a marginal was lowered": (
+        "UPDATE ledger SET rho = '0' WHERE event = 'marginal' AND sequence > 6", PRICES, "(marginal)",
+    ),
+    "a round of questions was called one of marginals": (
+        "UPDATE ledger SET label = 'threshold noise drawn' WHERE label LIKE '%single questions'",
+        PRICES, "of charge",
+    ),
+    "all rounds of marginals were deleted": (
+        "DELETE FROM ledger WHERE label = 'threshold noise drawn'", ROUNDS, "has no open round",
+    ),
+    "marginals were tested in rounds that were deleted": (
+        "DELETE FROM ledger WHERE label = 'threshold noise drawn'", MARGINAL_MODELS,
+        "was tested in a round that was not paid for",
+    ),
+    "a measured marginal was deleted": (
+        "DELETE FROM measurements WHERE kind = 'measured'", PAID, "has no measurement",
+    ),
+    "a measured marginal was exchanged for another": (
+        "UPDATE ledger SET label = 'sex, grade' WHERE event = 'marginal' AND sequence > 6", PAID, "has no",
+    ),
+    "a marginal's noise was understated": (
+        '''UPDATE measurements SET noise = '{"distribution":"discrete_gaussian","sigma":"9"}' '''
+        "WHERE kind = 'measured'",
+        PLANNED, "noise of measurement",
+    ),
+    "the noise of marginals was understated in the plan": (
+        "UPDATE meta SET value = replace(value, '\"sensitivity\":1048576', '\"sensitivity\":1') "
+        "WHERE key = 'test_plan'", FIT, "sensitivity of tests",
+    ),
+    "a threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold 0'", SECRETS, "secrets kept"),
+    "a threshold of a certificate was lowered": (
+        "UPDATE certificates SET threshold = 1 WHERE sequence = (SELECT min(sequence) FROM certificates)",
+        MARGINAL_MODELS, "has a threshold that was never planned",
+    ),
+    "a certificate was given to another version": (
+        "UPDATE certificates SET version = 99", MARGINAL_MODELS, "of versions that do not follow",
+    ),
+    "measured answers are to a wider question": (
+        "UPDATE answers SET (query, keyed_by) = (SELECT query, keyed_by FROM answers WHERE sequence = 7) "
+        "WHERE source = 'measured' AND sequence < 7", MEASURED, "does not contain its question",
+    ),
+    "a measured answer was invented": (
+        "UPDATE answers SET source = 'measured' WHERE sequence = 3", MEASURED, "",
+    ),
+    "a second answer was called the measurement": (
+        "UPDATE answers SET source = 'measured' WHERE sequence = 11", MEASURED, "is not a new one",
+    ),
+    "what is tested was rewritten": (
+        "UPDATE meta SET value = replace(value, '\"test\":\"marginal\"', '\"test\":\"query\"') "
+        "WHERE key = 'contract'",
+        "contract, plans and charges can be read", "BudgetError",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tampering", list(TAMPERINGS_OF_MARGINALS))
+def test_a_tampering_with_marginals_is_found_by_name(marginals_study: Path, tampering: str) -> None:
+    statements, name, fault = TAMPERINGS_OF_MARGINALS[tampering]
+    tamper(marginals_study, statements)
+    found = failed(marginals_study)
+    assert name in found, found
+    assert fault in found[name]
+
+
+def shifted_far(units: bytes) -> bytes:
+    values = np.frombuffer(units, dtype="<i8").copy()
+    values[0] -= 4000 * 2**20
+    return values.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("table", "where"),
+    [("measurements", "kind = 'measured'"), ("measurements", "kind = 'query'"), ("certificates", "1")],
+)
+def test_numbers_that_were_altered_are_found(marginals_study: Path, table: str, where: str) -> None:
+    edit(marginals_study, table, "units", where, shifted_far)
+    assert {MARGINAL_MODELS, MEASURED} & set(
+        failed(marginals_study)
+    )  # what is beside the model moves its answers alone
+
+
+def first_tier(text: str, **changed: int) -> str:
+    """Return a plan with numbers of its first tier changed."""
+    first, *others = json.loads(text)
+    return json.dumps([{**first, **changed}, *others])
+
+
+def test_a_marginal_that_is_wider_or_on_other_cells_than_planned_is_found(marginals_study: Path) -> None:
+    whole = marginals_study.read_bytes()
+    edit(
+        marginals_study,
+        "meta",
+        "value",
+        "key = 'test_plan'",
+        lambda text: first_tier(text, most_cells=1, free_cells=1),
+    )
+    found = failed(marginals_study)
+    assert "cells; at most 1 were planned" in found[PLANNED]
+    assert "has more cells than are tested" in found[MARGINAL_MODELS]
+    marginals_study.write_bytes(whole)
+    edit(
+        marginals_study, "meta", "value", "key = 'test_plan'", lambda text: first_tier(text, fine_cells=10**9)
+    )
+    assert "cells of measurement" in failed(marginals_study)[PLANNED]
+
+
+def measure_pairs(path: Path) -> None:
+    with WIDE.opened(path, epsilon=4, opening=pmw.Opening.PAIRS) as session:
+        session.ask_all(ABOUT_MARGINALS[:4])
+        assert session.state.marginals
+        assert any(isinstance(one, ResidualMeasurement) for one in session.state.opening)
+
+
+def test_books_of_pairs_that_were_never_touched_hold(copied: Callable[[str], Path]) -> None:
+    assert failed(copied("pairs")) == {}
+
+
+@pytest.mark.parametrize(
+    ("tampering", "check", "words"),
+    [
+        (
+            "UPDATE meta SET value = replace(value, '\"replaced\":false', '\"replaced\":true') "
+            "WHERE key = 'opening_plan'",
+            FIT,
+            "relation of the rows of",
+        ),
+        (
+            "UPDATE meta SET value = replace(value, '\"order\":2', '\"order\":1') WHERE key = 'opening_plan'",
+            FIT,
+            "rows are planned, but no residuals",
+        ),
+        (
+            "UPDATE meta SET value = replace(value, '\"order\":2', '\"order\":3') WHERE key = 'opening_plan'",
+            FIT,
+            "marginals of 3 attributes, which the options do not ask for",
+        ),
+        (
+            'UPDATE meta SET value = replace(value, \'"prices":["1"]\', \'"prices":["1","1"]\') '
+            "WHERE key = 'test_plan'",
+            FIT,
+            "attributes of the widest residuals",
+        ),
+        (
+            "UPDATE measurements SET what = replace(what, '\"replaced\":false', '\"replaced\":true') "
+            "WHERE sequence = (SELECT max(sequence) FROM measurements)",
+            PLANNED,
+            "relation of the rows of measurement",
+        ),
+    ],
+)
+def test_rows_of_the_other_relation_are_found(
+    copied: Callable[[str], Path], tampering: str, check: str, words: str
+) -> None:
+    marginals_study = copied("pairs")
+    tamper(marginals_study, tampering)
+    assert words in failed(marginals_study)[check]
+
+
+# Sessions that are made once and copied, and the seeds of their noise.
+MADE: dict[str, tuple[Callable[[Path], None], int]] = {
+    "questions": (ask_questions, 3),
+    "marginals": (ask_about_marginals, 4),
+    "pairs": (measure_pairs, 4),
+}
