@@ -15,7 +15,6 @@ from pmw.errors import BudgetError
 from pmw.loop.loop import batch_entries, draw_tests, propose
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import MarginalRequest, Proposal, QueryRequest
-from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
@@ -90,19 +89,6 @@ def test_answers_come_in_order_and_every_batch_gets_on() -> None:
     _, twice, batches = answered(state, queries + queries)  # again: most of it is known by then
     assert twice[: len(queries)] == answers
     assert batches <= 2 * len(queries) + 2
-
-
-def test_a_question_whose_pairs_are_measured_first_is_answered_after_its_own_test() -> None:
-    state = opened()
-    settled, _ = carried_out(state, propose(state, [boxed("a", "b", "c")]), SecretState.closed(2), SOURCE, 0)
-    # A positive of the pair (a, b) does not contain the question: it is asked again against the new model.
-    newest = settled.state.measured[-1]
-    assert isinstance(newest, MarginalMeasurement)
-    inside = {"a", "b", "c"} <= set(newest.scope)
-    assert len(settled.answers) == (1 if inside else 0)
-    _, (answer,), batches = answered(state, [boxed("a", "b", "c")])
-    assert answer.interval is not None
-    assert batches >= 1 + (not inside)
 
 
 def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_session_goes_on() -> None:

@@ -16,14 +16,14 @@ from scipy import stats
 
 from pmw.data import MemorySource
 from pmw.loop import loop, priors, untested
-from pmw.loop.loop import batch_entries, draw_tests, propose, settle
+from pmw.loop.loop import draw_tests, propose, settle
 from pmw.loop.secret import SecretState
-from pmw.loop.tiers import BatchDraws, QueryRequest
+from pmw.loop.tiers import QueryRequest
 from pmw.model.dense import DenseDistribution
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.charges import query_sensitivity
 from pmw.public.options import Opening, Options, TestKind, UpdateRule
 from pmw.public.state import PublicState
 from pmw.research.audit import stream_distribution, tables_of
@@ -130,24 +130,6 @@ def test_one_person_moves_an_answer_by_at_most_its_sensitivity(
     assert abs(answered(*rows, added[0]) - answered(*rows, other)) <= query_sensitivity(swap)
 
 
-@given(tables, st.lists(record, min_size=1, max_size=3))
-def test_marginals_move_by_at_most_their_sensitivities(
-    rows: list[tuple[int, ...]], added: list[tuple[int, ...]]
-) -> None:
-    options = Options(test=TestKind.QUERY, records_per_person=len(added))
-    swap = replace(options, neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    base = np.array(rows + added[::-1], dtype=np.int64)
-    for name in DOMAIN.names:
-        before = table(np.array(rows, dtype=np.int64)).counts((name,)).counts * UNITS
-        grown = table(np.array(rows + added, dtype=np.int64)).counts((name,)).counts * UNITS
-        assert np.abs(grown - before).sum() <= l1_sensitivity(options)
-        assert int(((grown - before) ** 2).sum()) <= l2_squared_sensitivity(options)
-        swapped = table(np.array(rows + [(0, 0, 0)] * len(added))).counts((name,)).counts * UNITS
-        original = table(base).counts((name,)).counts * UNITS
-        assert np.abs(swapped - original).sum() <= l1_sensitivity(swap)
-        assert int(((swapped - original) ** 2).sum()) <= l2_squared_sensitivity(swap)
-
-
 @pytest.mark.statistical
 def test_tests_pass_as_often_as_the_audited_distribution_says() -> None:
     # On the session's own grid, with the session's own scales divided by 2^20 for the table.
@@ -193,13 +175,6 @@ def test_only_what_counts_or_draws_sees_the_table() -> None:
         if not name.startswith("_") and "CountSource" in str(inspect.signature(function))
     }
     assert holders == {"draw_opening", "draw_tests", "prior_of_table", "ranked_errors"}
-
-
-def test_covered_questions_are_not_tested() -> None:
-    state = opened(random_rows(1000))
-    covered = [LinearQuery.everything(DOMAIN), LinearQuery.cells(DOMAIN, {"a": (0, 2)})]
-    assert propose(state, covered).requests == ()
-    assert propose(opened(random_rows(1000), opening=Opening.NONE), covered).needs == (0, 1)
 
 
 def test_a_batch_ends_at_its_first_positive() -> None:
@@ -269,13 +244,3 @@ def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_val
             ledger = replace(state.ledger, spent=state.ledger.cap - left)
             proposal = propose(replace(state, ledger=ledger, rounds=(round_open,)), [QUERY])
             assert len(proposal.requests) == runs, (round_open, left)
-
-
-def test_the_ledger_names_what_was_measured() -> None:
-    rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
-    state = opened(rows, opening=Opening.NONE)
-    entries = batch_entries(propose(state, [QUERY]), BatchDraws((1,), 5), state)
-    assert [(entry.event, entry.label) for entry in entries] == [
-        ("sparse vector round", "threshold noise drawn"),
-        ("measurement", "a 1 to 3 and b x to y"),
-    ]
