@@ -1,4 +1,4 @@
-"""Drafts of schemas: names and types alone, or domains from a table that is declared public."""
+"""Drafts of schemas: names and types, kinds of texts, or domains from a table that is declared public."""
 
 from __future__ import annotations
 
@@ -89,22 +89,6 @@ def test_dates_and_times_of_a_parquet_file_are_drafted_as_such_and_recognised(tm
     found = dict(public_attributes(file, ["born", "seen"]))
     assert [type(one) for one in found.values()] == [DateAttribute, DatetimeAttribute]
     assert all(one.missing for one in found.values())
-
-
-def test_times_of_day_of_a_file_are_drafted_as_such(tmp_path: Path) -> None:
-    draft = draft_schema(parquet(tmp_path, "a.parquet", {"start": [datetime.time(8, 30), None]}))
-    assert "# stored as TIME\n" in draft
-    for todo, value in (("min", "06:00"), ("max", "21:59")):
-        draft = draft.replace(f'{todo} = "TODO"', f'{todo} = "{value}"')
-    expected = TimeAttribute("start", datetime.time(6), datetime.time(21, 59, 59))
-    assert parse_schema(draft).attributes == (expected,)
-
-
-def test_a_filled_width_of_times_of_day_names_another_of_them(tmp_path: Path) -> None:
-    file = csv(tmp_path, "p.csv", "start,day\n08:30,2023-01-01\n9:15 pm,2023-01-02\n")
-    draft = draft_schema(file, declared(file))
-    assert 'min = 08:00:00\nmax = 21:59:59\nwidth = "hour"    # or another, such as 30 minutes\n' in draft
-    assert 'width = "day"    # or another of hour (of times), day' in draft
 
 
 def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Columns of the engine: values that are listed, clipped or read one by one have the cells of the encoder."""
+"""Columns of the engine, and tables with an Arrow stream: each value has the cell of the encoder."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_whole_numbers_of_every_type_have_the_cells_of_the_encoder(tmp_path: Pat
         assert source.place_sums((grid.attribute,), grid.attribute).total == known, grid
 
 
-@pytest.mark.parametrize("distinct", [3, 4096, 4097])
+@pytest.mark.parametrize("distinct", [3, 4097])
 @pytest.mark.parametrize("kind", ["VARCHAR", "DATE", "BIGINT"])
 def test_values_that_are_listed_and_that_are_too_many_have_the_same_cells(
     tmp_path: Path, kind: str, distinct: int

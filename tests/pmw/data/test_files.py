@@ -1,4 +1,4 @@
-"""Files: records are read one by one, whatever the others hold, and errors tell nothing about them."""
+"""Files: records are read one by one, whatever the others hold; errors tell nothing, and a check all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in memory: their packed cells, counts and digests, against plain arrays."""
+"""Tables in memory and beyond it: their packed cells, counts and digests, against plain arrays."""
 
 from __future__ import annotations
 

@@ -317,15 +317,3 @@ def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart
 
 def sum_of(charges: tuple[Any, Any]) -> Any:
     return charges[0] + charges[1]
-
-
-def test_where_nothing_is_left_an_answer_says_that_nothing_was_tested() -> None:
-    state = opened(random_rows(20_000))
-    spent = replace(state, ledger=replace(state.ledger, spent=state.ledger.cap))
-    proposal = propose(spent, [PAIR])
-    assert proposal.requests == ()
-    (answer,) = settle(spent, proposal, BatchDraws((), None), spent.ledger).answers
-    assert answer.source is Source.UNVERIFIED
-    closed = replace(spent, closed=True)
-    (answer,) = settle(closed, propose(closed, [PAIR]), BatchDraws((), None), spent.ledger).answers
-    assert answer.source is Source.EXHAUSTED

@@ -1,4 +1,4 @@
-"""Opening: what it measures is charged for what one person changes, and has the noise that is charged.
+"""What no test decides: opening and requests cost what one person changes, and have the noise of that.
 
 All its numbers have noise of their own, expanded from its bytes in the order in which they are released.
 """

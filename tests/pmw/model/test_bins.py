@@ -20,7 +20,6 @@ from pmw.model.bins import (
 )
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import MarginalTerm
-from pmw.model.graphical import GraphicalDistribution
 from queries.boxes import Boxes
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
@@ -257,22 +256,6 @@ def test_a_marginal_sums_to_the_models_over_groups() -> None:
     np.testing.assert_allclose(
         MODEL.marginal(("age",))[:2] / MODEL.marginal(("age",))[:2].sum(), [0.25, 0.75]
     )
-
-
-def test_a_graphical_model_gives_what_a_dense_one_gives() -> None:
-    generator = np.random.default_rng(11)
-    scopes = [("age", "sex"), ("sex", "town")]
-    terms = [MarginalTerm(scope, generator.normal(size=COARSE.scope_shape(scope))) for scope in scopes]
-    dense = CoarsenedDistribution(COARSENING, DenseDistribution.of_terms(COARSE, 500.0, terms))
-    graphical = CoarsenedDistribution(COARSENING, GraphicalDistribution.of_terms(COARSE, 500.0, terms))
-    for form in ("product", "pair", "dense", "one", "constant"):
-        query = queries_of(form, 4)
-        assert graphical.answer(query) == pytest.approx(dense.answer(query))
-    for one, other in zip(dense.marginals(scopes), graphical.marginals(scopes), strict=True):
-        np.testing.assert_allclose(one, other)
-        assert not one.flags.writeable
-    assert graphical.cells < dense.cells == COARSE.size
-    assert (graphical.total, graphical.terms) == (500.0, tuple(terms))
 
 
 @pytest.mark.parametrize("independent", [False, True])

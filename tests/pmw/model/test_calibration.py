@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ import pmw
 from pmw.data import MemorySource
 from pmw.model import calibration, factors, gradient
 from pmw.model import junction_tree as trees
-from pmw.model.factors import Positions, plan_product, project, spread, table_cells
+from pmw.model.factors import Positions, project, spread
 from pmw.model.gradient import Gradient, Program, plan_contraction, plan_gradient
 from pmw.model.junction_tree import JunctionTree, junction_tree
 from queries import CodedRecords, Domain, IntegerAttribute
@@ -77,21 +76,6 @@ def test_small_graphs_have_their_smallest_trees(
 
 DENSE = (3, 2, 4, 1, 5)
 TABLE = np.random.default_rng(1).random(DENSE)
-
-
-def test_a_long_axis_is_summed_too_and_cells_are_counted_exactly() -> None:
-    table = np.arange(10_000.0).reshape(5000, 2)
-    assert project(table, (3, 7), (7,)) == pytest.approx(table.sum(axis=0))
-    assert table_cells((10**9, 10**9, 10**9), (0, 1, 2)) == 10**27
-
-
-def test_only_the_last_product_is_as_large_as_all_axes() -> None:
-    shape = (10, 10, 10, 10)
-    pairs = ((0, 1), (0, 2), (1, 2), (0,), (2,), (2, 3))
-    plan = plan_product(shape, (0, 1, 2, 3), pairs)
-    sizes = [math.prod(np.broadcast_shapes(left, right)) for _, _, left, right in plan.steps]
-    assert sizes[-1] == 10_000
-    assert max(sizes[:-1]) == 1000
 
 
 # --- gradient -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What both forms of the model share: every number is that of the definition, and rows follow it."""
+"""Distributions, dense and on a tree: every number is that of the definition, and rows follow it."""
 
 from __future__ import annotations
 
@@ -273,10 +273,6 @@ def test_a_model_made_anew_has_the_bits_of_the_one_that_grew() -> None:
                 assert np.array_equal(again.marginal(scope), model.marginal(scope))
 
 
-def chain_model() -> GraphicalDistribution:
-    return GraphicalDistribution.of_terms(CHAIN, TOTAL, TERMS)
-
-
 def test_a_tree_too_large_to_hold_is_refused_before_anything_is_allocated() -> None:
     domain = of_sizes(1000, 1000, 1000)
     queries = [
@@ -291,29 +287,6 @@ def test_a_table_too_large_to_hold_is_refused() -> None:
     domain = of_sizes(*[50] * 40)
     with pytest.raises(BudgetError, match=r"a table over 40 attributes would have 9.1 × 10⁶⁷ cells"):
         GraphicalDistribution.uniform(domain, 10.0).marginal(domain.names)
-
-
-@pytest.mark.parametrize("count", [1, 10, 1000, 20_000])
-def test_rows_are_halved_over_a_new_attribute_as_expected_rounded_up_or_down(count: int) -> None:
-    model = chain_model()
-    records = model.sample(count, np.random.default_rng(3), independent=False)
-    done: set[str] = set()
-    for clique in model.cliques:
-        for name in clique:
-            if name in done:
-                continue
-            known = tuple(other for other in clique if other in done)
-            scope = model.domain.scope((*known, name))
-            axis, size = scope.index(name), model.domain[name].size
-            joint, found = model.marginal(scope), counts(records, scope)
-            expected = found.sum(axis=axis, keepdims=True) * joint / joint.sum(axis=axis, keepdims=True)
-            half = np.arange((size + 1) // 2)
-            halves = (found - expected).take(half, axis=axis).sum(axis=axis)
-            assert np.all(np.abs(halves) < 1 + 1e-6)
-            assert np.all(np.abs(found - expected) < (size - 1).bit_length())
-            # The rows of all cells of the attributes before it split alike.
-            assert np.all(np.abs((found - expected).sum(axis=tuple({*range(joint.ndim)} - {axis}))) < 3)
-            done.add(name)
 
 
 def test_rows_are_close_to_the_model_in_every_pair_of_attributes() -> None:

@@ -1,4 +1,4 @@
-"""Fitting: the textbook step, and the refit's optimality."""
+"""Fitting: the textbook step, the refit's optimality, mirror descent, and rows that follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.errors import BudgetError
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution
 from pmw.model.fitting import PRIOR_WEIGHT, refit, step
@@ -129,17 +128,6 @@ def test_negative_and_impossible_numbers_leave_a_model_that_answers() -> None:
     assert model.values.min() >= 0
     assert model.values.sum() == pytest.approx(1000.0)
     assert model.marginal(("a",))[0] < 5
-
-
-def test_impossible_calls_are_refused() -> None:
-    model = refit(DenseDistribution.uniform(DOMAIN, 10.0), [marginal("b", [5, 3, 2])])
-    with pytest.raises(BudgetError, match="expected at most 0 terms, got 1"):
-        refit(model, [])
-    with pytest.raises(BudgetError, match="in the order of its measurements"):
-        refit(model, [measured(BOX, 1.0)])
-    for rate in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(BudgetError, match="expected a positive learning rate"):
-            step(model, BOX, learning_rate=rate, increase=True)
 
 
 # --- mirror descent -------------------------------------------------------------------------------------
@@ -340,23 +328,6 @@ def test_cliques_that_are_fitted_in_turn_follow_what_was_measured(seed: int) -> 
     together = descend(model, aims, step_size=3.0, rule=rule).model
     in_turn, least = (squares(one, aims) for one in (with_local_fits(model, aims), together))
     assert in_turn < 2 * max(least, 0.5 * sum(aim.values.size for aim in aims))
-
-
-def test_of_the_cliques_those_with_very_many_cells_are_left_out() -> None:
-    domain = domain_of(300, 300, 2)
-    pairs = [("a", "b"), ("b", "c")]
-    aims = [
-        Target(
-            pair,
-            np.full(domain.scope_shape(pair), 900_000 / domain.scope_size(pair)),
-            np.ones(domain.scope_shape(pair)),
-        )
-        for pair in pairs
-    ]
-    aims[0].values[0, 0] += 500
-    terms = [MarginalTerm(pair, np.zeros(domain.scope_shape(pair))) for pair in pairs]
-    model = GraphicalDistribution.of_terms(domain, 900_000.0, terms)
-    assert with_local_fits(model, aims) is model
 
 
 # --- rows -----------------------------------------------------------------------------------------------

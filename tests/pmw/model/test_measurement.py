@@ -1,4 +1,4 @@
-"""Measurements: their units, variances and quantiles."""
+"""Measurements: their variances and quantiles, however they are asked for, and trees."""
 
 from __future__ import annotations
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import BudgetError
 from pmw.model.estimate import noise_variance
 from pmw.model.measurement import DEFAULT_BINS
+from pmw.planning.error_quantiles import reserved_share
 from pmw.planning.opening import (
+    EXPECTED_SHARE,
+    Opened,
     Part,
     choose_filter,
     choose_tree,
     filter_of_squares,
+    open_contract,
     opening_releases,
     plan_opened,
     plan_opening,
@@ -41,8 +46,8 @@ from pmw.public.charges import (
     threshold_entry,
 )
 from pmw.public.contract import Contract, agreed
-from pmw.public.options import Opening, Options, TestKind
-from pmw.public.plans import OpeningPlan, QueryTestPlan, marginal_tier
+from pmw.public.options import ExpectedQuestions, Opening, Options, TestKind
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person
 from tests.worlds import known
@@ -468,3 +473,97 @@ def test_triples_go_with_no_choice_that_leaves_them_out(choices: dict[str, Any])
     with pytest.raises(BudgetError, match="opening = triples does not go with"):
         Options(opening=Opening.TRIPLES, **choices)
     Options(opening=Opening.PAIRS, **choices)
+
+
+# --- expected questions ---------------------------------------------------------------------------------
+
+
+ASKED_DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 89),
+        IntegerAttribute("hours", 0, 39),
+        CategoricalAttribute("job", tuple("abcdefgh")),
+        CategoricalAttribute("sex", ("f", "m")),
+        IntegerAttribute("rooms", 1, 12),
+        CategoricalAttribute("region", tuple("nesw")),
+    )
+)
+RECORDS = 50_000.0
+PAIRS = list(itertools.combinations(ASKED_DOMAIN.names, 2))
+SCOPES = [scope for order in range(9) for scope in itertools.combinations(ASKED_DOMAIN.names, order)]
+ASKED = st.dictionaries(st.sampled_from(SCOPES), st.integers(1, 10_000), min_size=1, max_size=8)
+OPENINGS = st.sampled_from(["pairs", "triples"])
+
+
+def expecting(asked: Mapping[tuple[str, ...], int]) -> ExpectedQuestions:
+    scopes = tuple(sorted(asked))
+    return ExpectedQuestions(scopes, tuple(asked[scope] for scope in scopes), "0" * 64)
+
+
+def opened_by(
+    asked: Mapping[tuple[str, ...], int] | None, opening: str = "pairs", **choices: object
+) -> tuple[Contract, OpeningPlan, Opened, MarginalTestPlan]:
+    """Return what a session would open with, of questions that are expected; of none where that is None."""
+    options = pmw.Options(opening=opening, expected=None if asked is None else expecting(asked), **choices)  # type: ignore[arg-type]
+    contract, plan = open_contract(ASKED_DOMAIN, BUDGET, options)
+    found = plan_opened(contract, plan, RECORDS)
+    tier = known(marginal_tier(found.test))
+    return contract, plan, found, tier
+
+
+def weights(contract: Contract) -> dict[tuple[Part, int], Fraction]:
+    composition = known(contract.options.composition)
+    ledger = open_filter(contract.budget, composition)
+    releases = opening_releases(contract.domain, ledger, contract.options)
+    return {(one.part, place): one.weight for place, one in enumerate(releases)}
+
+
+@given(ASKED, OPENINGS)
+def test_shares_sum_to_one_and_none_of_what_is_measured_loses_more_than_half(
+    asked: dict[tuple[str, ...], int], opening: str
+) -> None:
+    found, usual = weights(opened_by(asked, opening)[0]), weights(opened_by(None, opening)[0])
+    assert sum(found.values()) == sum(usual.values()) == 1
+    assert found.keys() == usual.keys()
+    for (part, place), weight in found.items():
+        if part in (Part.RECORDS, Part.ATTRIBUTE, Part.WIDER):
+            assert weight >= usual[part, place] * (1 - EXPECTED_SHARE)
+        else:
+            assert weight == usual[part, place]
+
+
+@given(ASKED, OPENINGS)
+@example({("age", "hours"): 1}, "pairs")
+@example({SCOPES[-1]: 3, ("sex",): 1}, "triples")
+def test_all_that_is_measured_before_any_question_costs_what_opening_has(
+    asked: dict[tuple[str, ...], int], opening: str
+) -> None:
+    contract, _, found, tier = opened_by(asked, opening)
+    price = sum(
+        (
+            found.ledger.price(marginal_charge(tier.noise_of(scope), contract.options))
+            for order in range(2, tier.order + 1)
+            for scope in itertools.combinations(ASKED_DOMAIN.names, order)
+        ),
+        Fraction(0),
+    )
+    kept = sum(weight for (part, _), weight in weights(contract).items() if part is Part.RESERVE)
+    ledger = replace(found.ledger, spent=found.ledger.spent + kept * found.ledger.cap)
+    left = ledger.remaining - reserved_share(ledger)
+    assert left * Fraction(995, 1000) <= price <= left  # a pair's variance is rounded up to a whole unit
+
+
+@given(st.sampled_from(PAIRS), st.integers(1, 10**6))
+def test_a_pair_that_alone_is_expected_gets_all_that_pairs_get_for_it(
+    pair: tuple[str, str], count: int
+) -> None:
+    (_, plan, _, tier), (_, _, _, usual) = opened_by({pair: count}), opened_by(None)
+    assert [one.scope for one in tier.added] == [pair]
+    assert noise_variance(tier.noise_of(pair)) < noise_variance(usual.noise_of(pair)) / 2
+    share = tier.added[0].price / (tier.added[0].price + sum(price(tier, one) for one in PAIRS))
+    assert float(share) == pytest.approx(float(plan.expected), rel=0.01)
+
+
+def price(tier: MarginalTestPlan, pair: tuple[str, str]) -> Fraction:
+    """Return the usual price of a pair, in parts of that of the plan's noise."""
+    return min(Fraction(1), math.prod((tier.weights[name] for name in pair), start=Fraction(1)))

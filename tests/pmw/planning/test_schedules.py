@@ -1,4 +1,4 @@
-"""Schedules and parts: what opening leaves is enough for every positive, and what the reserve buys of it."""
+"""Schedules: opening leaves enough for every positive; parts of the reserve and error quantiles come due."""
 
 from __future__ import annotations
 

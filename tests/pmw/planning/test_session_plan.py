@@ -115,20 +115,6 @@ def test_a_budget_that_leaves_nothing_for_tests_promises_nothing_for_them(domain
     assert json.loads(json.dumps(plan.to_dict()))["vector"] is None
 
 
-def test_a_plan_as_a_dictionary_is_ready_for_json(domain: Domain) -> None:
-    plan = pmw.plan_session(domain, records=5000, epsilon="0.5", delta="1e-6", options=TEXTBOOK)
-    form = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert form["model_cells"] == domain.size == 240
-    assert form["model_bytes"] == 1920
-    assert (form["epsilon"], form["delta"], form["records"]) == (0.5, 1e-6, 5000)
-    assert form["bound"] == pytest.approx(plan.bound, rel=1e-5)
-    assert form["bound_fraction"] == pytest.approx(form["bound"] / 5000, rel=1e-5)
-    assert form["opening"]["share"] == pytest.approx(0.11, rel=1e-3)
-    assert [entry["name"] for entry in form["opening"]["marginals"]] == list(domain.names)
-    assert form["guarantee"].startswith("differential privacy with epsilon = 0.5")
-    assert form["textbook"]["online_pmw_error"] > form["vector"]["bound"]
-
-
 @pytest.mark.parametrize(
     ("choices", "message"),
     [

@@ -1,4 +1,4 @@
-"""The textbook's theorems: numbers worked by hand, and runs of the algorithms that must keep to them."""
+"""The textbook's theorems: numbers worked by hand, and its plan, solved for each of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmw import Opening, Options, Sides, SparseVectorKind, TestKind, UpdateRule
+from pmw import Options
 from pmw.errors import BudgetError
 from pmw.planning.theorems import (
     TextbookPlan,
@@ -77,15 +77,6 @@ def test_online_pmw_solves_its_own_equation(delta: float) -> None:
     assert found.error == pytest.approx(3 * found.alpha)
     assert found.threshold == pytest.approx(2 * found.alpha)
     assert found.learning_rate == pytest.approx(fraction / 2)
-
-
-def test_online_pmw_by_hand() -> None:
-    # alpha^3 = 36 ln 10^7 (ln 200000 + ln(16 ln 10^7 / (0.05 alpha^2))) / 10^6 at alpha = 0.2393: 0.01370.
-    found = online_pmw_accuracy(10**5, records=10**6, cells=10**7, epsilon=1, beta=0.05)
-    assert found.error / 10**6 == pytest.approx(0.718, abs=0.001)
-    alpha = 0.2393
-    logs = math.log(200_000) + math.log(16 * math.log(10**7) / (0.05 * alpha**2))
-    assert 36 * math.log(10**7) * logs / 10**6 == pytest.approx(alpha**3, rel=0.005)
 
 
 WRONG: list[Callable[[], object]] = [
@@ -161,24 +152,6 @@ def solved(
         delta=delta,
         accuracy=accuracy,
         options=options or Options.textbook(),
-    )
-
-
-def test_the_preset_is_the_loop_of_the_lecture() -> None:
-    options = Options.textbook(
-        update_limit=12, threshold=400.0, learning_rate=0.2, expected_queries=9, seed=5
-    )
-    assert options == Options(
-        test=TestKind.QUERY,
-        opening=Opening.NONE,
-        update=UpdateRule.STEP,
-        sides=Sides.TWO_SIDED,
-        sparse_vector=SparseVectorKind.LAPLACE_ROUNDS,
-        update_limit=12,
-        threshold=400.0,
-        learning_rate=0.2,
-        expected_queries=9,
-        seed=5,
     )
 
 
