@@ -19,6 +19,7 @@ import pytest
 import pmw
 from pmw.data import DatabaseTable, MemorySource, TableFile, as_source, engine_columns, memory
 from pmw.data.arrow_arrays import StreamError, batches
+from pmw.data.inspection import inspect_table
 from pmw.data.packed import PackedRecords, packed_digest
 from pmw.errors import DataError
 from queries import (
@@ -109,6 +110,12 @@ def test_values_that_are_listed_and_that_are_too_many_have_the_same_cells(
     for table in (file, DatabaseTable(f"duckdb:{database}", "t")):
         source = as_source(table, Domain((attribute,)), None)
         assert source.counts(("x",)).counts.tolist() == expected(attribute, values)
+
+
+def test_numbers_beyond_the_ends_are_told_to_the_custodian(tmp_path: Path) -> None:
+    file = parquet(tmp_path, "INTEGER", [-(2**31), -1, 0, 9, 10, 11, 2**31 - 1, None])
+    (facts,) = inspect_table(TableFile(file), Domain((IntegerAttribute("x", 0, 10),))).attributes
+    assert (facts.clipped_low, facts.clipped_high, facts.empty) == (2, 2, 1)
 
 
 def test_a_stream_that_fails_is_told_without_what_the_engine_says(

@@ -40,9 +40,12 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import (
     Event,
     SumNumbers,
+    l1_sensitivity,
+    l2_squared_sensitivity,
     marginal_charge,
     opening_entries,
     positive_entry,
+    query_sensitivity,
     threshold_entry,
 )
 from pmw.public.contract import Contract, agreed
@@ -63,6 +66,17 @@ def opened(budget: Budget, options: Options) -> tuple[PrivacyFilter, PrivacyFilt
     for entry in opening_entries(plan_opening(DOMAIN, ledger, options), options):
         after = after.charge(entry.charge)
     return ledger, after
+
+
+def test_sensitivities_under_each_neighbouring_relation() -> None:
+    # A record is in one cell of a marginal: adding one changes one cell by 1, replacing one changes two.
+    add = Options(test=TestKind.QUERY, records_per_person=3)
+    swap = Options(test=TestKind.QUERY, records_per_person=3, neighboring_relation=REPLACE)
+    assert query_sensitivity(add) == query_sensitivity(swap) == 3 * UNITS
+    assert l1_sensitivity(add) == 3 * UNITS
+    assert l1_sensitivity(swap) == 6 * UNITS
+    assert l2_squared_sensitivity(add) == (3 * UNITS) ** 2
+    assert l2_squared_sensitivity(swap) == 2 * (3 * UNITS) ** 2
 
 
 CHOICES = [
