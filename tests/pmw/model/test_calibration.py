@@ -21,37 +21,8 @@ from pmw.model import calibration, factors, gradient
 from pmw.model import junction_tree as trees
 from pmw.model.factors import Positions, project, spread
 from pmw.model.gradient import Gradient, Program, plan_contraction, plan_gradient
-from pmw.model.junction_tree import JunctionTree, junction_tree
+from pmw.model.junction_tree import junction_tree
 from queries import CodedRecords, Domain, IntegerAttribute
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> tuple[tuple[int, ...], list[Positions]]:
-    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=9)))
-    places = st.sets(st.integers(0, len(shape) - 1), max_size=3).map(lambda found: tuple(sorted(found)))
-    return shape, draw(st.lists(places, max_size=12))
-
-
-def connected(tree: JunctionTree, cliques: list[int]) -> bool:
-    """Tell whether cliques are connected among themselves: all but one have their parent among them."""
-    return sum(tree.parents[clique] not in cliques for clique in cliques) == 1
-
-
-@given(graphs())
-def test_every_scope_is_inside_a_clique_and_every_attribute_runs_through_connected_ones(
-    graph: tuple[tuple[int, ...], list[Positions]],
-) -> None:
-    shape, scopes = graph
-    tree = junction_tree(shape, scopes)
-    for scope in scopes:
-        home = tree.covering(scope)
-        assert home is not None
-        assert set(scope) <= set(tree.cliques[home])
-    for position in range(len(shape)):
-        holding = [number for number, clique in enumerate(tree.cliques) if position in clique]
-        assert connected(tree, holding)
-    assert all(parent < number for number, parent in enumerate(tree.parents))
-    assert not any(set(first) <= set(second) for first, second in itertools.permutations(tree.cliques, 2))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from fractions import Fraction
-from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -16,12 +15,8 @@ from hypothesis import strategies as st
 import pmw
 from pmw.planning.error_quantiles import (
     AnsweredQuestions,
-    is_due,
     plan_quantiles,
     quantiles_left,
-)
-from pmw.planning.error_quantiles import (
-    next_due as next_quantiles_due,
 )
 from pmw.planning.opening import choose_filter
 from pmw.planning.parts import Level, newest_due, next_due, plan_part, water_filled
@@ -223,22 +218,6 @@ def test_more_records_measure_more_marginals_and_test_larger_ones() -> None:
     assert cells == pytest.approx([part * 1e7 / noise for part in parts], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("budget", "target"),
-    [(Budget.of(1, 1e-9), DEFAULT_SCHEDULE.target), (Budget.of(1), DEFAULT_SCHEDULE.few_target)],
-)
-def test_as_many_are_measured_as_keep_the_noise_of_a_pair_below_the_target(
-    budget: Budget, target: float
-) -> None:
-    cells = 18  # of the pair of the median size: 3 x 6
-    plans = [(records, planned(records, budget)) for records in range(500, 20_000, 100)]
-    distances = [  # of neither the fewest nor the most
-        cells * l1_mean(plan.noise) / records for records, plan in plans if 4 < plan.update_limit < 11
-    ]
-    assert distances
-    assert 0.95 * target < max(distances) <= target
-
-
 def test_a_threshold_comes_down_with_the_questions_asked_to_what_noise_would_make_and_a_margin() -> None:
     plan = planned(1e4)
     thresholds = [plan.threshold(12, asked) for asked in range(0, 3000, 10)]
@@ -273,11 +252,6 @@ def state() -> PublicState:
 
 def asked(number: int, width: float = 5000.0) -> AnsweredQuestions:
     return AnsweredQuestions(np.arange(1, number + 1), np.full(number, width))
-
-
-def test_they_are_due_at_doubling_numbers() -> None:
-    assert [number for number in range(3000) if is_due(number)] == [256, 512, 1024, 2048]
-    assert [next_quantiles_due(number) for number in (0, 255, 256, 257, 1023)] == [256, 256, 512, 512, 1024]
 
 
 def test_each_kind_gets_an_equal_part_and_one_part_stays(state: PublicState) -> None:
@@ -326,21 +300,6 @@ def test_what_is_kept_for_tests_is_left_to_them(state: PublicState) -> None:
         assert bool(quantiles_left(replace(left(most), contract=contract))) is whole
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"settled": 255},
-        {"settled": 257},
-        {"closed": True},
-        {"plan": (), "rounds": ()},
-        {"quantiles": (ErrorQuantile(BINS, 256, 40, 0, LOUD),)},
-    ],
-)
-def test_none_are_due(state: PublicState, change: dict[str, object]) -> None:
-    assert plan_quantiles(state, {OF_TESTS: asked(60)})
-    assert plan_quantiles(replace(state, **change), {OF_TESTS: asked(60)}) == ()  # type: ignore[arg-type]
-
-
 def test_kinds_are_left_out_where_noise_hides_what_there_is_to_tell(state: PublicState) -> None:
     assert plan_quantiles(state, {OF_TESTS: asked(39)}) == ()
     (one,) = plan_quantiles(state, {OF_TESTS: asked(40)})
@@ -350,13 +309,3 @@ def test_kinds_are_left_out_where_noise_hides_what_there_is_to_tell(state: Publi
     for before_it, due in ((1.0, False), (5 * margin, True)):
         before = (ErrorQuantile(OF_TESTS, 128, 40, round(before_it * UNITS), LOUD),)
         assert bool(plan_quantiles(replace(state, quantiles=before), {OF_TESTS: asked(40)})) == due
-
-
-def test_of_many_questions_some_are_taken_whatever_their_answers_were(state: PublicState) -> None:
-    (one,) = plan_quantiles(state, {OF_TESTS: asked(2000)})
-    assert len(one.places) == len(set(one.places)) == 500
-    assert one.rank == 476
-    (other,) = plan_quantiles(state, {OF_TESTS: asked(2000, 7000.0)})
-    assert one.places == other.places
-    order = sorted(range(1, 2001), key=lambda place: sha256(f"{state.asked} {place}".encode()).digest())
-    assert list(one.places) == sorted(order[:500])  # anybody can repeat it
