@@ -269,9 +269,9 @@ def test_a_type_that_is_read_is_read_whatever_it_holds(kind: str) -> None:
 
     values = [*ENDS, None]
     some: list[list[Any]] = [[LEAST], [MOST], [None], [one for one in ENDS if one not in (LEAST, MOST)]]
-    one_by_one = [counted(given) for given in some]
+    some_by_some = [counted(given) for given in some]
     assert counted([]) == [[0] * attribute.size for attribute in BESIDE]
-    for attribute, together, *each in zip(BESIDE, counted(values), *one_by_one, strict=True):
+    for attribute, together, *each in zip(BESIDE, counted(values), *some_by_some, strict=True):
         assert together == [sum(cells) for cells in zip(*each, strict=True)]
         assert sum(together) == len(values)
         if kind in TIMES:

@@ -417,11 +417,11 @@ ROWS = {kind: [*islice(cycle(values), MOST), "NULL"] for kind, values in ANY_VAL
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database whose table t has all values, each row with its number and a view of it alone."""
+    """A database whose table t has all values, each row with its number, and four views of some rows each."""
     kinds = {name: name.rpartition(" ")[0] for name in BESIDE.names}
     columns = ", ".join(f'"{name}" {kind}' for name, kind in kinds.items())
     rows = [", ".join(ROWS[kind][place] for kind in kinds.values()) for place in range(MOST + 1)]
-    views = [f"CREATE VIEW v{place} AS SELECT * FROM t WHERE i = {place}" for place in range(MOST + 1)]
+    views = [f"CREATE VIEW v{place} AS SELECT * FROM t WHERE i % 4 = {place}" for place in range(4)]
     values = ", ".join(f"({place}, {row})" for place, row in enumerate(rows))
     return database(
         tmp_path_factory.mktemp("hostile"),
@@ -438,8 +438,8 @@ def counts(path: Path, table: str = "t", domain: Domain = BESIDE) -> list[list[i
 
 def test_a_type_that_is_read_is_read_whatever_it_holds(hostile: Path) -> None:
     before = hostile.read_bytes()
-    one_by_one = [counts(hostile, f"v{place}") for place in range(MOST + 1)]
-    for attribute, together, *each in zip(BESIDE, counts(hostile), *one_by_one, strict=True):
+    some_by_some = [counts(hostile, f"v{place}") for place in range(4)]
+    for attribute, together, *each in zip(BESIDE, counts(hostile), *some_by_some, strict=True):
         values = ROWS[attribute.name.rpartition(" ")[0]]
         assert together == [sum(cells) for cells in zip(*each, strict=True)], attribute.name
         assert sum(together) == len(values)

@@ -322,9 +322,9 @@ def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     values = {name: [*islice(cycle(column.values), MOST)] for name, column in READ.items()}
     rows = [{name: known[place::4] for name, known in values.items()} for place in range(4)]
-    one_by_one = [counts(path, row) for row in rows]
+    some_by_some = [counts(path, row) for row in rows]
     assert counts(path, {name: [] for name in READ}) == [[0] * attribute.size for attribute in BESIDE]
-    for attribute, together, *each in zip(BESIDE, counts(path, values), *one_by_one, strict=True):
+    for attribute, together, *each in zip(BESIDE, counts(path, values), *some_by_some, strict=True):
         assert together == [sum(cells) for cells in zip(*each, strict=True)], attribute.name
         assert sum(together) == MOST, attribute.name
 
@@ -342,7 +342,7 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, nam
 
 @pytest.mark.usefixtures("same_engine")
 @given(data=st.data())
-@settings(max_examples=settings().max_examples // 2)  # each of records of every type
+@settings(max_examples=settings().max_examples // 4)  # each of records of every type
 def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, data: st.DataObject) -> None:
     records, values = data.draw(st.integers(0, 8)), {}
     for name, column in READ.items():
