@@ -114,10 +114,7 @@ def _has(table: object, name: str) -> bool:
 
 
 def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
-    """Return the declared columns of a table, and which of them are texts that became bytes.
-
-    Where its library can leave out the other columns, they are not read.
-    """
+    """Return the declared columns of a table, and which of them are texts that became bytes."""
     library = _library(table)
     wanted = frozenset(domain.columns)
     if library == "polars" and _has(table, "select"):

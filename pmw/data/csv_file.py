@@ -189,10 +189,7 @@ def _cleaned(column: list[str], dialect: CsvDialect) -> list[str]:
 
 
 def _blocks(file: Path) -> Iterator[list[bytes]]:
-    """Yield the lines after the first without their line feeds, some at a time.
-
-    A line that is too long is cut, and stays too long.
-    """
+    """Yield the lines after the first without their line feeds, some at a time."""
     with bytes_of(file) as stream:
         rest, first = b"", True
         while block := stream.read(_BLOCK):

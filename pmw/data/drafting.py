@@ -294,11 +294,7 @@ def _numeric(name: str, counts: Mapping[float, int], rows: int, missing: bool) -
 
 
 def _round_edges(counts: Mapping[float, int], low: float, high: float) -> tuple[float, ...]:
-    """Return growing round edges of at most 16 cells between two ends, near the quantiles of the rows.
-
-    Each edge between the ends is the roundest number within a quarter of the distance to its neighbours, and
-    the ends are moved out to one, so that no number is clipped.
-    """
+    """Return growing round edges of at most 16 cells between two ends, near the quantiles of the rows."""
     if low == high:
         return (min(low, 0.0), max(low, 0.0)) if low else (0.0, 1.0)
     numbers = sorted(counts)
@@ -317,10 +313,7 @@ def _round_edges(counts: Mapping[float, int], low: float, high: float) -> tuple[
 
 
 def _roundest(low: Fraction, point: Fraction, high: Fraction, whole: bool) -> float:
-    """Return the multiple of the coarsest step from ``low`` to ``high`` that is nearest to ``point``.
-
-    Steps are 1, 2, 2.5 and 5 times a power of ten; whole numbers have whole steps.
-    """
+    """Return the multiple of the coarsest step from ``low`` to ``high`` that is nearest to ``point``."""
     if low <= 0 <= high:
         return 0.0
     exponent = math.ceil(math.log10(max(abs(low), abs(high))))

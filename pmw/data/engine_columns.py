@@ -143,11 +143,7 @@ class _Read:
 
 
 def _numbers(attribute: IntegerAttribute | NumericAttribute) -> _Read:
-    """Return how whole numbers of an attribute of numbers are read: as places, where few are told apart.
-
-    These are the numbers between the declared ends, and one beyond either: a number beyond that one has its
-    cell, its place on the grid, and its reading.
-    """
+    """Return how whole numbers of an attribute of numbers are read: as places, where few are told apart."""
     low, high = math.floor(attribute.ends[0]) - 1, math.ceil(attribute.last) + 1
     if high - low >= _MOST_LISTED or max(-low, high) >= _WIDEST:
         return _exact(attribute.name)
@@ -168,10 +164,7 @@ def _exact(name: str) -> _Read:
 
 
 def _values(name: str, kind: str) -> _Read:
-    """Return how values of another kind are read: floating-point numbers as such, others as texts.
-
-    A number that is none is empty, as in a pandas table.
-    """
+    """Return how values of another kind are read: floating-point numbers as such, others as texts."""
     if kind in _FLOATING:
         return _Read((f"coalesce({in_quotes(name)}, CAST('NaN' AS {kind}))",), NumberColumn)
     return _Read((_text(name, kind),), TextColumn)

@@ -145,11 +145,7 @@ class PeopleIntake:
 
 
 class _Buckets:
-    """Rows in a file, parted by some bits of their first word (secret).
-
-    Args:
-        passed: the leading bits that all rows agree in.
-    """
+    """Rows in a file, parted by some bits of their first word (secret)."""
 
     def __init__(self, file: ScratchFile, passed: int = 0) -> None:
         self._file, self._passed = file, passed
@@ -297,10 +293,6 @@ class MemorySource(CountSource):
             key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
                 declared.
             limit: how much memory the records may take, besides the parts; None for the usual.
-
-        Raises:
-            DataError: the table is none, or cannot be read, or lacks a declared column; persons are declared
-                and there is no key; or the records exceed the limit, and the disk is full, or fails.
         """
 
         def taken_in() -> MemorySource:

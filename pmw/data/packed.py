@@ -384,10 +384,7 @@ def packed_digest(records: PackedRecords) -> bytes:
 
 
 def _in_order(records: PackedRecords, tables: Sequence[Words | None]) -> Iterator[Words]:
-    """Yield the words of all records in order, some at a time; each array is used again for the next.
-
-    Only the first attributes, which weigh most in a word, are looked at to tell which records come next.
-    """
+    """Yield the words of all records in order, some at a time; each array is used again for the next."""
     leading = _leading_tables(records.domain.shape)
     ends = _ends(records, leading)
     sizes = np.zeros(len(ends) + 1, dtype=np.int64)
@@ -404,11 +401,7 @@ def _in_order(records: PackedRecords, tables: Sequence[Words | None]) -> Iterato
 
 
 def _leading_tables(shape: Sequence[int]) -> list[Codes | None]:
-    """Return what each cell of each of the first attributes adds to the number of the cell of all of these.
-
-    They are, in declared order, as many as have cells enough to part records evenly. In few bytes, for these
-    numbers are looked up for each part again.
-    """
+    """Return what each cell of each of the first attributes adds to the number of the cell of them all."""
     first = next(
         (count for count in range(1, len(shape)) if math.prod(shape[:count]) >= _PARTING_CELLS), len(shape)
     )

@@ -49,12 +49,7 @@ Numbers = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bound:
-    """How the records of a table are bounded (secret).
-
-    Args:
-        records: the most that are kept of each.
-        key: 32 bytes that choose which.
-    """
+    """How the records of a table are bounded (secret)."""
 
     person: Person
     records: int

@@ -362,12 +362,7 @@ def model_holds(state: PublicState, scope: tuple[str, ...]) -> bool:
 def fitted_to(
     state: PublicState, rule: DescentRule | None = None, told: Callable[[int], None] | None = None
 ) -> PublicState:
-    """Return the state with its model fitted to everything that it takes in, starting from the model.
-
-    Args:
-        rule: when the descent ends; None for the rule of the session.
-        told: called after each step with 1.
-    """
+    """Return the state with its model fitted to everything that it takes in, starting from the model."""
     coarsening = state.coarsening
     aims: list[Aim] = [
         replace(one, query=coarsening.inner(one.query))

@@ -117,12 +117,6 @@ def draw_tests(
 ) -> tuple[BatchDraws, SecretState]:
     """Return the outcomes of a batch's tests, up to and including the first positive, and the secret state.
 
-    Args:
-        proposal: the batch, with at least one request.
-        secret: the threshold noise so far.
-        bits: source of the noise.
-        coarse: the same table over bins; None where nothing is binned.
-
     Privacy: one step of a sparse vector, and one measurement with fresh noise at a positive.
     """
     noisy = secret.thresholds[proposal.tier]
@@ -148,11 +142,7 @@ def settle(
     ledger: PrivacyFilter,
     free: FreeAnswers | None = None,
 ) -> Settled:
-    """Return the public state after a batch, with the model corrected at a positive, and the answers.
-
-    Args:
-        ledger: the filter after the batch's charges.
-    """
+    """Return the public state after a batch, with the model corrected at a positive, and the answers."""
     state, free = replace(state, ledger=ledger), free or FreeAnswers()
     if proposal.requests:
         first, *later = tiers_of(state.plan)[proposal.tier :]

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, model_holds
-from pmw.loop.measuring import draw_numbers
+from pmw.loop.untested import draw_numbers
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition
@@ -160,12 +160,7 @@ def _reservation(plan: _Same, options: _Same, composition: Composition, round_op
 
 @dataclass(frozen=True, slots=True)
 class Tier(ABC, Generic[Want, Asked]):
-    """One sparse vector of a session, with what it tests and measures.
-
-    Args:
-        place: of the tier in the session's plan.
-        plan: its tests, and the noise of what a positive measures.
-    """
+    """One sparse vector of a session, with what it tests and measures."""
 
     place: int
     plan: TierPlan
@@ -222,11 +217,7 @@ class Tier(ABC, Generic[Want, Asked]):
     def propose(
         self, state: PublicState, queries: Sequence[LinearQuery], wanted: Sequence[Sequence[Want]]
     ) -> Proposal:
-        """Return a batch of this tier.
-
-        Args:
-            wanted: what each asks to be tested; at least one asks for something.
-        """
+        """Return a batch of this tier."""
         requests, needs = self.requests(state, wanted)
         return Proposal(
             tuple(queries),
@@ -250,10 +241,6 @@ class Tier(ABC, Generic[Want, Asked]):
         coarse: CountSource | None = None,
     ) -> tuple[BatchDraws, NoisyThreshold | None]:
         """Return the outcomes of tests, up to and including the first positive, and the noise kept.
-
-        Args:
-            bits: source of the noise.
-            coarse: the same table over bins; None where nothing is binned.
 
         Privacy: one step of the sparse vector, and one measurement with fresh noise at a positive; costs what
             ``charges`` says.
@@ -280,11 +267,7 @@ class Tier(ABC, Generic[Want, Asked]):
     def settle(
         self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> tuple[PublicState, FirstAnswers]:
-        """Return the state after a batch, and what gives the first of the answers that its tests decided.
-
-        Args:
-            state: the state that the batch was proposed in, with its charges.
-        """
+        """Return the state after a batch, and what gives the first of the answers that its tests decided."""
 
     def after(self, state: PublicState, proposal: Proposal, draws: BatchDraws) -> PublicState:
         """Return the state after a batch: its round, what its tests found, and the model corrected."""

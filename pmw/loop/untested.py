@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, fitted_to, model_of_terms
-from pmw.loop.measuring import draw_numbers, noise_on, numbers_of, with_noise
 from pmw.model.bins import Coarsening, choose_coarsening, told_apart_by
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import SyntheticDistribution
@@ -62,6 +61,39 @@ if TYPE_CHECKING:
 
 _KEPT = 2**20  # cells of the attributes of a question, up to which all of them are counted, and kept
 Measured: TypeAlias = MarginalMeasurement | RowsMeasurement | ApartMeasurement  # on request
+
+
+def draw_numbers(
+    counts: NDArray[np.int64], noise: NoiseDistribution, strategy: Strategy | None, bits: BitSource
+) -> NDArray[np.int64]:
+    """Return the numbers of a marginal, each with fresh noise: int64, of the shape of the counts.
+
+    Args:
+        counts: int64, records per cell.
+        noise: on each cell, in units of 2^-20 records; by rows, that of cells of the same price.
+        strategy: the rows that are measured; None for the cells.
+        bits: source of the noise.
+
+    Privacy: costs what ``marginal_charge`` says of the noise. Cells move by ``l2_squared_sensitivity`` at
+        most; rows by ``Strategy.squared_sensitivity`` for each of a person's records, and their noise is as
+        much wider (``noise_on``).
+    """
+    return with_noise(numbers_of(counts, strategy), noise_on(strategy, noise), bits)
+
+
+def numbers_of(counts: NDArray[np.int64], strategy: Strategy | None) -> NDArray[np.int64]:
+    """Return the true numbers of a marginal, in units: of its cells, or of rows. Secret."""
+    return counts * UNITS if strategy is None else strategy.applied(counts)
+
+
+def noise_on(strategy: Strategy | None, noise: NoiseDistribution) -> NoiseDistribution:
+    """Return the noise on each number, of that on cells of the same price."""
+    return noise if strategy is None else strategy.noise(noise)
+
+
+def with_noise(numbers: NDArray[np.int64], noise: NoiseDistribution, bits: BitSource) -> NDArray[np.int64]:
+    """Return true numbers, each with fresh independent noise: int64, of their shape."""
+    return numbers + noise.sample_array(bits, numbers.size).reshape(numbers.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +145,7 @@ def settle_opening(
     test: TestPlan,
     fitted: tuple[SyntheticDistribution, float] | None = None,
 ) -> PublicState:
-    """Return the session's first public state.
-
-    Args:
-        plan: the noise of the opening measurements.
-        ledger: the filter after their charges.
-        fitted: the model and its step size, where they are known already; None fits the model.
-    """
+    """Return the session's first public state."""
     total, opening = released_total(plan, draws), founded_opening(plan, draws)
     coarsening = choose_bins(contract, plan, draws, test)
     if not contract.options.tests_marginals and fitted is None:
@@ -144,9 +170,6 @@ def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test
     """Return the bins of long attributes, by the released one-attribute counts; post-processing, free.
 
     Single questions are tested and measured on the declared cells, and so is a table that was measured whole.
-
-    Args:
-        plan: the noise of the opening measurements.
     """
     if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)
@@ -175,13 +198,7 @@ def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What true numbers are counted in.
-
-    Args:
-        fine: the table over the declared cells.
-        coarse: the same table over bins; None where nothing is binned.
-        is_fine: tells whether a scope is counted on declared cells.
-    """
+    """What true numbers are counted in."""
 
     fine: CountSource
     coarse: CountSource | None = None
@@ -234,10 +251,6 @@ class Requested:
     def measured(self, numbers: NDArray[np.int64], bits: BitSource) -> Measured:
         """Return what is measured, each number with fresh noise.
 
-        Args:
-            numbers: int64, from ``counted``.
-            bits: source of the noise.
-
         Privacy: independent noise on each number. Costs what ``entry`` says; on rows as ``draw_numbers``.
         """
         what, noise = self.what, self.noise
@@ -274,9 +287,6 @@ def apply(
     """Return the public state after one more release, with the model corrected by what it can hold.
 
     Error quantiles change only what is said of answers.
-
-    Args:
-        ledger: the filter after its charge.
     """
     state = replace(state, ledger=ledger)
     if isinstance(released, ErrorQuantile):
@@ -290,12 +300,7 @@ def apply(
 
 
 class FirstAnswer(NamedTuple):
-    """A question, and the answer that was given first: the newest model is fitted to what was asked.
-
-    Attributes:
-        query: the question.
-        units: the answer, in units of 2^-20 records, rounded.
-    """
+    """A question, and the answer that was given first: the newest model is fitted to what was asked."""
 
     query: LinearQuery
     units: int
@@ -321,10 +326,6 @@ def draw_quantiles(
     requests: Sequence[QuantileRequest], errors: Sequence[int], bits: BitSource
 ) -> tuple[ErrorQuantile, ...]:
     """Return the error quantiles, each with fresh noise.
-
-    Args:
-        errors: of each, from ``ranked_errors``.
-        bits: source of the noise.
 
     Privacy: each costs what ``QuantileRequest.entry`` says.
     """

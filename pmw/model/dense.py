@@ -313,10 +313,7 @@ class DenseWorkspace:
         return weights, sums.astype(np.float64)
 
     def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the distinct weights of a query, and of each cell of its scope which of them it has.
-
-        Sweeps ask for the queries in turn, many times: those that came first are kept while there is room.
-        """
+        """Return the distinct weights of a query, and of each cell of its scope which of them it has."""
         if query in self._classes:
             return self._classes[query]
         weights, classes = np.unique(query.weights().reshape(-1), return_inverse=True)

@@ -204,12 +204,7 @@ def _matrices_cost(shape: tuple[int, ...], operands: tuple[_Operand, _Operand], 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One contraction, and what it takes back.
-
-    Args:
-        forward: makes the next table of the two.
-        to_left: makes the derivative by the first table, of that by the result and the second table.
-    """
+    """One contraction, and what it takes back."""
 
     left: int
     right: int

@@ -63,11 +63,7 @@ Flat: TypeAlias = NDArray[np.float64]  # one number per measured one, in the eva
 
 
 class Evaluator(abc.ABC):
-    """What models say of aims, as a function of their duals; all numbers are in one array.
-
-    Args:
-        aims: one or more.
-    """
+    """What models say of aims, as a function of their duals; all numbers are in one array."""
 
     def __init__(self, aims: Sequence[Aim]) -> None:
         self._aims = aims
@@ -271,12 +267,7 @@ def lowered(
     rule: DescentRule,
     told: Callable[[int], None] | None = None,
 ) -> Lowest:
-    """Return the duals of the lowest loss that a descent meets.
-
-    Args:
-        evaluate: what models say of the aims; there is at least one number.
-        start: duals of each aim, shaped like it.
-    """
+    """Return the duals of the lowest loss that a descent meets."""
     numbers, free = sum(one.size for one in start), sum(aim.free_numbers for aim in aims)
     unit = 1.0 / (sum(map(_curvature, aims)) or 1.0)  # residuals of single bins have none
     loss = _Loss.of(evaluate, aims)

@@ -248,16 +248,7 @@ _Array = NDArray[np.float64]
 
 
 class _Asked(NamedTuple):
-    """A group whose bar is asked for.
-
-    Attributes:
-        node: the mean or the sum.
-        group: whose records it is of.
-        records: how many it is taken to have, of those with a value; at least so many, or ``estimated``.
-        estimated: by the model.
-        value: its mean or its sum, by the model and what opening measured.
-        width: half-width of the bar that is wanted.
-    """
+    """A group whose bar is asked for."""
 
     node: Linear | Ratio
     group: Group

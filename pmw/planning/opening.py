@@ -139,10 +139,7 @@ def _is_whole(domain: Domain, budget_filter: PrivacyFilter, options: Options) ->
 
 
 def _of_everything(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> list[Release]:
-    """Return the list where opening covers every question, by the whole table or the only attribute.
-
-    Under an accuracy contract the number of records has the share under which the widest bar is narrowest.
-    """
+    """Return the list where opening covers every question, by the whole table or the only attribute."""
     only = _attribute(domain.attributes[0], budget_filter.composition, 1) if len(domain) == 1 else None
     cells, total = only or Release(Part.TABLE, Fraction(1)), TOTAL_SHARE
     if options.bar_limit is not None and cells.tree is None:
@@ -203,10 +200,7 @@ def _priced(
 
 
 def _of_values(domain: Domain, options: Options) -> list[Release]:
-    """Return the sums of values and the number of persons that opening measures.
-
-    The second is drawn where it tells more than the number of records does (``opening_persons``).
-    """
+    """Return the sums of values and the number of persons that opening measures."""
     sums = planned_sums(domain, options)
     found = [Release(Part.SUMS, min(SUM_SHARE, _MOST_SUMS / len(sums)), summed=one) for one in sums]
     return found + ([Release(Part.PERSONS, PERSONS_SHARE)] if opens_persons(domain, options) else [])
@@ -409,14 +403,7 @@ def too_small() -> BudgetError:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What follows from an opening's plan and the number of records.
-
-    Args:
-        entries: what opening charges.
-        ledger: the filter after these charges.
-        test: the tiers of tests; none where nothing is left for any.
-        persons: the noise of the number of persons, where that is measured.
-    """
+    """What follows from an opening's plan and the number of records."""
 
     entries: tuple[LedgerEntry, ...]
     ledger: PrivacyFilter
@@ -611,12 +598,7 @@ def pairs_forecast(domain: Domain, budget_filter: PrivacyFilter, options: Option
 
 @lru_cache(maxsize=64)  # a plan asks for it several times
 def _balanced_share(cells: int, budget_filter: PrivacyFilter, options: Options) -> Fraction:
-    """Return the share of the number of records under which the widest bar about a whole table is narrowest.
-
-    With a larger share the bar of everybody is narrower, and those of questions about half of the cells are
-    wider. The share is at most one half; it is searched by steps of 1/32, then by finer ones around the best.
-    A public number has none.
-    """
+    """Return the share of the number of records under which a table's widest bar is narrowest."""
     if options.public_count:
         return Fraction(0)
 

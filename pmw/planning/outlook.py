@@ -158,13 +158,7 @@ def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
 
 
 class Outlook:
-    """What an imagined state says of questions that its opening covers.
-
-    Attributes:
-        state: the imagined state.
-        confidences: of the session's noises.
-        attributes: what opening measures, by attribute; empty where it measures no marginals.
-    """
+    """What an imagined state says of questions that its opening covers."""
 
     def __init__(self, state: PublicState) -> None:
         self.state = state
@@ -235,11 +229,7 @@ class Outlook:
         return widths / whole
 
     def _by_parts(self, order: int) -> float | None:
-        """Return the mean half-width of one cell's interval by its parts, over all marginals of an order.
-
-        The attribute with the most cells has the fewest records in one, and decides: each is looked at beside
-        those that follow it, and counts for all marginals that it decides.
-        """
+        """Return the mean half-width of one cell's interval by its parts, over all marginals of an order."""
         domain, limit = self.state.domain, self.state.contract.options.bar_limit
         if not self.attributes or limit is not None or not 2 <= order <= _MOST_PARTS:
             return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
@@ -25,55 +24,7 @@ from tests.pmw.data.lines import beside
 DOMAIN = Domain((IntegerAttribute("age", 0, 99, 10), CategoricalAttribute("sex", ("f", "m"))))
 
 
-def patched(path: Path, select: str, bytes_before: bytes, bytes_after: bytes) -> Path:
-    """Write a Parquet file and put other bytes of the same length in place of some."""
-    duckdb.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet, COMPRESSION uncompressed)")
-    raw = path.read_bytes()
-    assert len(bytes_before) == len(bytes_after)
-    assert bytes_before in raw
-    path.write_bytes(raw.replace(bytes_before, bytes_after))
-    return path
-
-
-MARK = 1_234_567_890_123_456
-FIRST_TIME, INFINITE = -9_223_372_022_400_000_000, 2**63 - 1
-X_NUMBER = Domain((IntegerAttribute("x", 0, 9, missing=True, other=True),))
 X_TEXT = Domain((CategoricalAttribute("x", ("f", "m"), missing=True, other=True),))
-
-
-@pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS"])
-@pytest.mark.parametrize(
-    "stored",
-    [-(2**63), -(2**63) + 1, -(2**63) + 2, FIRST_TIME - 1, FIRST_TIME, INFINITE - 1, INFINITE],
-)
-@pytest.mark.parametrize("records", [2, 5000])  # of so many, each distinct value is stored once
-def test_a_time_that_cannot_be_written_is_a_value_like_others(
-    tmp_path: Path, kind: str, stored: int, records: int
-) -> None:
-    make = "make_timestamp_ns" if kind == "TIMESTAMP_NS" else "make_timestamp"
-    numbers = f"CASE WHEN i % 7 = 1 THEN {MARK} ELSE i % 5 END"
-    moment = f"{make}({numbers})::{kind}"
-    select = f"SELECT {moment} AS x, {moment} AS y FROM range({records}) AS t(i)"
-    before, after = MARK.to_bytes(8, "little"), stored.to_bytes(8, "little", signed=True)
-    path = patched(tmp_path / "t.parquet", select, before, after)
-    source = as_source(path, Domain((*X_NUMBER, replace(X_TEXT["x"], name="y"))), None)
-    for name in ("x", "y"):
-        assert source.counts((name,)).counts[-1] == records  # none of them is empty
-
-
-@pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
-@pytest.mark.parametrize("records", [2, 5000])
-@pytest.mark.parametrize("other", ["'f'", "'m' || i"])  # the latter: too many distinct values for a list
-def test_a_text_in_parquet_that_is_no_utf8_is_a_value_like_others(
-    tmp_path: Path, domain: Domain, records: int, other: str
-) -> None:
-    select = f"SELECT CASE WHEN i = 1 THEN 'before' ELSE {other} END AS x FROM range({records}) AS t(i)"
-    path = patched(tmp_path / "t.parquet", select, b"before", b"bef\xff\xc3\xe2")
-    source = as_source(path, domain, None)
-    assert source.counts(()).total == records
-    assert source.counts(("x",)).counts[-1] >= 1
 
 
 @pytest.mark.usefixtures("same_engine")
@@ -370,10 +321,10 @@ def counts(path: Path, values: dict[str, list[bytes]]) -> list[list[int]]:
 def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     values = {name: [*islice(cycle(column.values), MOST)] for name, column in READ.items()}
-    rows = [{name: [known[place]] for name, known in values.items()} for place in range(MOST)]
-    one_by_one = [counts(path, row) for row in rows]
+    rows = [{name: known[place::4] for name, known in values.items()} for place in range(4)]
+    some_by_some = [counts(path, row) for row in rows]
     assert counts(path, {name: [] for name in READ}) == [[0] * attribute.size for attribute in BESIDE]
-    for attribute, together, *each in zip(BESIDE, counts(path, values), *one_by_one, strict=True):
+    for attribute, together, *each in zip(BESIDE, counts(path, values), *some_by_some, strict=True):
         assert together == [sum(cells) for cells in zip(*each, strict=True)], attribute.name
         assert sum(together) == MOST, attribute.name
 
@@ -391,7 +342,7 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, nam
 
 @pytest.mark.usefixtures("same_engine")
 @given(data=st.data())
-@settings(max_examples=settings().max_examples // 2)  # each of records of every type
+@settings(max_examples=settings().max_examples // 4)  # each of records of every type
 def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, data: st.DataObject) -> None:
     records, values = data.draw(st.integers(0, 8)), {}
     for name, column in READ.items():
@@ -451,15 +402,3 @@ def test_decimals_too_wide_for_their_type_are_no_ids(tmp_path: Path, name: str) 
         if source != "written byte by byte":
             with pytest.raises(DataError, match="in the column 'id' of ids, got a column of type DECIMAL"):
                 as_source(table, domain, bytes(32))
-
-
-def test_decimals_of_more_digits_than_the_engine_has_are_no_ids(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow", reason="it writes such a file; pip install it to run this test")
-    from pyarrow import parquet
-
-    for digits in (38, 39, 76):
-        ids = pa.array([Decimal(1), None], pa.decimal256(digits, 0))
-        parquet.write_table(pa.table({"id": ids, "w": ["x", "x"]}), tmp_path / "t.parquet")
-        domain = Domain((CategoricalAttribute("w", ("x",)),), person=Person("id", 1, empty="person"))
-        with pytest.raises(DataError, match="in the column 'id'"):
-            as_source(tmp_path / "t.parquet", domain, bytes(32))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.data import CsvDialect, MemorySource, TableFile, as_source, people
+from pmw.data import MemorySource, as_source, people
 from pmw.data.memory import Intake, TablePart, holds_malformed
-from pmw.data.packed import cell_words
-from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, kept_by_limit
+from pmw.data.people import OWN, Roster
 from pmw.data.scratch import Words
 from pmw.errors import DataError
 from pmw.privacy.budget import NeighboringRelation
@@ -131,21 +129,6 @@ def test_the_key_chooses_among_a_persons_records() -> None:
     chosen = Counter(int(kept(frame, 1, bytes([n]) * 32)[0, :, 0].argmax()) for n in range(240))
     assert set(chosen) == set(range(6))
     assert min(chosen.values()) > 15  # 40 expected
-
-
-def test_the_id_matters_and_not_its_place() -> None:
-    """Persons with the same records have different ones kept, whoever comes before them."""
-    names = tuple(f"p{n}" for n in range(40))
-    domain = Domain(
-        (CategoricalAttribute("owner", names), IntegerAttribute("visit", 0, 9)), person=Person("id", 1)
-    )
-    rows = pd.DataFrame(
-        [(name, name, visit) for name in names for visit in range(10)], columns=["id", "owner", "visit"]
-    )
-    visits = as_source(rows, domain, KEY).counts(("owner", "visit")).counts.argmax(axis=1)
-    assert len(set(visits.tolist())) > 5
-    again = as_source(rows[::-1], domain, KEY).counts(("owner", "visit")).counts.argmax(axis=1)
-    assert np.array_equal(visits, again)
 
 
 def test_what_is_kept_is_pinned() -> None:
@@ -259,33 +242,6 @@ def test_ids_whose_first_hashes_collide_stay_two_persons(monkeypatch: pytest.Mon
     assert len(set(keys[1].tolist())) == 4
 
 
-@given(
-    sizes=st.lists(st.integers(2, 10**6), min_size=1, max_size=8),
-    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**40)), max_size=12),
-)
-def test_cells_of_any_domain_are_put_into_words_exactly(
-    sizes: list[int], rows: list[tuple[int, int]]
-) -> None:
-    domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, size - 1) for n, size in enumerate(sizes)))
-    columns = tuple(
-        np.array([(value * (n + 1)) % size for _, value in rows], dtype=np.uint64)
-        for n, size in enumerate(sizes)
-    )
-    words = cell_words(CodedRecords(domain, columns), np.arange(len(rows)))
-    cells = list(zip(*(column.tolist() for column in columns), strict=True))
-    packed = list(zip(*(word.tolist() for word in words), strict=True))
-    assert len(words) == 1 or domain.size > 2**64
-    assert len(set(cells)) == len(set(packed)) == len(set(zip(cells, packed, strict=True)))
-
-
-def test_the_last_cell_of_the_largest_word_is_not_the_first_of_the_next() -> None:
-    domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1) for n in range(4)))
-    assert domain.size == 2**64
-    columns = tuple(np.array([2**16 - 1, 0], dtype=np.uint16) for _ in range(4))
-    (word,) = cell_words(CodedRecords(domain, columns), np.arange(2))
-    assert word.tolist() == [2**64 - 1, 0]
-
-
 # --- ids --------------------------------------------------------------------------------------------------
 
 # An id, its person where ids are texts, and where they are whole numbers; None drops the record.
@@ -366,33 +322,12 @@ def test_whole_numbers_are_the_same_persons_in_every_type_of_column() -> None:
     assert roster.finish()[0].tolist() == [0, OWN, 0]
 
 
-def test_parts_of_different_types_have_the_same_persons() -> None:
-    roster = Roster(Person("id", 1), KEY)
-    for part in (["a", "7"], [7, 8], ["8", "a"], []):
-        assert roster.add(pd.Series(part)).all()
-    assert roster.finish()[0].tolist() == [0, 1, 1, 2, 2, 0]
-
-
 def test_a_record_without_an_id_is_dropped_or_a_person_of_its_own() -> None:
     frame = frame_of([("ann", 1, 1)] * 3 + [("bob", 2, 2)] * 3)
     frame.loc[3:, "id"] = None
     dropped, own = domain_of(1), domain_of(1, empty="person")
     assert as_source(frame, dropped, KEY).counts(("owner",)).counts.tolist() == [1, 0, 0, 0]
     assert as_source(frame, own, KEY).counts(("owner",)).counts.tolist() == [1, 3, 0, 0]
-
-
-def test_the_share_that_is_kept_is_counted() -> None:
-    persons = np.array([0, 0, 0, 1, OWN, OWN], dtype=np.int32)
-    assert kept_by_limit(persons, (1, 2, 4)) == {1: 4, 2: 5, 4: 6}
-    assert kept_by_limit(persons[:0], (1,)) == {1: 0}
-
-
-def test_records_alone_in_a_table_are_kept() -> None:
-    domain = domain_of(1)
-    assert as_source(frame_of([]), domain, KEY).counts(()).total == 0
-    assert as_source(frame_of([("ann", 1, 1)]), domain, KEY).counts(()).total == 1
-    nobody = frame_of([("ann", 1, 1)]).assign(id=None)
-    assert as_source(nobody, domain, KEY).counts(()).total == 0
 
 
 def test_a_table_is_read_under_the_key_of_its_persons_alone() -> None:
@@ -442,18 +377,6 @@ def test_a_person_that_cannot_be_is_refused(choices: dict[str, object], key: str
     assert "ann" not in str(caught.value)
 
 
-def test_a_person_that_does_not_fit_the_attributes_is_refused() -> None:
-    refused: list[tuple[Any, str]] = [
-        (Person("visit"), "'visit', which is one; leave it out of the attributes, or copy it"),
-        (Person("id", constant=("sex",)), "constant: expected names of attributes, got 'sex'"),
-        ("id", "expected a Person, got a str"),
-    ]
-    for person, told in refused:
-        with pytest.raises(DomainError, match=told):
-            Domain(ATTRIBUTES, person=person)
-    assert domain_of(1) == Domain(ATTRIBUTES)  # what is asked of both is the same
-
-
 # --- sources ----------------------------------------------------------------------------------------------
 
 
@@ -468,8 +391,10 @@ def sources(tmp_path: Path, frame: pd.DataFrame, kind: str) -> list[pd.DataFrame
     return [frame, tmp_path / "t.csv", tmp_path / "t.parquet"]
 
 
-@pytest.mark.parametrize("kind", ["VARCHAR", "BIGINT", "UBIGINT", "SMALLINT"])
-@pytest.mark.parametrize("choices", [{}, {"empty": "person"}, {"ids": "integer"}])
+@pytest.mark.parametrize(
+    ("kind", "choices"),
+    [("VARCHAR", {}), ("BIGINT", {"ids": "integer"}), ("UBIGINT", {"empty": "person"}), ("SMALLINT", {})],
+)
 def test_the_sources_keep_the_same_records(tmp_path: Path, kind: str, choices: dict[str, str]) -> None:
     generator = np.random.default_rng(1)
     ids = generator.integers(0, 60, 400).astype(object)
@@ -506,15 +431,6 @@ def test_a_column_of_ids_may_have_any_name(tmp_path: Path, column: str) -> None:
         assert as_source(table, domain, KEY).counts(("owner",)).counts.tolist() == [1, 1, 0, 0]
 
 
-def test_a_missing_column_of_ids_is_told_before_a_record_is_read(tmp_path: Path) -> None:
-    frame, file = frame_of([("ann", 1, 1)]), TableFile(tmp_path / "t.csv", CsvDialect(delimiter=";"))
-    frame.drop(columns="id").to_csv(file.path, index=False, sep=";")
-    with pytest.raises(DataError, match="expected one column 'id' in the first line, got no such column"):
-        as_source(file, domain_of(1), KEY)
-    frame.to_csv(file.path, index=False, sep=";")
-    as_source(file, domain_of(1), KEY)
-
-
 def test_a_line_that_cannot_be_read_has_no_person(tmp_path: Path) -> None:
     lenient = tuple(replace(attribute, missing=True, other=True) for attribute in ATTRIBUTES)
     path = tmp_path / "t.csv"
@@ -525,15 +441,6 @@ def test_a_line_that_cannot_be_read_has_no_person(tmp_path: Path) -> None:
     assert holds_malformed(Domain(lenient))
     assert not holds_malformed(Domain(lenient, person=person))
     assert not holds_malformed(Domain((*lenient[1:], ATTRIBUTES[0])))
-
-
-def test_a_column_of_ids_of_a_refused_type_is_told_by_its_type(tmp_path: Path) -> None:
-    with duckdb.connect() as engine:
-        engine.execute(
-            f"COPY (SELECT [1] AS id, 'ann' AS owner, 1 AS visit, 1 AS ward) TO '{tmp_path / 't.parquet'}'"
-        )
-    with pytest.raises(DataError, match="expected plain values in column 'id'"):
-        as_source(tmp_path / "t.parquet", domain_of(1), KEY)
 
 
 # --- fingerprints -----------------------------------------------------------------------------------------
@@ -556,11 +463,3 @@ def test_the_fingerprint_covers_ids_and_the_records_that_are_left_out() -> None:
     prints.append(source.fingerprint(b"other"))
     assert len(set(prints)) == len(prints)
     assert as_source(frame.copy(), domain_of(1), KEY).fingerprint(b"k") == prints[0]
-
-
-def test_people_records_show_nothing() -> None:
-    records = CodedRecords(Domain(ATTRIBUTES), (np.zeros(2, np.uint8),) * 3)
-    found = PeopleRecords(records, np.zeros(2, np.int32), np.zeros((2, 1), np.uint64))
-    assert "0" not in repr(found).split(" at ")[0]
-    assert len(keep_bounded(found, 1)[0]) == 1
-    assert len(keep_bounded(found, 2)[0]) == 2

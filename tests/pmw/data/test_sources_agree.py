@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import pmw
 from pmw.data import DatabaseTable, as_source
 from queries import (
-    Attribute,
     CategoricalAttribute,
     DateAttribute,
     DatetimeAttribute,
@@ -164,17 +163,6 @@ def test_times_of_day_have_one_cell_in_whatever_holds_them(tmp_path: Path) -> No
 
 def inserted(times: list[time | None]) -> list[str]:
     return [f"INSERT INTO t VALUES ({'NULL' if one is None else repr(str(one))})" for one in times]
-
-
-@pytest.mark.parametrize("records", [0, 1])
-@pytest.mark.parametrize("attribute", TRYING, ids=lambda attribute: type(attribute).__name__)
-def test_a_table_of_one_record_or_none_opens(tmp_path: Path, attribute: Attribute, records: int) -> None:
-    frame = pd.DataFrame({"x": pd.Series(["3"] * records, dtype=object)})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    duckdb.execute(f"COPY (SELECT '3' AS x LIMIT {records}) TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
-    for table in (frame, tmp_path / "t.csv", str(tmp_path / "t.parquet")):
-        with pmw.open_session(table, Domain((attribute,)), epsilon=1) as session:
-            assert session.ask(WHOLE[type(attribute)]).count is not None
 
 
 def test_a_time_with_a_zone_is_the_day_of_utc_in_every_source(tmp_path: Path) -> None:

@@ -16,14 +16,7 @@ import pmw
 from pmw.data import DatabaseTable, as_source
 from pmw.data.spark import SparkSource, spark_table
 from pmw.errors import DataError
-from queries import (
-    CategoricalAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-    Person,
-    rule_out,
-)
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person, rule_out
 from tests.pmw.data.lines import KEY, TRYING
 
 pytest.importorskip("pyspark", reason="Spark is not here: pip install '.[spark]'")

@@ -137,7 +137,7 @@ def opposed(negatives: int, threshold: int, *, cells: int = 2) -> Stream:
     return ask
 
 
-SHAPES = [((2,), 4), ((4,), 3), ((2, 2), 4), ((2, 3), 4)]
+SHAPES = [((2,), 4), ((2, 2), 4), ((2, 3), 4)]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -154,7 +154,7 @@ def test_every_adaptive_stream_stays_within_its_claim(
 ) -> None:
     sparse = vector(relation, limit, redraw=redraw, noise=noise)
     found = small_tables(math.prod(shape), records)
-    for seed in range(4):
+    for seed in range(2):
         stream = wandering(shape, seed, 4, only_at_positives=bool(seed % 2))
         assert worst(lambda t, ask=stream: distribution_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
             float(sparse.epsilon) + 1e-9

@@ -157,12 +157,6 @@ def test_one_question_cannot_use_up_the_positives() -> None:
         assert tested == (pairs[attributes] if pairs[attributes] <= max(6, limit // 2) else 0)
 
 
-def test_what_noise_would_drown_is_not_tested() -> None:
-    state = opened(random_rows(20_000))
-    small = state_with(state, most_cells=15)
-    assert list(scopes_to_test(small, TRIPLE)) == [("b", "c")]
-
-
 def test_a_marginal_is_tested_once_for_all_questions_of_a_batch_and_again_after_a_correction() -> None:
     rows = random_rows(20_000)
     state = patient(opened(rows, update_limit=3))
@@ -282,17 +276,6 @@ def test_all_positives_fit_under_the_cap_and_no_more_are_tested(budget: Budget) 
 # --- what a negative leaves -------------------------------------------------------------------------------
 
 
-def test_a_negative_changes_neither_the_model_nor_what_is_held_of_others() -> None:
-    rows = random_rows(20_000)
-    state = patient(opened(rows, update_limit=3))
-    settled, secret = carried_out(state, propose(state, [PAIR]), SecretState.closed(2), table(rows), 2)
-    assert settled.state.model is state.model
-    assert secret.thresholds[0] is not None
-    (certificate,) = settled.state.certificates.values()
-    assert (certificate.version, certificate.scope) == (0, ("a", "b"))
-    assert np.array_equal(certificate.units, marginal_units(state, ("a", "b")))
-
-
 def test_a_certificate_bounds_the_answers_of_later_models_too() -> None:
     rows = random_rows(20_000)
     state = patient(opened(rows, update_limit=3))
@@ -334,15 +317,3 @@ def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart
 
 def sum_of(charges: tuple[Any, Any]) -> Any:
     return charges[0] + charges[1]
-
-
-def test_where_nothing_is_left_an_answer_says_that_nothing_was_tested() -> None:
-    state = opened(random_rows(20_000))
-    spent = replace(state, ledger=replace(state.ledger, spent=state.ledger.cap))
-    proposal = propose(spent, [PAIR])
-    assert proposal.requests == ()
-    (answer,) = settle(spent, proposal, BatchDraws((), None), spent.ledger).answers
-    assert answer.source is Source.UNVERIFIED
-    closed = replace(spent, closed=True)
-    (answer,) = settle(closed, propose(closed, [PAIR]), BatchDraws((), None), spent.ledger).answers
-    assert answer.source is Source.EXHAUSTED

@@ -19,17 +19,22 @@ from numpy.typing import NDArray
 import pmw
 import pmw.public.charges
 from pmw.data import MemorySource
-from pmw.errors import BudgetError
 from pmw.loop.loop import batch_entries, draw_tests, propose, settle
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import BatchDraws, MarginalRequest, MarginalTier, Proposal, QueryRequest, QuestionTier
+from pmw.loop.untested import draw_numbers
 from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
+from pmw.model.strategy import AxisRows, Strategy
 from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.privacy.random_bits import BitSource
+from pmw.public.charges import marginal_charge
+from pmw.public.options import Options
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
 from queries import UNITS, LinearQuery
-from tests.draws import MOVES, RELATIONS, charged_scale, require_scale
+from tests.draws import MOVES, RELATIONS, Tape, charged_scale, read_from_tape, require_scale
+from tests.residuals import gaussian, ordered_rows, value_rows
 from tests.worlds import LETTERS, marginal_plan, state_with
 
 DOMAIN = LETTERS.domain
@@ -205,33 +210,6 @@ def test_a_tier_is_tested_up_to_its_limit_of_positives_and_not_beyond(questions:
     assert not tier.may_test(replace(state, closed=True))
 
 
-@pytest.mark.parametrize("opens", [False, True])
-@pytest.mark.parametrize("names", [TWO, FIVE])
-def test_either_tier_draws_threshold_noise_when_it_is_charged_and_only_then(
-    names: tuple[str, ...], opens: bool
-) -> None:
-    state = opened()
-    state = replace(state, rounds=(not opens, not opens))
-    proposal = propose(state, [boxed(*names)])
-    assert proposal.opens_round is opens
-    first, second = OTHER
-    for held in (
-        SecretState.closed(2),
-        SecretState((first, None)),
-        SecretState((None, second)),
-        SecretState((first, second)),
-    ):
-        own = held.thresholds[0] if names is TWO else held.thresholds[1]
-        bits = BitSource.from_integer(1)
-        if (own is None) is opens:  # whatever the other tier holds
-            draw_tests(proposal, state.plan, held, SOURCE, bits)
-            assert bits.take(8) != BitSource.from_integer(1).take(8)
-            continue
-        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
-            draw_tests(proposal, state.plan, held, SOURCE, bits)
-        assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
-
-
 def test_the_noise_that_is_kept_is_the_noise_that_is_used() -> None:
     state = opened()
     for names in (TWO, FIVE):
@@ -269,3 +247,75 @@ def test_a_round_is_open_as_long_as_its_threshold_noise_is_kept(
     )
     assert open_ == (kept is not None) == (kind is not None and not last)
     assert secret.thresholds[not questions] == held.thresholds[not questions]  # the other tier keeps its own
+
+
+# --- numbers of rows ------------------------------------------------------------------------------------
+
+
+AXES = {
+    "values": (value_rows(3), value_rows(3)),
+    "ordered": (ordered_rows(5), value_rows(2)),
+    "one attribute": (ordered_rows(6),),
+    "three attributes": (value_rows(2), value_rows(3), value_rows(2)),
+}
+GIVEN = gaussian(4.5)
+
+
+def counted(axes: tuple[AxisRows, ...]) -> NDArray[np.int64]:
+    return np.random.default_rng(8).integers(0, 500, [axis.size for axis in axes])
+
+
+def noises(
+    strategy: Strategy | None, counts: NDArray[np.int64], noise: NoiseDistribution
+) -> NDArray[np.int64]:
+    """Return what is drawn in 60 measurements of a table, beyond what is true: int64, (draws, numbers)."""
+    true = counts * UNITS if strategy is None else strategy.applied(counts)
+    drawn = [draw_numbers(counts, noise, strategy, BitSource.from_integer(seed)) - true for seed in range(60)]
+    return np.array(drawn).reshape(60, -1)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", AXES)
+def test_every_number_of_rows_has_noise_of_its_own_of_the_scale_that_is_charged(
+    name: str, relation: NeighboringRelation, require_independent: Callable[[NDArray[np.int64]], None]
+) -> None:
+    axes, records = AXES[name], 3
+    strategy = Strategy(axes, relation is NeighboringRelation.REPLACE_ONE)
+    drawn = noises(strategy, counted(axes), GIVEN)
+    # A person moves the numbers by K s in L2, and the price is that of noise which is as much wider.
+    charge = marginal_charge(GIVEN, Options(neighboring_relation=relation, records_per_person=records))
+    scale, distribution = charged_scale(charge, records=records)
+    require_scale(drawn / math.sqrt(strategy.squared_sensitivity), scale, distribution)
+    require_independent(drawn)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", [GIVEN, DiscreteLaplace(Fraction(4 * UNITS))])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_every_cell_has_noise_of_its_own_where_there_are_no_rows(
+    relation: NeighboringRelation,
+    noise: NoiseDistribution,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    drawn = noises(None, counted(AXES["values"]), noise)
+    charge = marginal_charge(noise, Options(neighboring_relation=relation, records_per_person=2))
+    require_scale(drawn / UNITS, *charged_scale(charge, records=2, moves=MOVES[relation]))
+    require_independent(drawn)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("name", AXES)
+def test_one_draw_is_taken_for_each_number_from_the_noise_that_is_charged(
+    name: str, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy, counts = Strategy(AXES[name], replaced), counted(AXES[name])
+    wanted = strategy.noise(GIVEN)
+    taped = read_from_tape(monkeypatch, DiscreteGaussian)
+    tape = Tape(range(3, 3 + counts.size))
+    found = draw_numbers(counts, GIVEN, strategy, tape)
+    assert taped == [(wanted, counts.size)]
+    assert not tape.left
+    own = np.arange(3, 3 + counts.size).reshape(counts.shape) * UNITS
+    assert found.tolist() == (strategy.applied(counts) + own).tolist()
+    assert found.dtype == np.int64

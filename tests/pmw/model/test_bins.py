@@ -17,19 +17,15 @@ from pmw.model.bins import (
     choose_coarsening,
     cut_runs,
     extreme_domains,
-    fewest_bins,
-    longest_kept,
 )
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import MarginalTerm
-from pmw.model.graphical import GraphicalDistribution
 from queries.boxes import Boxes
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
-from queries.errors import ScopeError
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
-from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.numbers import IntegerAttribute
 
 
 def binned(counts: np.ndarray, deviation: float = 1.0, **special: bool) -> Coarsening:
@@ -87,45 +83,6 @@ def test_rare_values_are_pooled_and_keep_their_shares_or_equal_ones(
     if share is not None:
         assert bins_of(coarsening).tolist() == groups
         assert share[[*shares]].tolist() == [*shares.values()]
-
-
-def test_short_attributes_and_those_without_counts_are_kept() -> None:
-    assert binned(np.full(24, 10.0)).is_identity
-    domain = Domain((IntegerAttribute("x", 0, 99), CategoricalAttribute("c", tuple(range(8)))))
-    assert choose_coarsening(domain, {}, {}).is_identity
-    assert choose_coarsening(domain, {"c": np.zeros(8)}, {"c": 5.0}).is_identity
-
-
-def test_an_attribute_of_hardly_more_cells_than_bins_is_kept_as_it_is() -> None:
-    domain = Domain((IntegerAttribute("x", 0, 59), IntegerAttribute("y", 0, 60)))
-    counts = {name: np.full(domain[name].size, 500.0) for name in domain.names}
-    noise = {"x": 3.0, "y": 3.0}
-    for coarse in (
-        choose_coarsening(domain, counts, noise, bins=40).coarse,
-        assumed_domain(domain, 30_000, noise, bins=40),
-    ):
-        assert coarse.shape[0] == 60
-        assert 40 <= coarse.shape[1] < 61
-    assert [one.shape for one in extreme_domains(domain, noise, bins=40)] == [(60, 1), (60, 61)]
-    assert [one.shape for one in extreme_domains(domain, noise, bins=25)] == [(1, 1), (49, 49)]
-    assert [fewest_bins(cells) for cells in (24, 25, 90, 91)] == [1, 17, 60, 61]
-    assert [longest_kept(bins) for bins in (1, 16, 17, 60, 61)] == [24, 24, 25, 90, 91]
-
-
-def test_numeric_attributes_are_grouped_like_whole_numbers() -> None:
-    edges = tuple(float(edge) for edge in np.geomspace(1, 1e6, 65))
-    domain = Domain((NumericAttribute("x", edges), CategoricalAttribute("c", ("a", "b"))))
-    coarsening = choose_coarsening(domain, {"x": np.full(64, 500.0)}, {"x": 3.0}, bins=8)
-    assert coarsening.coarse.shape == (8, 2)
-    assert coarsening.coarse["c"] is domain["c"]
-
-
-@pytest.mark.parametrize("bins", [4, 16])
-def test_no_run_of_several_cells_is_much_heavier_than_its_share(bins: int) -> None:
-    counts = np.random.default_rng(8).pareto(1.0, 300) * 100
-    bin_ = cut_runs(counts, 0.1, bins)
-    sums, cells = np.bincount(bin_, weights=counts), np.bincount(bin_)
-    assert sums[cells > 1].max() <= 2.5 * counts.sum() / bins
 
 
 def test_a_plan_counts_on_groups_of_long_ordered_attributes_alone() -> None:
@@ -301,37 +258,6 @@ def test_a_marginal_sums_to_the_models_over_groups() -> None:
     )
 
 
-def test_a_graphical_model_gives_what_a_dense_one_gives() -> None:
-    generator = np.random.default_rng(11)
-    scopes = [("age", "sex"), ("sex", "town")]
-    terms = [MarginalTerm(scope, generator.normal(size=COARSE.scope_shape(scope))) for scope in scopes]
-    dense = CoarsenedDistribution(COARSENING, DenseDistribution.of_terms(COARSE, 500.0, terms))
-    graphical = CoarsenedDistribution(COARSENING, GraphicalDistribution.of_terms(COARSE, 500.0, terms))
-    for form in ("product", "pair", "dense", "one", "constant"):
-        query = queries_of(form, 4)
-        assert graphical.answer(query) == pytest.approx(dense.answer(query))
-    for one, other in zip(dense.marginals(scopes), graphical.marginals(scopes), strict=True):
-        np.testing.assert_allclose(one, other)
-        assert not one.flags.writeable
-    assert graphical.cells < dense.cells == COARSE.size
-    assert (graphical.total, graphical.terms) == (500.0, tuple(terms))
-
-
-def test_other_factors_keep_the_bins_and_a_share_of_zero_holds_nothing() -> None:
-    assert MODEL.with_terms(()).coarsening is MODEL.coarsening
-    assert MODEL.marginal(FINE.names)[4].max() == 0.0
-
-
-def test_everybody_and_nobody_need_no_model() -> None:
-    assert MODEL.answer(LinearQuery.everything(FINE)) == 1000.0
-    nobody = LinearQuery(FINE, (Factor((), np.array(0)),))
-    assert MODEL.answer(nobody) == 0.0
-    assert MODEL.coarsening.is_aligned(nobody)
-    assert COARSENING.bounds(nobody)[1].constant == 0
-    ((scope, weight),) = MODEL.coarsening.weights(nobody)
-    assert (scope, float(weight)) == ((), 0.0)
-
-
 @pytest.mark.parametrize("independent", [False, True])
 def test_rows_keep_the_one_way_shape_inside_groups(independent: bool) -> None:
     records = MODEL.sample(10_000, np.random.default_rng(5), independent=independent)
@@ -344,34 +270,3 @@ def test_rows_keep_the_one_way_shape_inside_groups(independent: bool) -> None:
         expected = inside.sum() * AGE_SHARES[bin_ == AGE]
         assert np.abs(inside - expected).max() <= (5 * np.sqrt(2500) if independent else 1)
     assert MODEL.sample(0, np.random.default_rng(5), independent=independent).columns[0].size == 0
-
-
-def test_the_cells_of_records_are_their_groups_and_the_identity_changes_nothing() -> None:
-    columns = (np.array([0, 4, 6], dtype=np.uint8), np.array([0, 1, 0], dtype=np.uint8), np.array([2, 3, 0]))
-    ages, sexes, towns = COARSENING.cells_of(columns)
-    assert sexes is columns[1]
-    assert (ages.tolist(), towns.tolist()) == ([0, 1, 3], [0, 2, 0])
-    identity, query = Coarsening.identity(FINE), queries_of("pair", 1)
-    assert identity.is_identity
-    assert identity.is_aligned(query)
-    assert identity.inner(query).key() == identity.bounds(query)[1].key() == query.key()
-
-
-@pytest.mark.parametrize(
-    ("bin_", "share", "message"),
-    [
-        (AGE[:6], AGE_SHARES, "a bin and a share for each"),
-        (np.minimum(AGE, 2), AGE_SHARES, "each with a cell"),
-        (AGE, AGE_SHARES * 0.9, "sum to 1"),
-        (AGE, np.array([-0.5, 1.5, 1, 0, 0, 1, 1]), "at least 0"),
-        (AGE, None, "as it is, or both"),
-        (None, None, "as it is, or both"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(
-    bin_: NDArray[np.int64] | None, share: NDArray[np.float64] | None, message: str
-) -> None:
-    with pytest.raises(ScopeError, match=message):
-        Coarsening(FINE, COARSE, (bin_, None, TOWN), (share, None, TOWN_SHARES))
-    with pytest.raises(ScopeError, match="coarse domain"):
-        CoarsenedDistribution(COARSENING, DenseDistribution.uniform(FINE, 10.0))

@@ -1,9 +1,14 @@
-"""What both forms of the model share: every number is that of the definition, and rows follow it."""
+"""Distributions, dense and on a tree: every number is that of the definition, and rows follow it."""
 
 from __future__ import annotations
 
 import math
+import pickle
+import re
 import threading
+import tracemalloc
+from collections.abc import Callable
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -13,10 +18,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model.dense import DenseDistribution
+from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
+from pmw.model.fitting import refit, step
 from pmw.model.graphical import GraphicalDistribution
-from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
+from pmw.privacy.noise import DiscreteGaussian
+from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 from queries.records import CodedRecords
 from tests.waiting import joined
 
@@ -183,14 +191,6 @@ def test_rows_are_unbiased_either_way_and_come_in_no_order(form: Form, independe
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_attributes_without_a_term_are_uniform_and_independent(form: Form) -> None:
-    domain, duals = of_sizes(4, 5, 3), np.log(np.array([1.0, 2.0, 3.0, 4.0]))
-    model = form.of_terms(domain, 150.0, [MarginalTerm(("a0",), duals)])
-    assert model.marginal(("a0", "a2")) == pytest.approx(np.outer([15.0, 30.0, 45.0, 60.0], np.ones(3) / 3))
-    assert form.uniform(domain, 60.0).marginal(domain.names) == pytest.approx(np.ones(domain.shape))
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_readers_do_not_disturb_each_other(form: Form) -> None:
     model, expected = (form.of_terms(CHAIN, TOTAL, TERMS) for _ in range(2))
     found: list[NDArray[np.float64]] = []
@@ -202,24 +202,242 @@ def test_readers_do_not_disturb_each_other(form: Form) -> None:
     assert all(np.array_equal(table, expected.marginal(("a0", "a3"))) for table in found)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_marginals_are_read_only(form: Form) -> None:
-    model = form.of_terms(CHAIN, TOTAL, TERMS)
-    for table in (model.marginal(("a0",)), *model.marginals([("a0",), ("a0", "a3"), ()])):
-        with pytest.raises(ValueError, match="read-only"):
-            table[...] = 1
+# --- a tree of cliques ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_makes_no_model_is_refused(form: Form) -> None:
-    with pytest.raises(BudgetError, match="expected a positive total"):
-        form.uniform(CHAIN, 0.0)
-    model = form.of_terms(CHAIN, TOTAL, TERMS)
-    with pytest.raises(BudgetError, match="number of rows of at least 0"):
-        model.sample(-1, np.random.default_rng(1), independent=True)
-    with pytest.raises(ScopeError, match="in declared order"):
-        model.marginal(("a1", "a0"))
-    with pytest.raises(ScopeError, match="in declared order"):
-        model.marginals([("a1", "a0")])
-    with pytest.raises(ScopeError, match="each attribute once"):
-        model.expectation([(("a0",), np.ones(6)), (("a0",), np.ones(6))])
+def test_large_duals_that_cancel_across_cliques_leave_what_they_leave() -> None:
+    # Each end of a chain pulls the shared attribute far away, and the potential between them pulls it back.
+    domain = of_sizes(3, 3, 3)
+    away = np.array([[0.0, 4000.0, 2000.0]] * 3)
+    terms: list[Term] = [
+        MarginalTerm(("a0", "a1"), away),
+        MarginalTerm(("a1", "a2"), -away.T),
+        MarginalTerm(("a2",), np.array([0.0, 1.0, 0.0])),
+    ]
+    model = GraphicalDistribution.of_terms(domain, 9.0, terms)
+    assert model.marginal(("a0", "a1")) == pytest.approx(np.ones((3, 3)), abs=1e-8)
+
+
+def test_forbidden_cells_hold_nothing() -> None:
+    domain = of_sizes(2, 3, 2)
+    forbidden = np.array([[-math.inf, 0.0, 0.0], [-math.inf, 0.0, -math.inf]])
+    terms = [MarginalTerm(("a0", "a1"), forbidden), MarginalTerm(("a1", "a2"), np.zeros((3, 2)))]
+    model = GraphicalDistribution.of_terms(domain, 12.0, terms)
+    assert model.marginal(domain.names).tolist() == [[[0, 0], [2, 2], [2, 2]], [[0, 0], [2, 2], [0, 0]]]
+    rows = model.sample(600, np.random.default_rng(1), independent=True)
+    assert set(rows.columns[1].tolist()) == {1, 2}
+    assert model.answer(LinearQuery.cells(domain, {"a0": (1, 1), "a2": (0, 0)})) == pytest.approx(2.0)
+
+
+def test_a_domain_of_astronomical_size_is_answered_exactly_where_attributes_are_independent() -> None:
+    domain = of_sizes(*[50] * 40)
+    duals = np.log(np.arange(1.0, 51.0))
+    model = GraphicalDistribution.of_terms(
+        domain, 1e6, [MarginalTerm((name,), duals) for name in domain.names]
+    )
+    assert model.cells == 40 * 50
+    query = LinearQuery.cells(domain, dict.fromkeys(domain.names, (5, 49)))
+    share = 1 - 15 / 1275
+    assert model.answer(query) == pytest.approx(1e6 * share**40)
+    half = LinearQuery(domain, (Factor((), np.array(UNITS // 2)), *query.factors))
+    assert model.answer(half) == model.answer(query) / 2
+
+
+@given(DOMAINS, st.data())
+def test_a_model_tells_whether_it_holds_a_scope_as_its_tree_would_have_it(
+    domain: Domain, data: st.DataObject
+) -> None:
+    terms = data.draw(terms_of(domain))
+    scope = data.draw(scopes_of(domain, 4))
+    model = GraphicalDistribution.of_terms(domain, 10.0, terms)
+    cells = model.with_terms([*terms, MarginalTerm(scope, np.zeros(domain.scope_shape(scope)))]).cells
+    assert model.holds(scope, cells)
+    assert not model.holds(scope, cells - 1)
+
+
+def test_a_model_made_anew_has_the_bits_of_the_one_that_grew() -> None:
+    domain = of_sizes(4, 3, 5, 2, 6, 3)
+    generator = np.random.default_rng(2)
+    model = GraphicalDistribution.uniform(domain, 100.0)
+    for _ in range(12):
+        chosen = domain.scope(generator.choice(domain.names, 2, replace=False).tolist())
+        term = MarginalTerm(chosen, generator.normal(size=domain.scope_shape(chosen)))
+        model = model.with_terms([*model.terms, term])
+        model.marginals([chosen, domain.names])  # what was asked before changes no bit
+        for again in (
+            GraphicalDistribution.of_terms(domain, 100.0, model.terms),
+            pickle.loads(pickle.dumps(model)),  # noqa: S301 - our own bytes
+        ):
+            assert again.cliques == model.cliques
+            for scope in (chosen, domain.names, domain.names[::3]):
+                assert np.array_equal(again.marginal(scope), model.marginal(scope))
+
+
+def test_a_tree_too_large_to_hold_is_refused_before_anything_is_allocated() -> None:
+    domain = of_sizes(1000, 1000, 1000)
+    queries = [
+        LinearQuery.cells(domain, {first: (0, 1), second: (0, 1)})
+        for first, second in (("a0", "a1"), ("a1", "a2"), ("a0", "a2"))
+    ]
+    with pytest.raises(BudgetError, match="1,000,000,000 cells; a graphical model holds at most 100,000,000"):
+        GraphicalDistribution.of_terms(domain, 10.0, [QueryTerm(query, 1.0) for query in queries])
+
+
+def test_a_table_too_large_to_hold_is_refused() -> None:
+    domain = of_sizes(*[50] * 40)
+    with pytest.raises(BudgetError, match=r"a table over 40 attributes would have 9.1 × 10⁶⁷ cells"):
+        GraphicalDistribution.uniform(domain, 10.0).marginal(domain.names)
+
+
+def test_rows_are_close_to_the_model_in_every_pair_of_attributes() -> None:
+    domain = of_sizes(12, 9, 14, 10, 8)
+    generator = np.random.default_rng(7)
+    scopes = [("a0", "a1"), ("a1", "a2"), ("a0", "a2"), ("a2", "a3"), ("a3", "a4")]
+    terms = [MarginalTerm(scope, generator.normal(size=domain.scope_shape(scope))) for scope in scopes]
+    model = GraphicalDistribution.of_terms(domain, 20_000.0, terms)
+    distances = {}
+    for independent in (False, True):
+        records = model.sample(20_000, np.random.default_rng(1), independent=independent)
+        distances[independent] = np.mean(
+            [np.abs(counts(records, pair) - model.marginal(pair)).sum() / 20_000 for pair in scopes]
+        )
+    assert distances[False] < 0.35 * distances[True]
+
+
+# --- one array ------------------------------------------------------------------------------------------
+
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("a", 0, 4),
+        CategoricalAttribute("b", ("x", "y", "z")),
+        IntegerAttribute("c", 0, 3),
+        CategoricalAttribute("d", (True, False)),
+    )
+)
+NAMES = DOMAIN.names
+
+
+def spread_out(seed: int, total: float = 1000.0) -> DenseDistribution:
+    """Return a distribution with a number of its own in every cell."""
+    duals = 4 * np.log(np.random.default_rng(seed).random(DOMAIN.shape))
+    return DenseDistribution.of_terms(DOMAIN, total, [MarginalTerm(NAMES, duals)])
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 1000, 20_000])
+def test_systematic_rounding_gives_every_cell_its_number_rounded_up_or_down(count: int) -> None:
+    distribution = spread_out(3)
+    records = distribution.sample(count, np.random.default_rng(5), independent=False)
+    expected = distribution.values * (count / distribution.total)
+    assert len(records) == count
+    assert np.all(np.abs(counts(records, NAMES) - expected) < 1 + 1e-9)
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Return the most bytes that were allocated at once."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> None:
+    beyond = of_sizes(24_929, 673)
+    assert beyond.size == LARGEST_DENSE_DOMAIN + 1
+    message = re.escape(
+        "the domain has 16,777,217 cells; a dense model holds at most 16,777,216: "
+        "test whole marginals on a graphical one, or declare fewer attributes or wider cells"
+    )
+
+    def refuse() -> None:
+        with pytest.raises(BudgetError, match=message):
+            check_dense_size(beyond)
+        with pytest.raises(BudgetError, match=message):
+            DenseDistribution.uniform(beyond, 10.0)
+        with pytest.raises(BudgetError, match=message):
+            DenseDistribution.of_terms(beyond, 10.0, [MarginalTerm(("a0",), np.zeros(24_929))])
+
+    assert peak_of(refuse) < 10**6
+    with pytest.raises(BudgetError, match=r"the domain has 1 × 10¹⁸ cells"):
+        check_dense_size(of_sizes(10**6, 10**6, 10**6))
+    check_dense_size(of_sizes(2**12, 2**12))
+
+
+CUBE = of_sizes(100, 100, 200)  # an array of 16 MB
+ARRAY = CUBE.size * 8
+
+
+BOX = LinearQuery.cells(CUBE, {"a2": (3, 9), "a1": (0, 0)})
+NOISE = DiscreteGaussian(Fraction(5 * UNITS))
+MEASUREMENTS: list[SingleMeasurement] = [
+    MarginalMeasurement(("a1",), np.arange(100) * UNITS, NOISE),
+    QueryMeasurement(BOX, 40 * UNITS, NOISE),
+]
+WORK: dict[str, Callable[[DenseDistribution], object]] = {
+    "a step": lambda model: step(model, BOX, learning_rate=0.1, increase=True),
+    "a refit": lambda model: refit(model, MEASUREMENTS),
+    "rows": lambda model: model.sample(1000, np.random.default_rng(1), independent=False),
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_work_needs_one_second_array_and_no_third(work: str) -> None:
+    model = DenseDistribution.uniform(CUBE, 4950.0)
+    model.marginal(())
+    assert peak_of(lambda: WORK[work](model)) < 1.2 * ARRAY
+
+
+def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again() -> None:
+    query = LinearQuery.cells(DOMAIN, {"d": (1, 1), "c": (0, 2)})
+    models = [spread_out(4)]
+    kept = [models[0].values]
+    for number in range(20):
+        models.append(step(models[-1], query, learning_rate=0.1 + number / 50, increase=number % 3 > 0))
+        kept.append(models[-1].values)
+    for model, values in zip(models, kept, strict=True):
+        assert np.array_equal(model.values, values)
+        again = pickle.loads(pickle.dumps(model))  # noqa: S301  (our own, and without its array)
+        assert np.array_equal(again.values, values)
+    assert len({values.tobytes() for values in kept}) == 21
+    with pytest.raises(ValueError, match="read-only"):
+        models[0].values[0, 0, 0, 0] = 1
+
+
+def test_readers_and_an_updater_do_not_disturb_each_other() -> None:
+    query = LinearQuery.cells(DOMAIN, {"a": (1, 2), "d": (0, 0)})
+    model = spread_out(6)
+    expected, found, stop = model.values, set[bytes](), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            found.add(model.values.tobytes())
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(300):
+        step(model, query, learning_rate=1.0, increase=True)
+    stop.set()
+    joined(*readers)
+    assert found == {expected.tobytes()}
+
+
+def test_answers_over_scopes_too_long_for_a_marginal_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    queries = [
+        LinearQuery.cells(DOMAIN, {"a": (1, 2), "c": (0, 1)}),
+        LinearQuery(DOMAIN, (Factor(("a", "c"), generator.integers(0, UNITS, (5, 4))),)),
+        LinearQuery(DOMAIN, (Factor(NAMES, generator.integers(0, UNITS, DOMAIN.shape)),)),
+    ]
+    expected = [spread_out(2).answer(query) for query in queries]
+    monkeypatch.setattr("pmw.model.dense._MOST_CACHED_CELLS", 0)
+    assert [spread_out(2).answer(query) for query in queries] == pytest.approx(expected, rel=1e-12)
+
+
+def test_no_row_falls_into_a_cell_without_mass_however_near_its_place_is_to_the_end() -> None:
+    duals = np.array([0.0, 0.3, -np.inf, 0.1, -np.inf])
+    distribution = DenseDistribution.of_terms(DOMAIN, 100.0, [MarginalTerm(("a",), duals)])
+    last = distribution._cells_at(np.array([0.0, 1.0 - 2**-53, 1.0]))
+    assert (distribution.values.reshape(-1)[last] > 0).all()

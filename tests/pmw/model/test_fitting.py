@@ -1,4 +1,4 @@
-"""Fitting: the textbook step, and the refit's optimality."""
+"""Fitting: the textbook step, the refit's optimality, mirror descent, and rows that follow."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from pmw.errors import BudgetError
 from pmw.model.dense import DenseDistribution
-from pmw.model.distribution import MarginalTerm, QueryTerm
+from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution
 from pmw.model.fitting import PRIOR_WEIGHT, refit, step
-from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
+from pmw.model.graphical import GraphicalDistribution
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement, Target, target_of
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, local_fit, with_local_fits
+from pmw.model.row_fitting import ENOUGH, fit_rows, most_squares
 from pmw.privacy.noise import DiscreteGaussian
-from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
+from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
+from tests.residuals import ordered_rows, value_rows
 
 DOMAIN = Domain(
     (IntegerAttribute("a", 0, 4), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 3))
@@ -113,12 +117,6 @@ def test_a_refit_meets_what_is_consistent_within_the_noise_and_never_exactly() -
     assert 1e-6 < abs(model.answer(BOX) - 300.0) < 0.5
 
 
-def test_contradictory_measurements_leave_the_model_between_them() -> None:
-    model = fitted([measured(BOX, 300.0), measured(BOX, 340.0)])
-    assert 299 <= model.answer(BOX) <= 341
-    assert np.all(np.isfinite(model.values))
-
-
 def test_negative_and_impossible_numbers_leave_a_model_that_answers() -> None:
     measurements: list[SingleMeasurement] = [
         marginal("a", [-80, 400, 400, 400, -120]),
@@ -132,27 +130,331 @@ def test_negative_and_impossible_numbers_leave_a_model_that_answers() -> None:
     assert model.marginal(("a",))[0] < 5
 
 
-def test_a_refit_continues_from_where_it_was() -> None:
-    first = refit(DenseDistribution.uniform(DOMAIN, 1000.0), [marginal("b", [700, 200, 100])])
-    second = refit(first, [marginal("b", [700, 200, 100]), measured(BOX, 320.0)])
-    assert len(second.terms) == 2
-    assert second.answer(BOX) == pytest.approx(320, abs=2)
-    assert DenseDistribution.of_terms(DOMAIN, 1000.0, second.terms).values == pytest.approx(second.values)
+# --- mirror descent -------------------------------------------------------------------------------------
 
 
-def test_impossible_calls_are_refused() -> None:
-    model = refit(DenseDistribution.uniform(DOMAIN, 10.0), [marginal("b", [5, 3, 2])])
-    with pytest.raises(BudgetError, match="expected at most 0 terms, got 1"):
-        refit(model, [])
-    with pytest.raises(BudgetError, match="in the order of its measurements"):
-        refit(model, [measured(BOX, 1.0)])
-    for rate in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(BudgetError, match="expected a positive learning rate"):
-            step(model, BOX, learning_rate=rate, increase=True)
+SMALL_DOMAIN = Domain(
+    (IntegerAttribute("a", 0, 3), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 1))
+)
+RULE = DescentRule(steps=60, tolerance=1e-3)
+ITS_NOISE = DiscreteGaussian(Fraction(5 * UNITS))
 
 
-def test_a_domain_of_one_cell_works() -> None:
-    single = Domain((CategoricalAttribute("only", ("x",)),))
-    noisy = MarginalMeasurement(("only",), np.array([7 * UNITS]), NOISE)
-    model = refit(DenseDistribution.uniform(single, 9.0), [noisy])
-    assert model.marginal(("only",)).tolist() == [pytest.approx(9.0)]
+def models(total: float) -> list[SyntheticDistribution]:
+    return [
+        DenseDistribution.uniform(SMALL_DOMAIN, total),
+        GraphicalDistribution.uniform(SMALL_DOMAIN, total),
+    ]
+
+
+def target(scope: tuple[str, ...], records: NDArray[np.float64], total: float) -> Target:
+    units = np.rint(records * UNITS).astype(np.int64)
+    return target_of(MarginalMeasurement(scope, units, ITS_NOISE), total)
+
+
+def loss(model: SyntheticDistribution, aims: list[Aim]) -> float:
+    found = 0.0
+    for aim in aims:
+        if isinstance(aim, Target):
+            found += float(((model.marginal(aim.scope) - aim.values) ** 2 / aim.variance).sum()) / 2
+        else:
+            found += (model.answer(aim.query) - aim.value) ** 2 / aim.variance / 2
+    return found
+
+
+def check(model: SyntheticDistribution, aims: list[Aim]) -> SyntheticDistribution:
+    """Descend, and require a distribution that fits no worse than the one before."""
+    before = loss(model, aims)
+    descent = descend(model, aims, step_size=FIRST_STEP_SIZE, rule=RULE)
+    after = descent.model
+    assert loss(after, aims) <= before * (1 + 1e-9) + 1e-9
+    values = after.marginal(SMALL_DOMAIN.names)
+    assert np.isfinite(values).all()
+    assert (values >= 0).all()
+    assert values.sum() == pytest.approx(model.total)
+    assert descent.step_size > 0
+    assert descent.steps <= RULE.steps
+    return after
+
+
+counts = st.lists(st.integers(-50, 400), min_size=12, max_size=12)
+
+
+@given(counts, counts, st.sampled_from([1.0, 24.0, 1000.0, 5000.0]))
+@example([-100] * 12, [0] * 12, 1.0)
+@example([-100] * 12, [0] * 12, 1000.0)
+def test_the_loss_never_rises_even_where_measurements_contradict_each_other(
+    one: list[int], other: list[int], total: float
+) -> None:
+    first = np.array(one, dtype=np.float64).reshape(4, 3)
+    second = np.array(other[:6], dtype=np.float64).reshape(3, 2)
+    again = np.array(other, dtype=np.float64).reshape(4, 3)
+    query = LinearQuery.cells(SMALL_DOMAIN, {"a": (0, 1), "b": (1, 1), "c": (0, 0)})
+    aims: list[Aim] = [
+        target(("a", "b"), first, total),
+        target(("b", "c"), second, total),
+        target(("a", "b"), again, total),  # the same cells, other numbers
+        QueryMeasurement(query, one[0] * UNITS, ITS_NOISE, 0),
+    ]
+    for model in models(total):
+        check(model, aims)
+
+
+def agreeing(seed: int) -> tuple[float, Target, Target]:
+    """Return a total, and two tables that one table of so many records has."""
+    table = np.random.default_rng(seed).integers(0, 300, SMALL_DOMAIN.shape).astype(np.float64)
+    total = float(table.sum())
+    first, second = (
+        target(("a", "b"), table.sum(axis=2), total),
+        target(("b", "c"), table.sum(axis=0), total),
+    )
+    return total, first, second
+
+
+def test_it_goes_on_from_its_own_duals_and_gives_the_same_model_from_the_same_duals() -> None:
+    total, first, second = agreeing(2)
+    for start in models(total):
+        one = descend(start, [first], step_size=FIRST_STEP_SIZE, rule=RULE)
+        again = start.with_terms(one.model.terms)
+        kept, made = (
+            descend(model, [first, second], step_size=one.step_size, rule=RULE)
+            for model in (one.model, again)
+        )
+        assert np.array_equal(
+            kept.model.marginal(SMALL_DOMAIN.names), made.model.marginal(SMALL_DOMAIN.names)
+        )
+        assert kept.step_size == made.step_size
+
+
+# --- a local fit follows what was measured, and so do a model's cliques -------------------------------------
+
+_MOST_STEPS = 150
+Table = NDArray[np.float64]
+
+
+def domain_of(*sizes: int) -> Domain:
+    names = "abcdef"
+    return Domain(
+        tuple(CategoricalAttribute(names[place], tuple(range(size))) for place, size in enumerate(sizes))
+    )
+
+
+def table_of(shape: tuple[int, ...], seed: int, total: float = 10_000) -> Table:
+    table = np.random.default_rng(seed).gamma(0.6, size=shape)
+    scaled: Table = table * (total / table.sum())
+    return scaled
+
+
+def sums(table: Table, scope: str, wanted: str) -> Table:
+    summed: Table = table.sum(axis=tuple(axis for axis, name in enumerate(scope) if name not in wanted))
+    return summed
+
+
+def noisy_target(table: Table, scope: str, wanted: str, deviation: float, seed: int) -> Target:
+    values = sums(table, scope, wanted)
+    noise = np.random.default_rng(seed).normal(0, deviation, values.shape)
+    return Target(tuple(wanted), values + noise, np.full(values.shape, deviation**2))
+
+
+def misfit(table: Table, scope: str, aims: list[Target]) -> float:
+    """Return chi squared over free numbers."""
+    squares = [
+        float(np.sum((sums(table, scope, "".join(aim.scope)) - aim.values) ** 2 / aim.variance))
+        for aim in aims
+    ]
+    return sum(squares) / sum(aim.free_numbers for aim in aims)
+
+
+@given(st.integers(0, 2**31), st.sampled_from([5.0, 30.0, 200.0]))
+def test_sums_agree_with_what_was_measured_to_within_its_noise(seed: int, deviation: float) -> None:
+    truth = table_of((4, 3, 5), seed)
+    aims = [
+        noisy_target(truth, "abc", own, deviation, seed + place)
+        for place, own in enumerate(("a", "ab", "bc"))
+    ]
+    fit = local_fit(np.full(truth.shape, truth.sum() / truth.size), tuple("abc"), aims)
+    assert fit.table.sum() == pytest.approx(truth.sum())
+    assert fit.table.min() >= 0
+    assert misfit(fit.table, "abc", aims) < 1 or fit.steps == _MOST_STEPS
+    assert fit.steps <= _MOST_STEPS
+
+
+def test_the_noisier_of_two_measurements_counts_for_less() -> None:
+    base = np.full(2, 500.0)
+    near = Target(("a",), np.array([700.0, 300.0]), np.full(2, 1.0))
+    far = Target(("a",), np.array([300.0, 700.0]), np.full(2, 100.0))
+    assert local_fit(base, ("a",), [near, far]).table[0] == pytest.approx(696, abs=2)
+
+
+def test_measurements_that_contradict_each_other_end_the_descent() -> None:
+    base = table_of((4, 4), 3)
+    aims: list[Aim] = [
+        Target(("a",), values, np.full(4, 1e-6)) for values in (np.array([9e9, -9e9, 0.0, 0.0]), np.zeros(4))
+    ]
+    fit = local_fit(base, ("a", "b"), aims)
+    assert np.isfinite(fit.table).all()
+    assert fit.steps <= _MOST_STEPS
+
+
+def chain_model(seed: int, deviation: float) -> tuple[GraphicalDistribution, list[Target], Table]:
+    """Return a model with no term fitted, pairs that were measured along a chain, and the truth."""
+    domain = domain_of(4, 3, 4, 3)
+    truth = table_of((4, 3, 4, 3), seed)
+    aims = [
+        noisy_target(truth, "abcd", pair, deviation, seed + place)
+        for place, pair in enumerate(("ab", "bc", "cd"))
+    ]
+    terms = [MarginalTerm(aim.scope, np.zeros(aim.values.shape)) for aim in aims]
+    return GraphicalDistribution.of_terms(domain, float(truth.sum()), terms), aims, truth
+
+
+def squares(model: SyntheticDistribution, aims: list[Target]) -> float:
+    return sum(float(np.sum((model.marginal(aim.scope) - aim.values) ** 2 / aim.variance)) for aim in aims)
+
+
+@given(st.integers(0, 2**31))
+def test_duals_of_a_local_fit_make_its_table_the_models_marginal(seed: int) -> None:
+    model, aims, _ = chain_model(seed, 20.0)
+    fit = local_fit(model.marginal(("b", "c")), ("b", "c"), [aims[1]])
+    terms = list(model.terms)
+    terms[1] = MarginalTerm(("b", "c"), fit.duals[0])
+    assert np.allclose(model.with_terms(terms).marginal(("b", "c")), fit.table, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cliques_that_are_fitted_in_turn_follow_what_was_measured(seed: int) -> None:
+    model, aims, _ = chain_model(seed, 20.0)
+    rule = DescentRule(steps=500, tolerance=1e-9, enough=0.5)
+    together = descend(model, aims, step_size=3.0, rule=rule).model
+    in_turn, least = (squares(one, aims) for one in (with_local_fits(model, aims), together))
+    assert in_turn < 2 * max(least, 0.5 * sum(aim.values.size for aim in aims))
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+ROW_DOMAIN = Domain(
+    (
+        IntegerAttribute("a", 0, 3),
+        CategoricalAttribute("b", ("x", "y", "z")),
+        IntegerAttribute("c", 0, 1),
+        CategoricalAttribute("d", ("one",)),
+    )
+)
+GRAMS = {"a": ordered_rows(4).gram / 1e6, "b": value_rows(3).gram / 1.0, "c": ordered_rows(2).gram / 1e6}
+
+
+def rows(count: int, seed: int = 0) -> CodedRecords:
+    """Return rows whose attributes are independent of each other."""
+    generator = np.random.default_rng(seed)
+    columns = tuple(generator.integers(0, size, count).astype(np.uint8) for size in ROW_DOMAIN.shape)
+    return CodedRecords(ROW_DOMAIN, columns)
+
+
+def row_counts(records: CodedRecords, scope: tuple[str, ...], total: float) -> NDArray[np.float64]:
+    """Return the records that rows stand for, counted one by one."""
+    found = np.zeros(records.domain.scope_shape(scope))
+    for row in zip(*records.columns, strict=True):
+        found[tuple(row[records.domain.index(name)] for name in scope)] += total / len(records)
+    return found
+
+
+def distance(records: CodedRecords, targets: list[Target], total: float) -> float:
+    """Return how far rows are from targets: the definition, number by number."""
+    found = 0.0
+    for target in targets:
+        error = (row_counts(records, target.scope, total) - target.values).reshape(-1)
+        weight: NDArray[np.float64] = np.eye(error.size)
+        if target.information is not None:
+            weight = np.ones((1, 1))
+            for axis in target.information:
+                weight = np.asarray(np.kron(weight, axis), dtype=np.float64)
+        found += float(error @ weight @ error) / float(target.variance.flat[0])
+    return found
+
+
+def diagonal(total: float, deviation: float, *, is_residual: bool) -> list[Target]:
+    """Return a pair of strong dependence, and everything else as rows have it."""
+    pair = np.zeros((4, 3))
+    pair[[0, 1, 2, 3], [0, 1, 2, 0]] = total / 4
+    grams = (GRAMS["a"], GRAMS["b"]) if is_residual else None
+    alone = Target(("c",), np.full(2, total / 2), np.full(2, deviation**2))
+    return [Target(("a", "b"), pair, np.full(pair.shape, deviation**2), grams), alone]
+
+
+@pytest.mark.parametrize("is_residual", [False, True])
+@pytest.mark.parametrize(("count", "total"), [(2000, 2000.0), (400, 9000.0), (3000, 700.0)])
+def test_rows_take_on_what_was_measured(count: int, total: float, is_residual: bool) -> None:
+    drawn, targets = rows(count), diagonal(total, total / 100, is_residual=is_residual)
+    before = distance(drawn, targets, total)
+    fitted = fit_rows(drawn, targets, total, np.random.default_rng(5))
+    assert len(fitted) == count
+    assert distance(fitted, targets, total) < before / 20
+    assert np.abs(row_counts(fitted, ("c",), total) / total - 0.5).max() < 0.05
+
+
+def test_rows_take_on_weighted_sums_by_groups() -> None:
+    """A mean of 0.5 where b is x and of 2.5 elsewhere; what is not seen stays about even."""
+    weights, wanted = np.arange(4.0), np.array([0.5, 2.5, 2.5]) * 400
+    target = Target.of_sums(("a", "b"), 0, weights, wanted, 9.0)
+    assert target.free_numbers == 3
+    assert np.tensordot(weights, target.values, axes=(0, 0)) == pytest.approx(wanted)
+    drawn, counted = rows(1200), Target(("b",), np.full(3, 400.0), np.full(3, 9.0))
+    fitted = fit_rows(drawn, [target, counted], 1200.0, np.random.default_rng(6))
+    assert distance(fitted, [target], 1200.0) <= 3 * ENOUGH * 4
+    found = row_counts(fitted, ("a", "b"), 1200.0)
+    assert np.tensordot(weights, found, axes=(0, 0)) == pytest.approx(wanted, abs=20)
+    error = np.random.default_rng(1).normal(size=(4, 3))
+    by_hand = np.outer(weights, weights @ error).reshape(4, 3) / 9
+    assert target.pull(error) == pytest.approx(by_hand)
+
+
+@given(st.integers(1, 60), st.integers(0, 2**16), st.floats(0.5, 1e4), st.floats(1e-2, 1e3), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_the_distance_never_rises_and_rows_stay_in_declared_cells(
+    count: int, seed: int, total: float, deviation: float, is_residual: bool
+) -> None:
+    drawn, targets = rows(count, seed), diagonal(total, deviation, is_residual=is_residual)
+    fitted = fit_rows(drawn, targets, total, np.random.default_rng(seed))
+    before = distance(drawn, targets, total)
+    assert distance(fitted, targets, total) <= before * (1 + 1e-9)
+    for column, other, size in zip(fitted.columns, drawn.columns, ROW_DOMAIN.shape, strict=True):
+        assert column.dtype == other.dtype
+        assert column.max() < size
+
+
+def test_rows_within_noise_stay_as_they_were_drawn() -> None:
+    """The rule is the distance per number: on one side of it nothing moves, on the other something does."""
+    drawn, total = rows(500), 500.0
+    for factor, moves in ((0.9, False), (1.2, True)):
+        values = row_counts(drawn, ("a", "b"), total)
+        error = np.where(np.indices(values.shape).sum(axis=0) % 2, 8.0, -8.0)
+        variance = 64.0 / (ENOUGH * factor)
+        targets = [Target(("a", "b"), values + error, np.full(values.shape, variance))]
+        fitted = fit_rows(drawn, targets, total, np.random.default_rng(2))
+        same = all(np.array_equal(*pair) for pair in zip(fitted.columns, drawn.columns, strict=True))
+        assert same is not moves
+
+
+def test_one_measurement_beyond_its_noise_is_fitted_though_all_together_are_near() -> None:
+    """Four standard deviations in one number of two hundred: the sum of squares does not show them."""
+    values = CategoricalAttribute("a", tuple(map(str, range(200))))
+    domain = Domain((values, CategoricalAttribute("b", ("u", "v"))))
+    columns = np.arange(4000) % 200, np.arange(4000) // 200 % 2
+    drawn = CodedRecords(domain, tuple(column.astype(np.uint8) for column in columns))
+    near = Target(("a",), np.full(200, 20.0), np.full(200, 4.0))
+    for error, moves in ((2.0, False), (4.0, True)):
+        off = Target(("b",), np.array([2000.0 + 10 * error, 2000.0 - 10 * error]), np.full(2, 200.0))
+        fitted = fit_rows(drawn, [near, off], 4000.0, np.random.default_rng(3))
+        found = row_counts(fitted, ("b",), 4000.0)
+        assert bool(found[0] > 2000) is moves
+        assert distance(fitted, [off], 4000.0) <= most_squares(2)
+
+
+def test_a_seed_repeats_a_fit_and_the_given_rows_are_left_alone() -> None:
+    drawn, targets = rows(700), diagonal(700.0, 5.0, is_residual=True)
+    kept = [column.copy() for column in drawn.columns]
+    one, two = (fit_rows(drawn, targets, 700.0, np.random.default_rng(4)) for _ in range(2))
+    assert all(np.array_equal(*pair) for pair in zip(one.columns, two.columns, strict=True))
+    assert all(np.array_equal(*pair) for pair in zip(drawn.columns, kept, strict=True))
+    assert not all(np.array_equal(*pair) for pair in zip(one.columns, kept, strict=True))

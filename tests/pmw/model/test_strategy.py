@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 
@@ -13,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.model.prices import axis_rows, rows_of
+from pmw.model.prices import AxisPrice, asked_cells, asked_gram, axis_rows, rows_of, shared_prices
 from pmw.model.strategy import (
     MOST_ORDERED,
     MOST_VALUES,
@@ -24,7 +25,7 @@ from pmw.model.strategy import (
     widest_of_rows,
 )
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.charges import marginal_charge
 from pmw.public.options import Options
 from queries import UNITS, CategoricalAttribute, IntegerAttribute, ScopeError
@@ -116,17 +117,6 @@ def test_rows_sum_to_zero_and_miss_nothing_but_the_number_of_records(kind: str) 
     assert rows.covariance == pytest.approx(np.linalg.pinv(rows.gram.astype(float)), abs=1e-12)
 
 
-def test_rows_of_values_treat_them_alike() -> None:
-    assert axis_of("values3").matrix.tolist() == [[2, -1, -1], [-1, 2, -1], [-1, -1, 2]]
-
-
-def test_rows_over_special_cells_tell_them_from_the_others() -> None:
-    # A contrast between the ordered cells and the special ones is seen as well as any.
-    contrast = np.array([2, 2, 2, -3, -3])
-    assert np.abs(axis_of("special5").matrix @ contrast).max() > 100
-    assert (axis_of("special5").matrix != axis_of("values5").matrix).any()
-
-
 def test_rows_that_are_none_are_refused() -> None:
     with pytest.raises(ScopeError, match="rows that sum to zero"):
         AxisRows(2, (1, -1, -1, 2))
@@ -173,27 +163,6 @@ def test_no_person_moves_the_numbers_by_more_than_the_sensitivity(
     assert largest > 0.9 * records**2 * chosen.squared_sensitivity
 
 
-@pytest.mark.parametrize("kinds", [("values2",), ("values5",), ("ordered2",), ("values2", "values2")])
-def test_a_replaced_record_may_move_the_numbers_by_all_of_the_sensitivity(kinds: tuple[str, ...]) -> None:
-    chosen = strategy(kinds, replaced=True)
-    assert largest_move(kinds, REPLACED, 1) == chosen.squared_sensitivity
-
-
-def test_of_two_yes_or_no_attributes_a_replaced_record_moves_16_where_an_added_one_moves_4() -> None:
-    # Cells that agree on one attribute are farthest apart: the difference along each is no product.
-    for replaced, moved in ((False, 4), (True, 16)):
-        chosen = strategy(("values2", "values2"), replaced=replaced)
-        assert chosen.squared_sensitivity == moved * chosen.factor**2
-
-
-@pytest.mark.parametrize("kinds", GRIDS)
-def test_the_numbers_lie_on_a_grid_as_fine_as_that_of_counts(kinds: tuple[str, ...]) -> None:
-    chosen = strategy(kinds)
-    assert chosen.squared_sensitivity >= UNITS**2
-    assert chosen.factor == 1 or chosen.squared_sensitivity < 4 * UNITS**2
-    assert chosen.factor & (chosen.factor - 1) == 0
-
-
 # --- the price of their noise ------------------------------------------------------------------------------
 
 
@@ -233,12 +202,6 @@ def test_noise_that_needs_no_rounding_is_exactly_as_much_wider_as_the_numbers_mo
     assert (noise.sigma - 1) ** 2 < wanted <= noise.sigma**2
 
 
-def test_rows_have_gaussian_noise_alone() -> None:
-    for noise in (strategy(("values2",)).noise, widest_of_rows):
-        with pytest.raises(NoiseError, match="expected Gaussian noise"):
-            noise(DiscreteLaplace(Fraction(5 * UNITS)))
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("kinds", GRIDS)
 def test_no_rows_have_noise_wider_than_the_widest(
@@ -254,22 +217,6 @@ def test_no_rows_have_noise_wider_than_the_widest(
 
 
 # --- exact numbers -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kinds", GRIDS)
-def test_the_estimate_of_exact_numbers_is_the_counts_centred_along_each_attribute(
-    kinds: tuple[str, ...],
-) -> None:
-    chosen = strategy(kinds)
-    counts = np.random.default_rng(4).integers(0, 900, [axis.size for axis in chosen.axes])
-    centred = counts.astype(float)
-    for axis in range(counts.ndim):
-        centred = centred - centred.mean(axis=axis, keepdims=True)
-    found = chosen.estimate(chosen.applied(counts))
-    assert found.shape == counts.shape
-    assert found == pytest.approx(centred, abs=1e-8)
-    for axis in range(counts.ndim):
-        assert np.abs(found.sum(axis=axis)).max() < 1e-8
 
 
 MOST = AxisRows(2, (2**20, -(2**20), -(2**20), 2**20)), AxisRows(2, (1, -1, -1, 1))
@@ -302,43 +249,6 @@ def test_rows_whose_sums_could_be_too_large_are_refused() -> None:
     for axes in ((EVEN, wider), (wider, EVEN), (MOST[0], EVEN), (EVEN, EVEN, MOST[1])):
         with pytest.raises(NoiseError, match="expected rows of at most 2097152 in all"):
             Strategy(axes, False)
-
-
-def test_products_of_the_longest_and_largest_rows_are_exact() -> None:
-    matrix = np.tile([2**20 - 1, 1 - 2**20], (MOST_VALUES, MOST_VALUES // 2))
-    for row in range(MOST_VALUES):
-        matrix[row, row] += 1
-        matrix[row, row - 1] -= 1
-    found = AxisRows(MOST_VALUES, tuple(np.clip(matrix, -(2**20), 2**20).ravel().tolist()))
-    assert found.gram.max() > 2**48
-    assert np.array_equal(found.gram, found.matrix.T @ found.matrix)
-
-
-LONG = IntegerAttribute("a", 0, MOST_ORDERED - 1)
-
-
-def test_ordered_rows_are_coarser_where_sums_of_more_attributes_would_be_too_large() -> None:
-    for pair in ([LONG, LONG], [KINDS["ordered7"], KINDS["values5"]]):
-        found = rows_of(pair, replaced=False)
-        assert found is not None
-        assert found.axes == tuple(map(axis_rows, pair))
-    three = rows_of([LONG, KINDS["ordered7"], KINDS["ordered3"]], replaced=False)
-    assert three is not None
-    for axis, attribute in zip(three.axes, (LONG, KINDS["ordered7"], KINDS["ordered3"]), strict=True):
-        finest = axis_rows(attribute)
-        assert finest is not None
-        assert axis.norm < finest.norm / 50  # at an eighth of the scale, or less
-        cells = attribute.size
-        wanted, best = (
-            mean_variance(centred_gram(cells, 0), one.gram.astype(float)) for one in (axis, finest)
-        )
-        assert wanted < 1.06 * best
-    values = rows_of([CategoricalAttribute("a", tuple(range(40)))] * 3, replaced=False)
-    assert values is not None
-    assert [axis.rows for axis in values.axes] == [()] * 3
-    many = CategoricalAttribute("a", tuple(range(MOST_VALUES)))
-    assert rows_of([many] * 3, replaced=False) is None
-    assert rows_of([KINDS["values2"], IntegerAttribute("a", 0, MOST_ORDERED)], replaced=False) is None
 
 
 # --- the best rows for ranges ------------------------------------------------------------------------------
@@ -385,13 +295,6 @@ def least_variance(gram: NDArray[np.float64], information: NDArray[np.float64]) 
     return float(np.sqrt(np.maximum(values, 0)).sum() ** 2)
 
 
-def test_the_best_rows_of_two_cells_are_their_difference() -> None:
-    assert range_information(2, 0) == pytest.approx(np.array([[1.0, -1.0], [-1.0, 1.0]]), abs=1e-12)
-    # 1024 times the root of that, which is half of it times the root of 2.
-    assert axis_of("ordered2").matrix.tolist() == [[724, -724], [-724, 724]]
-    assert mean_variance(centred_gram(2, 0), range_information(2, 0)) == pytest.approx(1 / 6)
-
-
 @pytest.mark.parametrize(("cells", "special"), SHAPES)
 def test_no_rows_of_the_same_price_are_better_for_ranges(cells: int, special: int) -> None:
     gram, found = centred_gram(cells, special), range_information(cells, special)
@@ -426,8 +329,49 @@ def test_rounding_rows_to_integers_costs_little(cells: int, special: int) -> Non
     assert found <= 1.013 * mean_variance(gram, range_information(cells, special))
 
 
-def test_questions_about_single_cells_have_the_part_that_is_asked_for() -> None:
-    gram = question_gram(3, 1, 0.25)
-    ranges = question_gram(3, 1)
-    assert ranges.sum() == pytest.approx((3 * 1 + 2 * 4 + 1 * 9 + 1) / 7)
-    assert gram == pytest.approx(0.75 * ranges + 0.25 * np.eye(4) / 4)
+# --- prices ---------------------------------------------------------------------------------------------
+
+
+PRICED: list[Attribute] = [
+    IntegerAttribute("one", 0, 0),
+    IntegerAttribute("two", 0, 1),
+    IntegerAttribute("some", 0, 15),
+    IntegerAttribute("beside", 0, 200, missing=True, other=True),
+    CategoricalAttribute("values", tuple(range(9)), missing=True),
+]
+LONG_ONES = (IntegerAttribute("long", 1, 10**6), CategoricalAttribute("list", tuple(range(50_000))))
+
+
+@pytest.mark.parametrize("attribute", PRICED, ids=lambda one: one.name)
+def test_cells_of_questions_are_those_of_their_gram_matrix(attribute: Attribute) -> None:
+    gram, (mean, square) = asked_gram(attribute), asked_cells(attribute)
+    assert mean == pytest.approx(np.trace(gram))  # weights are 0 or 1
+    assert square == pytest.approx(gram.sum())
+
+
+def test_long_attributes_have_a_price_without_matrices() -> None:
+    for attribute in LONG_ONES:
+        assert axis_rows(attribute) is None
+        price, (mean, square) = AxisPrice.of(attribute), asked_cells(attribute)
+        assert price.spread == pytest.approx(mean - square / attribute.size)
+        assert 0 < price.mean < 1
+
+
+def test_prices_are_those_of_the_least_mean_variance() -> None:
+    axes = tuple(AxisPrice.of(attribute) for attribute in PRICED[1:4])
+    prices = shared_prices(axes, axes, 3)
+    everybody, single, (pair, triple) = prices.everybody, prices.single, prices.wider
+    assert shared_prices(axes, axes, 2) == replace(prices, wider=(pair,))
+    # By hand: questions about 1, 2 and 3 attributes are alike, and of each number all sets are.
+    means, spread = [one.mean for one in axes], axes[0].spread
+    others = means[1] + means[2], means[1] * means[2]
+    assert single[0] ** 2 == pytest.approx(spread * (1 / 3 + others[0] / 3 + others[1]) / 3)
+    products = means[0] * means[1] + means[0] * means[2] + means[1] * means[2]
+    assert everybody**2 == pytest.approx((sum(means) / 3 + products / 3 + np.prod(means)) / 3)
+    three = [
+        one.spread * two.spread * (1 / 3 + other.mean) / 3
+        for one, two, other in (axes, (axes[0], axes[2], axes[1]), (axes[1], axes[2], axes[0]))
+    ]
+    assert pair == pytest.approx(np.mean(np.sqrt(three)))
+    assert triple**2 == pytest.approx(math.prod(one.spread for one in axes) / 3)
+    assert AxisPrice.of(PRICED[0]).spread == 0

@@ -106,16 +106,6 @@ def test_a_person_moves_sums_by_the_sensitivity_and_no_more(
 
 
 @pytest.mark.parametrize("summed", SUMS, ids=str)
-def test_a_record_moves_sums_as_far_beside_others(summed: SummedValues) -> None:
-    for others in itertools.combinations_with_replacement(RECORDS, 2):
-        before = units(summed, list(others))
-        for record in RECORDS:
-            moved = units(summed, [*others, record]) - before
-            assert int(np.abs(moved).sum()) <= SumNumbers(summed).sensitivity(Options())[0]
-            assert int((moved**2).sum()) <= SumNumbers(summed).sensitivity(Options())[1]
-
-
-@pytest.mark.parametrize("summed", SUMS, ids=str)
 def test_sums_are_those_of_the_values(summed: SummedValues) -> None:
     measured = SumMeasurement(summed, units(summed, RECORDS * 3), NOISE)
     cells = {0.0: 1.0, 1.0: 1.0, 2.0: 1.0, 3.0: 4.0, 5.0: 4.0, 6.0: 6.0}
@@ -225,12 +215,11 @@ def clipped_source(person: Person, *rows: tuple[str, float | None, str]) -> Memo
 
 
 @pytest.mark.parametrize("summed", CLIPPED, ids=str)
-@pytest.mark.parametrize("most", [2.0, 3.0])
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 def test_a_person_moves_clipped_sums_by_one_records_units_whatever_the_records(
-    summed: SummedValues, most: float, relation: NeighboringRelation
+    summed: SummedValues, relation: NeighboringRelation
 ) -> None:
-    domain, options = clipped_domain(3, most), Options(records_per_person=3, neighboring_relation=relation)
+    domain, options = clipped_domain(3, 3.0), Options(records_per_person=3, neighboring_relation=relation)
     others: list[list[tuple[str, float | None]]] = [[("a", 3.0), ("b", 1.0)]]
     before = clipped_units(summed, domain, others)
     alone = [
@@ -247,7 +236,7 @@ def test_a_person_moves_clipped_sums_by_one_records_units_whatever_the_records(
     assert most_moved <= bound
     assert max(int((one**2).sum()) for one in moved) <= squared
     if not summed.count_units:
-        assert bound - 4 * most <= most_moved
+        assert bound - 4 * 3 <= most_moved
         assert squared == bound**2
 
 
@@ -356,7 +345,7 @@ def random_lists(count: int) -> list[tuple[LinearQuery, ...]]:
 
 
 GROUPS = (question(*itertools.product([0], range(4))), question(*itertools.product([1], range(4))))
-LISTS = [GROUPS, (*GROUPS, LinearQuery.everything(WHOLE)), (question((0, 0)),), *random_lists(9)]
+LISTS = [GROUPS, (*GROUPS, LinearQuery.everything(WHOLE)), (question((0, 0)),), *random_lists(3)]
 KINDS = [
     {},
     {"count_units": COUNT_UNITS[0]},

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pmw.errors import BudgetError, NoiseError
+from pmw.errors import BudgetError
 from pmw.planning.calibration import (
     Statistic,
     half_band,
@@ -93,15 +93,6 @@ def test_statistics_move_as_neighbours_say() -> None:
     assert (distance.sides, distance.sensitivity, distance.monotone) == (Sides.ONE_SIDED, 6 * UNITS, False)
 
 
-@pytest.mark.parametrize("kind", list(SparseVectorKind))
-@pytest.mark.parametrize("composition", list(Composition))
-def test_no_price_gives_no_test(composition: Composition, kind: SparseVectorKind) -> None:
-    if kind.is_sech2 and composition is Composition.GDP:
-        return  # it has none there
-    with pytest.raises(NoiseError, match="positive budget for tests"):
-        scaled_test(Fraction(0), 3, STATISTICS[0], kind, composition)
-
-
 # --- bands of tests -----------------------------------------------------------------------------------------
 
 GRID = 10_000  # units of a record, so that scales are fine
@@ -172,8 +163,3 @@ def _best_shift(test: NoisyComparison) -> int:
     elif test.noise is ThresholdNoise.GAUSSIAN:
         rise += fall
     return (rise - fall) // 2
-
-
-def test_a_wider_test_has_a_wider_band() -> None:
-    narrow, wide = exponential(0.2, 10), exponential(0.2, 20)
-    assert half_band(narrow, 1000, 10) < half_band(narrow, 10_000, 10) < half_band(wide, 10_000, 10)

@@ -5,28 +5,30 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pmw
 from pmw.errors import BudgetError
 from pmw.model.estimate import noise_variance
 from pmw.model.measurement import DEFAULT_BINS
+from pmw.planning.error_quantiles import reserved_share
 from pmw.planning.opening import (
-    LARGEST_OPENING_SHARE,
-    OPENING_SHARE,
+    EXPECTED_SHARE,
+    Opened,
     Part,
     choose_filter,
     choose_tree,
     filter_of_squares,
+    open_contract,
     opening_releases,
-    opening_share,
     plan_opened,
     plan_opening,
     share_of_tests,
@@ -34,7 +36,7 @@ from pmw.planning.opening import (
 from pmw.planning.tiers import plan_query_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter, open_filter
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import (
     Event,
     SumNumbers,
@@ -47,8 +49,8 @@ from pmw.public.charges import (
     threshold_entry,
 )
 from pmw.public.contract import Contract, agreed
-from pmw.public.options import Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import OpeningPlan, QueryTestPlan, marginal_tier
+from pmw.public.options import ExpectedQuestions, Opening, Options, TestKind
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, Person
 from tests.worlds import known
@@ -124,23 +126,6 @@ def test_the_budget_goes_to_a_list_of_releases_and_each_costs_its_share(
     assert tests or not opened.test  # where opening has all of the budget, nothing is tested
 
 
-def test_the_total_is_public_under_replace_one() -> None:
-    options = Options(test=TestKind.QUERY, neighboring_relation=REPLACE)
-    ledger = choose_filter(DOMAIN, Budget.of(1), options)
-    assert plan_opening(DOMAIN, ledger, options).total_noise is None
-    assert plan_opening(DOMAIN, ledger, Options(test=TestKind.QUERY)).total_noise is not None
-
-
-def scale_of(noise: NoiseDistribution) -> Fraction:
-    return noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma
-
-
-def test_longer_attributes_get_a_larger_share() -> None:
-    options = Options(test=TestKind.QUERY)
-    plan = plan_opening(DOMAIN, choose_filter(DOMAIN, Budget.of(1, 1e-9), options), options)
-    assert scale_of(plan.marginal_noise["age"]) < scale_of(plan.marginal_noise["sex"])
-
-
 @pytest.mark.parametrize(
     ("cells", "composition", "sizes"),
     [
@@ -159,25 +144,6 @@ def test_long_ordered_attributes_are_measured_as_trees(
     tree = choose_tree(IntegerAttribute("x", 1, cells), composition)
     assert (None if tree is None else tree.sizes) == sizes
     assert choose_tree(CategoricalAttribute("x", tuple(range(cells))), composition) is None
-
-
-def test_special_cells_hang_beside_the_tree() -> None:
-    tree = known(choose_tree(IntegerAttribute("x", 1, 40, missing=True, other=True), Composition.ZCDP))
-    assert (tree.cells, tree.special, tree.sizes) == (40, 2, (12, 42))
-
-
-def test_the_share_of_opening_grows_with_its_trees_up_to_a_limit() -> None:
-    assert opening_share(0) == OPENING_SHARE
-    assert opening_share(2, Fraction(6, 100)) == Fraction(14, 100)
-    assert opening_share(9) == LARGEST_OPENING_SHARE
-
-
-def test_a_long_attribute_gets_a_larger_share_but_less_than_its_cells_would() -> None:
-    long = Domain((IntegerAttribute("x", 1, 100), CategoricalAttribute("y", tuple(range(100)))))
-    ledger = choose_filter(long, Budget.of(1, 1e-9), Options(test=TestKind.QUERY))
-    plan = plan_opening(long, ledger, Options(test=TestKind.QUERY))
-    rho = {entry.label: entry.charge.rho for entry in opening_entries(plan, Options(test=TestKind.QUERY))}
-    assert 0.6 * rho["y"] < rho["x"] < 0.8 * rho["y"]  # cube root of about 0.35
 
 
 VECTORS = [
@@ -237,36 +203,6 @@ def test_the_calibration_of_one_round_by_hand() -> None:
     assert float(vector.sparse.round_epsilon) == pytest.approx(math.sqrt(2 * 0.85 * left / 10), rel=1e-4)
 
 
-def test_signed_tests_are_narrower_and_only_used_where_signs_agree() -> None:
-    choices: list[dict[str, Any]] = [{}, {"sides": Sides.TWO_SIDED}, {"neighboring_relation": REPLACE}]
-    signed, absolute, replaced = (
-        vector_of(Budget.of(1, 1e-9), update_limit=10, **one)[1].vector.sparse.test for one in choices
-    )
-    assert signed.sides is Sides.TWO_THRESHOLDS
-    assert absolute.sides is replaced.sides is Sides.TWO_SIDED
-    assert signed.query_scale < absolute.query_scale
-    with pytest.raises(BudgetError, match="two thresholds need add-remove"):
-        Options(test=TestKind.QUERY, sides=Sides.TWO_THRESHOLDS, neighboring_relation=REPLACE)
-
-
-def test_given_numbers_are_used_as_they_are() -> None:
-    given: dict[str, Any] = {
-        "update": UpdateRule.STEP,
-        "update_limit": 3,
-        "threshold": 123.5,
-        "learning_rate": 0.25,
-    }
-    _, plan = vector_of(Budget.of(1), **given)
-    found = (plan.update_limit, plan.threshold, plan.learning_rate)
-    assert found == (3, round(123.5 * UNITS), 0.25)
-
-
-def test_more_records_give_more_updates() -> None:
-    limits = [vector_of(Budget.of(1, 1e-9), records)[1].update_limit for records in (1e2, 1e4, 1e6)]
-    assert limits == sorted(limits)
-    assert limits[0] < limits[-1]
-
-
 def test_few_paid_numbers_are_held_to_plain_sums_and_many_to_zcdp() -> None:
     for budget, choices, expected in (
         (BUDGET, {"opening": Opening.NONE, "update_limit": 5}, Composition.PURE),
@@ -285,11 +221,6 @@ def test_a_budget_too_small_to_measure_anything_is_refused() -> None:
     ledger = choose_filter(DOMAIN, tiny, Options(test=TestKind.QUERY))
     with pytest.raises(BudgetError, match="too small to measure anything"):
         plan_opening(DOMAIN, ledger, Options(test=TestKind.QUERY))
-
-
-def test_a_spent_budget_plans_no_tests() -> None:
-    spent = PrivacyFilter(Composition.PURE, Fraction(1), Fraction(1))
-    assert plan_query_test(DOMAIN, spent, 1000.0, Options(test=TestKind.QUERY)) is None
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
@@ -375,12 +306,6 @@ def test_a_budget_without_a_mu_takes_zcdp(epsilon: int, delta: str) -> None:
         composition(budget, composition=Composition.GDP)
 
 
-def test_a_budget_without_a_delta_is_pure() -> None:
-    assert composition(Budget.of(1)) is Composition.PURE
-    with pytest.raises(BudgetError, match="expected delta > 0 for GDP"):
-        composition(Budget.of(1), composition=Composition.GDP)
-
-
 def test_tests_keep_their_noise_and_measurements_gain() -> None:
     plans = {}
     for each in (Composition.ZCDP, Composition.GDP):
@@ -421,24 +346,6 @@ def test_selected_measurements_keep_zcdp() -> None:
     assert release.ledger.composition is Composition.ZCDP
 
 
-def test_a_session_records_its_filter_and_says_what_it_adds_up(tmp_path: Any) -> None:
-    frame = pd.DataFrame({name: range(100) for name in "abcd"} | {"e": [True] * 100})
-    frame = frame.assign(**{one.name: frame[one.name] % one.size for one in FIVE.attributes[:4]})
-    path = tmp_path / "study.pmw"
-    with pmw.open_session(frame, FIVE, epsilon=1, delta=1e-9, path=path) as session:
-        session.ask("a >= 3 AND b < 7")
-        ledger = session.ledger()
-        assert session.state.contract.options.composition is Composition.GDP
-    assert (ledger.unit, ledger.composition) == ("mu^2", Composition.GDP)
-    assert "of 0.0331 mu^2" in ledger.sentence()
-    assert ledger.to_dict()["composition"] == "gdp"
-    assert "docs/proofs/gaussian-filter.md" in ledger.lines[0].theorem
-    assert all("zCDP" not in line.theorem and "rho" not in line.theorem for line in ledger.lines)
-    with pmw.resume_session(path, frame) as session:
-        assert session.ledger() == ledger
-    assert pmw.verify_session(path).holds
-
-
 # --- all pairs, or all triples, before any question --------------------------------------------------------
 
 
@@ -453,12 +360,6 @@ MIXED = Domain(
         CategoricalAttribute("job", tuple(range(12))),
         *binary(3),
     )
-)
-
-
-VALUED = Domain(
-    (IntegerAttribute("pay", 0, 99, 10, resolution=1), IntegerAttribute("age", 0, 19), *binary(4)),
-    person=Person("id", 4),
 )
 
 
@@ -505,18 +406,6 @@ def test_the_parts_of_the_budget_by_hand(
     for one in opening_releases(domain, open_filter(BUDGET, Composition.ZCDP), options):
         found[one.part] += 100 * one.weight
     assert {part: float(weight) for part, weight in found.items() if weight} == hundredths
-
-
-@pytest.mark.parametrize("opening", [Opening.PAIRS, Opening.TRIPLES])
-def test_what_is_kept_for_requests_is_left_by_all_that_is_measured_before_any_question(
-    opening: Opening,
-) -> None:
-    options, domain = Options(opening=opening, records_per_person=4, person_column="id"), VALUED
-    ledger = choose_filter(domain, BUDGET, options)
-    kept = {one.part: one.weight for one in opening_releases(domain, ledger, options)}
-    assert (kept[Part.MORE_SUMS], kept[Part.MORE_PERSONS]) == (Fraction(15, 100), Fraction(4, 100))
-    spent = sum(prices_of(domain, BUDGET, options).values())
-    assert 0.76 < spent < 1 - kept[Part.MORE_SUMS] - kept[Part.MORE_PERSONS]
 
 
 @pytest.mark.parametrize("options", [Options(), Options(neighboring_relation=REPLACE)])
@@ -600,14 +489,95 @@ def test_triples_go_with_no_choice_that_leaves_them_out(choices: dict[str, Any])
     Options(opening=Opening.PAIRS, **choices)
 
 
-def test_triples_need_squares_that_add_up() -> None:
-    options = Options(opening=Opening.TRIPLES, composition=Composition.PURE)
-    with pytest.raises(BudgetError, match="and composition zcdp or gdp"):
-        pmw.plan_session(binary(8), records=1000, epsilon=1, delta="1e-9", options=options)
+# --- expected questions ---------------------------------------------------------------------------------
 
 
-def test_triples_are_never_held_to_plain_sums() -> None:
-    # A large epsilon beside a small delta: plain sums would be quieter for few numbers.
-    budget, options = Budget.of(1000, "1e-30"), Options(opening=Opening.TRIPLES)
-    assert choose_filter(binary(3), budget, Options(opening=Opening.ONE_WAY)).composition is Composition.PURE
-    assert choose_filter(binary(6), budget, options).composition is not Composition.PURE
+ASKED_DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 89),
+        IntegerAttribute("hours", 0, 39),
+        CategoricalAttribute("job", tuple("abcdefgh")),
+        CategoricalAttribute("sex", ("f", "m")),
+        IntegerAttribute("rooms", 1, 12),
+        CategoricalAttribute("region", tuple("nesw")),
+    )
+)
+RECORDS = 50_000.0
+PAIRS = list(itertools.combinations(ASKED_DOMAIN.names, 2))
+SCOPES = [scope for order in range(9) for scope in itertools.combinations(ASKED_DOMAIN.names, order)]
+ASKED = st.dictionaries(st.sampled_from(SCOPES), st.integers(1, 10_000), min_size=1, max_size=8)
+OPENINGS = st.sampled_from(["pairs", "triples"])
+
+
+def expecting(asked: Mapping[tuple[str, ...], int]) -> ExpectedQuestions:
+    scopes = tuple(sorted(asked))
+    return ExpectedQuestions(scopes, tuple(asked[scope] for scope in scopes), "0" * 64)
+
+
+def opened_by(
+    asked: Mapping[tuple[str, ...], int] | None, opening: str = "pairs", **choices: object
+) -> tuple[Contract, OpeningPlan, Opened, MarginalTestPlan]:
+    """Return what a session would open with, of questions that are expected; of none where that is None."""
+    options = pmw.Options(opening=opening, expected=None if asked is None else expecting(asked), **choices)  # type: ignore[arg-type]
+    contract, plan = open_contract(ASKED_DOMAIN, BUDGET, options)
+    found = plan_opened(contract, plan, RECORDS)
+    tier = known(marginal_tier(found.test))
+    return contract, plan, found, tier
+
+
+def weights(contract: Contract) -> dict[tuple[Part, int], Fraction]:
+    composition = known(contract.options.composition)
+    ledger = open_filter(contract.budget, composition)
+    releases = opening_releases(contract.domain, ledger, contract.options)
+    return {(one.part, place): one.weight for place, one in enumerate(releases)}
+
+
+@given(ASKED, OPENINGS)
+def test_shares_sum_to_one_and_none_of_what_is_measured_loses_more_than_half(
+    asked: dict[tuple[str, ...], int], opening: str
+) -> None:
+    found, usual = weights(opened_by(asked, opening)[0]), weights(opened_by(None, opening)[0])
+    assert sum(found.values()) == sum(usual.values()) == 1
+    assert found.keys() == usual.keys()
+    for (part, place), weight in found.items():
+        if part in (Part.RECORDS, Part.ATTRIBUTE, Part.WIDER):
+            assert weight >= usual[part, place] * (1 - EXPECTED_SHARE)
+        else:
+            assert weight == usual[part, place]
+
+
+@given(ASKED, OPENINGS)
+@example({("age", "hours"): 1}, "pairs")
+@example({SCOPES[-1]: 3, ("sex",): 1}, "triples")
+def test_all_that_is_measured_before_any_question_costs_what_opening_has(
+    asked: dict[tuple[str, ...], int], opening: str
+) -> None:
+    contract, _, found, tier = opened_by(asked, opening)
+    price = sum(
+        (
+            found.ledger.price(marginal_charge(tier.noise_of(scope), contract.options))
+            for order in range(2, tier.order + 1)
+            for scope in itertools.combinations(ASKED_DOMAIN.names, order)
+        ),
+        Fraction(0),
+    )
+    kept = sum(weight for (part, _), weight in weights(contract).items() if part is Part.RESERVE)
+    ledger = replace(found.ledger, spent=found.ledger.spent + kept * found.ledger.cap)
+    left = ledger.remaining - reserved_share(ledger)
+    assert left * Fraction(995, 1000) <= price <= left  # a pair's variance is rounded up to a whole unit
+
+
+@given(st.sampled_from(PAIRS), st.integers(1, 10**6))
+def test_a_pair_that_alone_is_expected_gets_all_that_pairs_get_for_it(
+    pair: tuple[str, str], count: int
+) -> None:
+    (_, plan, _, tier), (_, _, _, usual) = opened_by({pair: count}), opened_by(None)
+    assert [one.scope for one in tier.added] == [pair]
+    assert noise_variance(tier.noise_of(pair)) < noise_variance(usual.noise_of(pair)) / 2
+    share = tier.added[0].price / (tier.added[0].price + sum(price(tier, one) for one in PAIRS))
+    assert float(share) == pytest.approx(float(plan.expected), rel=0.01)
+
+
+def price(tier: MarginalTestPlan, pair: tuple[str, str]) -> Fraction:
+    """Return the usual price of a pair, in parts of that of the plan's noise."""
+    return min(Fraction(1), math.prod((tier.weights[name] for name in pair), start=Fraction(1)))

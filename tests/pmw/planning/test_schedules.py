@@ -1,9 +1,8 @@
-"""Schedules and parts: what opening leaves is enough for every positive, and what the reserve buys of it."""
+"""Schedules: opening leaves enough for every positive; parts of the reserve and error quantiles come due."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,20 +13,27 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.error_quantiles import (
+    AnsweredQuestions,
+    plan_quantiles,
+    quantiles_left,
+)
+from pmw.planning.opening import choose_filter
 from pmw.planning.parts import Level, newest_due, next_due, plan_part, water_filled
-from pmw.planning.tiers import DEFAULT_SCHEDULE, plan_marginal_test, plan_query_tier, plan_test
+from pmw.planning.tiers import DEFAULT_SCHEDULE, plan_marginal_test, plan_query_tier
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.charges import marginal_charge
+from pmw.public.answer import Basis, QuestionKind
+from pmw.public.charges import marginal_charge, quantile_entry
 from pmw.public.clear import pot_of_parts
-from pmw.public.contract import Contract
+from pmw.public.error_quantiles import SHARE, ErrorQuantile, quantile_margin
 from pmw.public.foundations import strategy_of
-from pmw.public.options import Opening, Options, TestKind
-from pmw.public.plans import MarginalTestPlan, marginal_tier
+from pmw.public.options import Options, TestKind
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseVectorKind
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from tests import worlds
 from tests.worlds import known
 
@@ -86,13 +92,6 @@ def test_what_has_its_price_is_not_bought_and_what_is_far_below_it_is(
         assert one in added or held * 1.1 * 1.1 > target * weight * 0.5
 
 
-def test_nothing_is_spent_on_nothing() -> None:
-    assert water_filled({}, 1.0) == {}
-    assert water_filled({("a",): Level(1.0, 1.0)}, 0.0) == {}
-    assert water_filled({("a",): Level(1.0, 1.0)}, 0.099) == {}
-    assert water_filled({("a",): Level(1.0, 1.0)}, 0.101) == pytest.approx({("a",): 0.101})
-
-
 @given(st.integers(0, 100_000))
 def test_parts_come_due_at_numbers_that_grow_fourfold(questions: int) -> None:
     dues = [64 * 4**place for place in range(8)]
@@ -118,12 +117,6 @@ def test_a_part_costs_what_it_may_and_hardly_less(
     assert all(any(set(scope) <= set(one) for one in asked) or len(scope) < 3 for scope, _ in part)
     assert all(strategy_of(large, scope) is not None for scope, _ in part)
     assert plan_part(large, dict(reversed(asked.items())), spent) == part  # in whatever order they came
-
-
-def test_nothing_is_planned_where_nothing_was_asked_or_may_be_spent(large: PublicState) -> None:
-    assert plan_part(large, {}, pot_of_parts(large)) == ()
-    assert plan_part(large, {("a", "b"): 64}, Fraction(0)) == ()
-    assert plan_part(large, {(): 64}, pot_of_parts(large)) == ()
 
 
 def test_what_many_questions_rest_on_is_bought_first(large: PublicState) -> None:
@@ -156,12 +149,6 @@ def test_a_triple_is_measured_by_rows_on_the_cells_of_its_pairs() -> None:
         assert (rows is not None) == same
     assert strategy_of(binned, ("b", "c", "d")) is not None
     assert strategy_of(state_of(50_000, domain, reserve=Fraction(0)), ("b", "c", "d")) is None
-
-
-def test_wide_questions_count_for_nothing() -> None:
-    names = tuple(f"q{place}" for place in range(9))
-    wide = state_of(2_000, Domain(tuple(CategoricalAttribute(name, ("x", "y")) for name in names)))
-    assert plan_part(wide, Counter({names: 64}), pot_of_parts(wide)) == ()
 
 
 # --- tiers ----------------------------------------------------------------------------------------------
@@ -231,22 +218,6 @@ def test_more_records_measure_more_marginals_and_test_larger_ones() -> None:
     assert cells == pytest.approx([part * 1e7 / noise for part in parts], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("budget", "target"),
-    [(Budget.of(1, 1e-9), DEFAULT_SCHEDULE.target), (Budget.of(1), DEFAULT_SCHEDULE.few_target)],
-)
-def test_as_many_are_measured_as_keep_the_noise_of_a_pair_below_the_target(
-    budget: Budget, target: float
-) -> None:
-    cells = 18  # of the pair of the median size: 3 x 6
-    plans = [(records, planned(records, budget)) for records in range(500, 20_000, 100)]
-    distances = [  # of neither the fewest nor the most
-        cells * l1_mean(plan.noise) / records for records, plan in plans if 4 < plan.update_limit < 11
-    ]
-    assert distances
-    assert 0.95 * target < max(distances) <= target
-
-
 def test_a_threshold_comes_down_with_the_questions_asked_to_what_noise_would_make_and_a_margin() -> None:
     plan = planned(1e4)
     thresholds = [plan.threshold(12, asked) for asked in range(0, 3000, 10)]
@@ -258,33 +229,83 @@ def test_a_threshold_comes_down_with_the_questions_asked_to_what_noise_would_mak
     )
 
 
-@pytest.mark.parametrize(
-    ("shape", "opening"), [((5,), Opening.ONE_WAY), ((1, 1, 1), Opening.ONE_WAY), ((1,), Opening.NONE)]
-)
-def test_where_there_is_nothing_to_test_there_is_no_plan(shape: tuple[int, ...], opening: Opening) -> None:
-    domain = domain_of(shape)
-    options = Options(test=TestKind.MARGINAL, opening=opening)
-    ledger = choose_filter(domain, Budget.of(1), options)
-    measured = plan_opening(domain, ledger, options)
-    assert plan_test(Contract(domain, Budget.of(1), options), measured, ledger, 100.0) == ()
+# --- error quantiles ------------------------------------------------------------------------------------
 
 
-def test_one_attribute_is_tested_where_opening_did_not_measure_it() -> None:
-    domain = domain_of((5,))
-    options = Options(test=TestKind.MARGINAL, opening=Opening.NONE)
-    ledger = choose_filter(domain, Budget.of(1), options)
-    opening = plan_opening(domain, ledger, options)
-    plan = known(marginal_tier(plan_test(Contract(domain, Budget.of(1), options), opening, ledger, 100.0)))
-    assert plan.update_limit == 1
+OF_TESTS, BINS = QuestionKind(2, Basis.TESTED), QuestionKind(3, Basis.BINS)
+LOUD = DiscreteGaussian(Fraction(10**12))
 
 
-def domain_of(shape: tuple[int, ...]) -> Domain:
-    return Domain(
-        tuple(CategoricalAttribute(f"a{place}", tuple("pqrst"[:size])) for place, size in enumerate(shape))
+@pytest.fixture(scope="module")
+def state() -> PublicState:
+    """Return the state of a session of many records after 256 answers."""
+    domain = Domain(
+        tuple(CategoricalAttribute(name, tuple("stuvwx"), missing=True, other=True) for name in "abcde")
     )
+    frame = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (40_000, 5))])
+    frame.columns = list("abcde")
+    with pmw.open_session(
+        frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.ONE_WAY, seed=1)
+    ) as session:
+        return replace(session.state, asked=256, settled=256)
 
 
-def test_where_nothing_is_left_there_is_no_plan() -> None:
-    options = Options(test=TestKind.MARGINAL)
-    ledger = choose_filter(TESTED, Budget.of(1), options)
-    assert plan_marginal_test(TESTED, replace(ledger, spent=ledger.cap), 100.0, options) is None
+def asked(number: int, width: float = 5000.0) -> AnsweredQuestions:
+    return AnsweredQuestions(np.arange(1, number + 1), np.full(number, width))
+
+
+def test_each_kind_gets_an_equal_part_and_one_part_stays(state: PublicState) -> None:
+    options, ledger = state.contract.options, state.ledger
+    alone = plan_quantiles(state, {OF_TESTS: asked(40)})
+    both = plan_quantiles(state, {OF_TESTS: asked(40), BINS: asked(120)})
+    assert [one.kind for one in both] == [OF_TESTS, BINS]
+    share = ledger.cap * SHARE
+    for parts, requests in ((2, alone), (3, both)):
+        for one in requests:
+            price = ledger.price(one.entry(options).charge)
+            assert 0.999 * float(share / parts) <= float(price) <= float(share / parts)
+
+
+def test_what_was_spent_on_them_is_not_spent_again(state: PublicState) -> None:
+    options, ledger = state.contract.options, state.ledger
+    (first,) = plan_quantiles(state, {OF_TESTS: asked(40)})
+    released = ErrorQuantile(OF_TESTS, 128, 40, 10**12, first.noise)
+    entry = quantile_entry(OF_TESTS.describe(), first.noise, options)
+    later = replace(state, quantiles=(released,), ledger=ledger.charge(entry.charge))
+    (second,) = plan_quantiles(later, {BINS: asked(40)})
+    price = [float(ledger.price(one.entry(options).charge)) for one in (first, second)]
+    assert price[1] == pytest.approx(price[0] / 2, rel=1e-3)
+    used = tuple(replace(released, asked=number) for number in (64, 128))
+    assert plan_quantiles(replace(state, quantiles=used), {BINS: asked(40)}) == ()
+
+
+def test_what_is_kept_for_tests_is_left_to_them(state: PublicState) -> None:
+    def left(most: Fraction) -> PublicState:
+        ledger = state.ledger
+        while ledger.remaining > most:  # as requests may have done
+            noise = DiscreteGaussian(Fraction(2**28))
+            ledger = ledger.charge(quantile_entry(OF_TESTS.describe(), noise, state.contract.options).charge)
+        assert ledger.remaining > 0
+        return replace(state, ledger=ledger)
+
+    kept, share = state.ledger.cap / 8, state.ledger.cap * SHARE  # at 256 answers
+    assert plan_quantiles(left(kept), {OF_TESTS: asked(40)}) == ()
+    assert quantiles_left(left(kept)) == 0
+    assert quantiles_left(left(kept + share)) > share * Fraction(9, 10)
+    options = replace(state.contract.options, accuracy=0.1, records=3000)
+    contract = replace(state.contract, options=options)
+    planned = state.ledger.remaining - share
+    assert planned > kept + share
+    for most, whole in ((planned, False), (planned + share, True)):  # all that was planned is kept here
+        assert bool(quantiles_left(replace(left(most), contract=contract))) is whole
+
+
+def test_kinds_are_left_out_where_noise_hides_what_there_is_to_tell(state: PublicState) -> None:
+    assert plan_quantiles(state, {OF_TESTS: asked(39)}) == ()
+    (one,) = plan_quantiles(state, {OF_TESTS: asked(40)})
+    margin = quantile_margin(one.noise, 0.95)
+    assert plan_quantiles(state, {OF_TESTS: asked(40, 1.99 * margin)}) == ()
+    assert plan_quantiles(state, {OF_TESTS: asked(40, 2.01 * margin)})
+    for before_it, due in ((1.0, False), (5 * margin, True)):
+        before = (ErrorQuantile(OF_TESTS, 128, 40, round(before_it * UNITS), LOUD),)
+        assert bool(plan_quantiles(replace(state, quantiles=before), {OF_TESTS: asked(40)})) == due
