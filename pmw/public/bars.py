@@ -486,10 +486,7 @@ class Bars:
         return both.within(self._direct(low, high, shares)) if beside else both
 
     def _scopes_inside(self, scope: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return the sets of at least two of some attributes, but not all, that something known is about.
-
-        At most eight of them, those of the fewest cells.
-        """
+        """Return the sets of at least two of some attributes, but not all, that something known is about."""
         if scope not in self._wider:
             held = [one.scope for one in self.state.marginals]
             common = {
