@@ -34,7 +34,6 @@ from pmw.public.bounded import (
     Array,
     Bound,
     Bounded,
-    Form,
     NotAlikeError,
     Number,
     OneSum,
@@ -517,9 +516,9 @@ class Bars:
         above = below if split.above is split.below else [self._block(one, shares) for one in split.above]
         lows, highs = [one.low for one in below], [one.high for one in above]
         low, high = functools.reduce(np.maximum, lows), functools.reduce(np.minimum, highs)
-        if split.form is Form.PRODUCT:
+        if split.form == "product":
             low = self._bonferroni(lows, 1.0)
-        elif split.form is Form.UNION:
+        elif split.form == "union":
             high = sum(highs)
         return lows, _Ends(split.scale * low, split.scale * high)
 

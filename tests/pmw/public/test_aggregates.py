@@ -247,19 +247,6 @@ def test_a_group_that_is_known_from_its_own_attribute_is_promised() -> None:
             assert held.all()
 
 
-def test_a_chosen_row_tells_what_chose_it_and_what_its_numbers_are(
-    exact: tuple[pmw.Session, pd.DataFrame],
-) -> None:
-    table = exact[0].sql("SELECT sex, AVG(age) AS v FROM people GROUP BY sex ORDER BY v DESC LIMIT 1")
-    assert table.column("sex") == ("m",)
-    assert table.notes == (
-        "ORDER BY and LIMIT act on the answers, not on the true numbers",
-        "numbers beyond the declared ends count as the ends",
-        "answers choose these rows from 2 groups: bars are wider than those of fixed rows, so that they hold "
-        "whichever rows are chosen",
-    )
-
-
 def test_python_asks_the_same_as_sql(exact: tuple[pmw.Session, pd.DataFrame]) -> None:
     session, _ = exact
     by_sql = session.sql("SELECT sex, AVG(age) FROM people WHERE age >= 5 GROUP BY sex")

@@ -250,8 +250,8 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     factors = [LinearQuery(LARGE, (Factor(scope, (end * UNITS).astype(np.int64)),)) for end in (low, high)]
 
     query = LinearQuery(LARGE, factors[0].factors, readings=Readings(*factors))
-    bound = Bars(held).of_query(query)
-    assert (least, most) == pytest.approx((bound.low, bound.high))
+    bar = Bars(held).of_query(query)
+    assert (least, most) == pytest.approx((bar.low, bar.high))
 
 
 # --- hard ends ----------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_wi
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
 from pmw.public.bounded import Question
-from pmw.public.evidence import evidence_of, is_held
+from pmw.public.evidence import evidence_of
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, Rests, Shares, total_error_bound, total_half_width
 from pmw.public.options import ModelKind, TestKind
@@ -41,8 +41,8 @@ from queries import (
 )
 from queries.linear import Readings
 from queries.records import encode_records
+from tests.worlds import declared, known, marginal_plan
 from tests.worlds import ends as bar_of
-from tests.worlds import known, marginal_plan
 
 
 def truth(frame: pd.DataFrame, domain: Domain, query: LinearQuery) -> float:
@@ -211,14 +211,8 @@ def test_ranges_of_a_tree_have_intervals_of_its_least_squares(
 
 # --- error bars of marginals --------------------------------------------------------------------------------
 
-DOMAIN = Domain(
-    (
-        IntegerAttribute("age", 0, 59),
-        CategoricalAttribute("sex", ("f", "m")),
-        CategoricalAttribute("grade", tuple("abcdefgh")),
-        CategoricalAttribute("region", tuple("nesw")),  # so that the whole table is not measured at opening
-    )
-)
+# Of so many cells that the whole table is not measured at opening.
+DOMAIN = declared(age=range(60), sex="fm", grade="abcdefgh", region="nesw")
 
 
 def people(seed: int = 1) -> pd.DataFrame:
@@ -269,21 +263,6 @@ def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> Pub
     units = np.rint(model.marginal(scope) * UNITS).astype(np.int64)
     certificate = Certificate(scope, state.version, threshold, units)
     return replace(state, certificates={**state.certificates, scope: certificate})
-
-
-def test_a_question_is_held_by_the_opening_by_a_measured_marginal_or_by_a_certificate() -> None:
-    state = opening()
-    assert is_held(state, LinearQuery.everything(DOMAIN))
-    assert is_held(state, LinearQuery.cells(DOMAIN, {"age": (3, 9)}))
-    assert not is_held(state, PAIR)
-    answer = ModelAnswers(state).answer(PAIR)
-    assert answer.source is Source.UNVERIFIED  # nobody tested it, but its parts bound it
-    assert ModelAnswers(replace(state, closed=True)).answer(PAIR).source is Source.EXHAUSTED
-    held = certified(state, ("sex", "grade"), 50 * UNITS)
-    assert is_held(held, PAIR)
-    assert ModelAnswers(held).answer(PAIR).source is Source.SYNTHETIC
-    wider = certified(state, ("age", "sex", "grade"), 50 * UNITS)
-    assert is_held(wider, PAIR)
 
 
 def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
@@ -505,22 +484,6 @@ def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -
     assert shared.alone == shared.everybody == shared.rest == pytest.approx(1 - 0.05 / events)
     for rests in Rests:
         assert set(shared.of_parts(rests, 8)[1:]) | set(shared.shares(rests)[1:]) == {shared.everybody}
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("composition", [pmw.Composition.PURE, pmw.Composition.ZCDP])
-def test_the_total_keeps_to_its_width_where_opening_measured_nothing_else(
-    composition: pmw.Composition,
-) -> None:
-    # At high confidences a Laplace tail is far beyond a Gaussian one of the same variance.
-    options = pmw.Options(composition=composition, opening=pmw.Opening.NONE, confidence=0.9999)
-    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
-        state = session.state
-    answer = ModelAnswers(state).answer(LinearQuery.everything(DOMAIN))
-    half = (bar_of(answer)[1] - bar_of(answer)[0]) / 2 / state.total.deviation
-    # Everybody's number has a tenth of what may fail.
-    quantile = math.log(1e5) / math.sqrt(2) if composition is pmw.Composition.PURE else 4.41717
-    assert quantile <= half <= 1.06 * quantile
 
 
 def test_a_tree_of_ranges_answers_all_questions_at_once_from_its_cells_alone() -> None:

@@ -257,6 +257,7 @@ def test_the_header_tells_table_records_and_guarantee(
     assert "Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding or removing" in text
     assert "SEEDED" not in text
     assert "SEEDED NOISE: no privacy" in words(figure)
+    assert figure._repr_png_().startswith(b"\x89PNG")  # as notebooks show it
     assert "Guarantee: none: the noise of this session is seeded" in words(figure).replace("\n", " ")
 
 

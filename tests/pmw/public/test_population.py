@@ -193,17 +193,6 @@ def test_other_weights_than_those_of_a_condition_are_refused() -> None:
     assert told.value.code == "unsupported"
 
 
-def test_it_is_free_and_the_same_from_a_model() -> None:
-    with WIDE.opened(seed=4) as session:
-        session.ask_all(QUESTIONS)
-        before = session.state
-        found = session.population_intervals(QUESTIONS)
-        assert session.state is before
-        assert found == pmw.PublicModel(before).population_intervals(QUESTIONS)
-        assert session.population_interval(QUESTIONS[1]) == found[1]
-        assert session.analyst("ann", 0).population_interval(QUESTIONS[1]) == found[1]
-
-
 def test_where_an_accuracy_contract_refuses_a_count_nothing_is_told() -> None:
     state, told = asked("Gaussian"), list[bool]()
     for accuracy in (0.5, 1e-4):

@@ -294,15 +294,6 @@ def test_every_kind_of_session_has_a_report(
         assert (f"within ± {number(width)} records" in asked) == (count > 0)
 
 
-def test_an_existing_file_is_kept(session: pmw.Session, tmp_path: Path) -> None:
-    (tmp_path / "report.html").write_text("kept")
-    with pytest.raises(ReleaseError, match="exists; choose another name, or overwrite it with --force"):
-        session.report(tmp_path / "report.html")
-    assert (tmp_path / "report.html").read_text() == "kept"
-    with pytest.raises(ReleaseError, match="expected a file to write, got the folder"):
-        session.report(tmp_path)
-
-
 def test_a_report_is_a_function_of_public_facts(session: pmw.Session, tmp_path: Path) -> None:
     assert written(session, tmp_path) == written(session, tmp_path)
     store = session._open_store()

@@ -146,9 +146,6 @@ def test_bars_are_drawn_as_long_as_their_numbers_with_the_ends_of_their_interval
 # --- result pictures ------------------------------------------------------------------------------------
 
 
-PICTURED = pmw.Options(opening=pmw.Opening.ONE_WAY, seed=5)
-
-
 def drawn(
     keys: tuple[str, ...],
     groups: Sequence[tuple[str, ...]],
@@ -220,7 +217,7 @@ def test_rows_that_their_keys_do_not_tell_apart_stand_by_themselves() -> None:
 
 
 def test_a_statement_says_which_keys_are_in_order_and_what_its_numbers_are() -> None:
-    with pmw.open_session(PEOPLE.frame, PEOPLE.domain, epsilon=1, delta=1e-9, options=PICTURED) as session:
+    with pmw.open_session(PEOPLE.frame, PEOPLE.domain, epsilon=1, delta=1e-9, options=OPTIONS) as session:
         table = session.sql(
             "SELECT region, age, COUNT(*) AS n, AVG(age) AS m, COUNT(*) * 2 AS d FROM people "
             "WHERE sex = 'Male' GROUP BY region, age ORDER BY n DESC"
@@ -321,20 +318,6 @@ def test_names_are_letters_whatever_they_look_like_and_long_ones_are_cut() -> No
     for name in ("$x^2", "<b>&", "\\frac{", "_under", "%d", "$a_b$", "$key$"):
         assert name in text
     assert max(map(len, text.splitlines())) <= 105
-
-
-@pytest.mark.usefixtures("pictures")
-def test_notebooks_show_figures_of_sessions_and_results_as_pictures() -> None:
-    with pmw.open_session(PEOPLE.frame, PEOPLE.domain, epsilon=1, delta=1e-9, options=PICTURED) as session:
-        figures: list[Any] = [
-            session.plot(),
-            session.group_by("sex").plot(),
-            session.mean("age", by="sex").plot(),
-        ]
-    for figure in figures:
-        assert figure._repr_png_().startswith(b"\x89PNG")
-    assert "SEEDED NOISE: no privacy" in texts(figures[1])
-    assert "mean (age) by sex" in texts(figures[2])
 
 
 @pytest.mark.usefixtures("pictures")

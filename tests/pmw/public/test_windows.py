@@ -27,19 +27,12 @@ from pmw.public.half_widths import Confidences, Rests, certified_half_width
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import Certificate, PublicState
 from pmw.public.windows import positions
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, NumericAttribute
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, NumericAttribute
 from queries.parsing import parse_sql
+from tests.worlds import declared, known
 from tests.worlds import ends as bar_of
-from tests.worlds import known
 
-DOMAIN = Domain(
-    (
-        CategoricalAttribute("city", ("a", "b", "c", "d", "e")),
-        CategoricalAttribute("sex", ("f", "m")),
-        IntegerAttribute("age", 0, 9),
-    ),
-    name="people",
-)
+DOMAIN = declared("people", city="abcde", sex="fm", age=range(10))
 OVER = [
     "RANK() OVER (ORDER BY COUNT(*) DESC)",
     "DENSE_RANK() OVER (PARTITION BY sex ORDER BY COUNT(*))",
@@ -314,15 +307,7 @@ def test_places_that_the_bars_decide_have_no_note() -> None:
 
 # --- rows that answers choose -------------------------------------------------------------------------------
 
-TRIPS = Domain(
-    (
-        IntegerAttribute("hour", 0, 11),
-        CategoricalAttribute("city", tuple("abcdefghij")),
-        CategoricalAttribute("sex", ("f", "m")),
-        CategoricalAttribute("kind", ("u", "v", "w")),
-    ),
-    name="trips",
-)
+TRIPS = declared("trips", hour=range(12), city="abcdefghij", sex="fm", kind="uvw")
 EACH = 50
 BY_BOTH = "SELECT city, hour, COUNT(*) AS n, SUM(3) AS v FROM trips GROUP BY city, hour"
 
@@ -504,21 +489,6 @@ def test_what_may_fail_of_all_groups_together_is_what_may_fail_of_one(certified:
     assert len(shared) == 1  # whatever a group rests on
     every = failing(found.everybody) + groups * own[0] + shared.pop()
     assert every == pytest.approx(0.05, rel=1e-9)
-
-
-def test_certificates_hold_for_all_groups_as_for_one() -> None:
-    """They are one event, and so is everybody's number: neither is divided."""
-    state = certified_state()
-    one, many = Confidences.in_state(state), Confidences.in_state(state, groups=10_000)
-    assert many.shares(Rests.CERTIFIED).certificate == one.shares(Rests.CERTIFIED).certificate
-    assert many.everybody == one.everybody
-    query = LinearQuery.cells(TRIPS, {"hour": (0, 3), "city": (1, 2)})
-    widths = [Bars(state, groups=groups).width_of_query(query) for groups in (1, 10_000)]
-    assert widths[0] == widths[1]
-    measured = [Bars(state, groups=groups).half_width(query.over(("city",))) for groups in (1, 120, 10_000)]
-    least, more, most = (width or 0.0 for width in measured)
-    assert 1.6 < more / least < 2
-    assert 2.1 < most / least < 2.5
 
 
 def test_each_negative_test_of_laplace_noise_is_an_event_of_its_own() -> None:

@@ -255,7 +255,7 @@ def _given(model: SyntheticDistribution, where: str) -> NDArray[np.float64]:
     return np.asarray(found / found.sum())
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     st.sampled_from([DenseDistribution, GraphicalDistribution]),
     st.booleans(),
@@ -467,11 +467,6 @@ def test_the_truth_itself_misses_few_marginals() -> None:
     ("missed", "words"),
     [
         ([], ""),
-        (
-            [(["a", "b"], 0.0312)],
-            "The rows are farther than noise explains from 1 of 7 measured marginals, in parts of the "
-            "records: a, b (3.1%).",
-        ),
         (
             [(["a"], 0.2), (["b"], 0.1), (["c"], 0.05), (["d"], 0.01)],
             "The rows are farther than noise explains from 4 of 7 measured marginals, in parts of the "
