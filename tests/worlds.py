@@ -69,7 +69,7 @@ def opened(
 
 
 def declared(
-    table: str | None = None, *, special: bool = False, **cells: range | Sequence[str | int]
+    table: str = "records", *, special: bool = False, **cells: range | Sequence[str | int]
 ) -> Domain:
     """Return a domain of whole numbers, given as ranges, and of categories, with special cells or without."""
     every: dict[str, Any] = {"missing": special, "other": special}
@@ -79,7 +79,7 @@ def declared(
         else CategoricalAttribute(name, tuple(own), **every)
         for name, own in cells.items()
     )
-    return Domain(tuple(attributes), **({} if table is None else {"name": table}))
+    return Domain(tuple(attributes), table)
 
 
 def known(one: _One | None) -> _One:

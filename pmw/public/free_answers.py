@@ -80,14 +80,10 @@ class QuestionsByScope:
             places, own = np.array(pairs, dtype=np.int64).T
             yield number, places, own
 
-    def counted(self, number: int) -> Counted:
-        """Return what the questions of a group count."""
-        make = Boxes.of_queries if self._are_boxes[number] else Products.of_queries
-        return make(self._members[number])
-
     def bounded(self, find: Callable[[Counted], Array | None]) -> _Found:
         """Return these questions with what bounds each group, found once."""
-        return self, functools.cache(lambda number: find(self.counted(number)))
+        makes = [Boxes.of_queries if one else Products.of_queries for one in self._are_boxes]
+        return self, functools.cache(lambda number: find(makes[number](self._members[number])))
 
 
 # Questions, and what bounds those of a group: an array whose last axis they are along; None for one by one.
