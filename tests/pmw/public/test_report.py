@@ -25,7 +25,6 @@ from pmw.public.bars import Bars
 from pmw.public.contract import Contract
 from pmw.public.report import (
     about_whom,
-    at_confidence,
     best_guess,
     promise,
     quality,
@@ -178,22 +177,6 @@ def test_a_quoted_error_is_that_of_an_answer(shared_frame: pd.DataFrame, domain:
         assert not tables["sex", "member"].opened
         assert [tables[scope].cells for scope in (("income",), ("sex", "member"))] == [1000, 4]
         assert tables["income",].widths[0] < tables["income",].widths[1]  # a tree
-
-
-def test_a_width_at_another_confidence_is_that_of_a_session_of_that_confidence(
-    shared_frame: pd.DataFrame, domain: Domain
-) -> None:
-    options = pmw.Options(confidence=0.95, test=pmw.TestKind.QUERY)
-    with pmw.open_session(shared_frame, domain, epsilon=1, options=options) as session:
-        state = session.state
-        (one,) = [table for table in quotable_tables(state) if table.scope == ("age",)]
-        (other,) = [table for table in quotable_tables(at_confidence(state, 0.99)) if table.scope == ("age",)]
-        assert other.widths == one.surer
-        scale = next(m for m in state.opening if m.scope == ("age",)).noise
-        laplace = float(getattr(scale, "scale", math.nan)) / 2**20
-        part = 0.9 * 17 / 18  # of what may fail: the rest is everybody's, and the parts'
-        assert one.widths[0] == pytest.approx(laplace * math.log(20 / part), rel=0.03)
-        assert one.surer[0] == pytest.approx(laplace * math.log(100 / part), rel=0.03)
 
 
 def test_errors_by_attributes_are_the_quantiles_of_the_error_bars(

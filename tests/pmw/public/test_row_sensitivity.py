@@ -23,7 +23,7 @@ from pmw.public.row_sensitivity import Moved, rows_sensitivity
 from pmw.research.audit import OutputDistribution, renyi_curve, worst_log_ratio
 from queries import UNITS, CategoricalAttribute, Domain, Histogram, IntegerAttribute, LinearQuery
 from queries.factors import Factor
-from tests.worlds import known
+from tests.worlds import declared, known
 
 DOMAIN = Domain(
     (IntegerAttribute("a", 0, 3), CategoricalAttribute("b", ("n", "s", "w")), IntegerAttribute("c", 0, 1))
@@ -243,6 +243,15 @@ def test_pairs_are_not_compared_where_cells_are_not_told_apart(monkeypatch: pyte
     assert moved(rows, REPLACED) == (2, 2)
     monkeypatch.setattr(row_sensitivity, "_CELLS", 3)
     assert moved(rows, REPLACED) == (4, 4)
+
+
+def test_pairs_that_are_too_many_to_compare_differ_by_both_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = declared(a=range(6))
+    rows = [LinearQuery.cells(small, {"a": (cell, cell + 1)}) for cell in range(3)]
+    for work in range(40):
+        monkeypatch.setattr(row_sensitivity, "_WORK", work)
+        assert min(moved(rows, REPLACED)) >= 3, work
+    assert moved(rows, REPLACED) == (3, 3)
 
 
 # --- prices ------------------------------------------------------------------------------------------------
