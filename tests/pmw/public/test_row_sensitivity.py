@@ -321,3 +321,11 @@ def test_what_is_charged_bounds_what_all_outputs_tell_and_half_of_it_would_not(
     told = np.max(curves, axis=0) / np.array(orders)
     assert (told <= float(rho) * (1 + 1e-9)).all()
     assert (told > float(rho) / 2).all()  # half of the sensitivity in L2 has a quarter of rho
+
+
+def test_rows_that_are_not_added_up_count_with_their_largest_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = [LinearQuery.cells(declared(a=range(10)), {"a": (0, end)}) for end in range(6)]
+    exact = rows_sensitivity(nested, choices(ADDED), persons=False)
+    for limit in range(12):
+        monkeypatch.setattr(row_sensitivity, "_SUMMED", limit)
+        assert rows_sensitivity(nested, choices(ADDED), persons=False) == exact
