@@ -6,6 +6,7 @@ A test takes a table that has what it is about, and says nothing more of it.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,6 +66,20 @@ def opened(
     """
     chosen = pmw.Options(**{"opening": pmw.Opening.ONE_WAY, **choices}) if options is None else options
     return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=chosen)
+
+
+def declared(
+    table: str = "records", *, special: bool = False, **cells: range | Sequence[str | int]
+) -> Domain:
+    """Return a domain of whole numbers, given as ranges, and of categories, with special cells or without."""
+    every: dict[str, Any] = {"missing": special, "other": special}
+    attributes = (
+        IntegerAttribute(name, own.start, own.stop - 1, **every)
+        if isinstance(own, range)
+        else CategoricalAttribute(name, tuple(own), **every)
+        for name, own in cells.items()
+    )
+    return Domain(tuple(attributes), table)
 
 
 def known(one: _One | None) -> _One:

@@ -401,12 +401,7 @@ def drawn_table(
     columns: Sequence[tuple[str, Sequence[Bar | None]]],
     more: str = "",
 ) -> Markup:
-    """Return a table with a column of bars for each of its columns of numbers, each on its own scale.
-
-    Args:
-        columns: of bars, each with its title and a bar for each row, None where there is no number.
-        more: a line below it, such as how many rows are shown; empty for none.
-    """
+    """Return a table with a column of bars for each of its columns of numbers, each on its own scale."""
     reaches = [_reach(bars) for _, bars in columns]
     drawn = [
         [_bar(bars[row], reach) for (_, bars), reach in zip(columns, reaches, strict=True)]

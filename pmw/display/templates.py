@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def render(package: str, name: str, values: Mapping[str, Any]) -> str:
-    """Return a page.
-
-    Args:
-        package: whose folder ``templates`` holds the template.
-    """
+    """Return a page."""
     return _environment(package).get_template(name).render(values)
 
 

@@ -94,11 +94,7 @@ def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, event
 
 
 def _cell_of(state: PublicState, one: PersonsMeasurement, group: GroupWeights) -> tuple[int, bool] | None:
-    """Return the measured cell that holds a group, and whether it is the group.
-
-    Else the cell has more records, and bounds the number from above alone. None where records of several
-    cells may be in the group.
-    """
+    """Return the measured cell that holds a group, and whether it is the group."""
     beside = tuple(place for place, name in enumerate(group.scope) if name not in one.scope)
     common = tuple(name for name in group.scope if name in one.scope)
     shape = [state.domain[name].size for name in common]
@@ -211,7 +207,6 @@ class Aggregates:
 
         Args:
             above: a sum, and the group whose records it is over.
-            below: likewise, what it is divided by.
         """
         return self._ratio(*self._sums.pair(above, below), events)
 

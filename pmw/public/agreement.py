@@ -111,71 +111,64 @@ def with_sums(
     finest = [keys for keys in groups if keys and not any(set(keys) < set(others) for others in groups)]
     for leaf in (leaf for leaf in statement.leaves if isinstance(leaf, Linear) and leaf.is_count):
         settled: set[tuple[int, ...]] = set()  # sets whose totals were told with other groups
+        answered = {places: one for (number, places), one in found.items() if number == id(leaf)}
         for keys in finest:
             coarser = {held: own for held, own in groups.items() if set(held) < set(keys)}
-            answered = _Answered(state, id(leaf), found)
-            note = _agree(answered, statement, (groups[keys], coarser), settled)
+            note = _agree(state, statement, answered, (groups[keys], coarser), settled)
             settled |= set(coarser)
             notes += [] if note is None else [note]
+        found |= {(id(leaf), places): one for places, one in answered.items()}
     return found, tuple(dict.fromkeys(notes))
 
 
-class _Answered:
-    def __init__(self, state: PublicState, leaf: int, answers: dict[Asked, Answer]) -> None:
-        self.state, self._leaf, self._answers = state, leaf, answers
-
-    def of(self, groups: Iterable[tuple[int, ...]]) -> list[Answer]:
-        """Return the answers to groups, by their places."""
-        return [self._answers[self._leaf, places] for places in groups]
-
-    def told(self, groups: Iterable[tuple[int, ...]]) -> Counts:
-        """Return the counts of groups."""
-        return _counts(Answers.of(self.state, self.of(groups)))
-
-    def put(self, groups: Iterable[tuple[int, ...]], values: _Array) -> None:
-        """Put other counts in the places of those that are answered."""
-        for places, count in zip(groups, values.tolist(), strict=True):
-            answer = self._answers[self._leaf, places]
-            by, typical, fraction = count - answer.count, answer.typical, count / self.state.total.value
-            if typical is not None:  # it goes with the count
-                typical = (max(0.0, typical[0] + by), typical[1] + by)
-            moved = replace(answer, count=count, fraction=fraction, typical=typical)
-            self._answers[self._leaf, places] = moved
+_Places: TypeAlias = tuple[int, ...]
+_Named: TypeAlias = Mapping[_Places, Group]  # groups, by their places
 
 
-_Named: TypeAlias = Mapping[tuple[int, ...], Group]  # groups, by their places
+def _put(
+    answered: dict[_Places, Answer], groups: Iterable[_Places], values: _Array, state: PublicState
+) -> None:
+    """Put other counts in the places of those that are answered."""
+    for places, count in zip(groups, values.tolist(), strict=True):
+        answer, typical = answered[places], answered[places].typical
+        if typical is not None:  # it goes with the count
+            by = count - answer.count
+            typical = (max(0.0, typical[0] + by), typical[1] + by)
+        fraction = count / state.total.value
+        answered[places] = replace(answer, count=count, fraction=fraction, typical=typical)
 
 
 def _agree(
-    answered: _Answered,
+    state: PublicState,
     statement: Statement,
+    answered: dict[_Places, Answer],
     sets: tuple[_Named, Mapping[tuple[int, ...], _Named]],
     settled: Collection[tuple[int, ...]],
 ) -> str | None:
     """Move the counts of groups, and the totals in their table; return what to tell of it."""
     groups, coarser = sets
-    if any(one.is_refused for own in (groups, *coarser.values()) for one in answered.of(own)):
+    if any(answered[places].is_refused for own in (groups, *coarser.values()) for places in own):
         return None
-    wholes = _wholes_of(answered.state, statement, list(groups.values()), coarser)
+    wholes = _wholes_of(state, statement, list(groups.values()), coarser)
     if wholes is None:
         return None
     told: dict[tuple[int, ...], Wholes] = {}
     for held, own in coarser.items():
-        counts, numbers = answered.told(own), {places: number for number, places in enumerate(own)}
+        counts, numbers = _counts(state, answered, own), {places: number for number, places in enumerate(own)}
         if not held or held in settled:
             counts = Counts(counts.value, counts.value, counts.value)
         whole = [tuple(one if key in held else TOTAL for key, one in enumerate(places)) for places in groups]
         told[held] = Wholes(counts, np.array([numbers[places] for places in whole], dtype=np.int64))
-    counts, wholes = answered.told(groups), [*wholes, *told.values()]
+    counts, wholes = _counts(state, answered, groups), [*wholes, *told.values()]
     if largest_gap(counts, wholes) <= ROUNDING:
         return None
     moved = agreed(counts, wholes)
     if moved is None:
         return _APART
-    answered.put(groups, moved.value)
+    _put(answered, groups, moved.value, state)
     for held, one in told.items():
         sums = one.counts.value - one.lacking(moved)
-        answered.put(coarser[held], np.clip(sums, one.counts.low, one.counts.high))
+        _put(answered, coarser[held], np.clip(sums, one.counts.low, one.counts.high), state)
     return _moved_words(counts, moved)
 
 
@@ -247,14 +240,18 @@ def _wholes_of(
     found = []
     for numbers in of:
         first, last = int(numbers.min()), int(numbers.max())
-        found.append(Wholes(_counts(answers.take(np.arange(first, last + 1))), numbers - first))
+        found.append(Wholes(_counts_of(answers.take(np.arange(first, last + 1))), numbers - first))
     if () not in told:
         total = found[0].counts.value  # stays what it is when it is asked for
         found[0] = Wholes(Counts(total, total, total), found[0].of)
     return found
 
 
-def _counts(answers: Answers) -> Counts:
+def _counts(state: PublicState, answered: Mapping[_Places, Answer], groups: Iterable[_Places]) -> Counts:
+    return _counts_of(Answers.of(state, [answered[places] for places in groups]))
+
+
+def _counts_of(answers: Answers) -> Counts:
     return Counts(answers.count, answers.interval[:, 0], answers.interval[:, 1])
 
 

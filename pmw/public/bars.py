@@ -34,7 +34,6 @@ from pmw.public.bounded import (
     Array,
     Bound,
     Bounded,
-    Form,
     NotAlikeError,
     Number,
     OneSum,
@@ -486,10 +485,7 @@ class Bars:
         return both.within(self._direct(low, high, shares)) if beside else both
 
     def _scopes_inside(self, scope: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return the sets of at least two of some attributes, but not all, that something known is about.
-
-        At most eight of them, those of the fewest cells.
-        """
+        """Return the sets of at least two of some attributes, but not all, that something known is about."""
         if scope not in self._wider:
             held = [one.scope for one in self.state.marginals]
             common = {
@@ -520,9 +516,9 @@ class Bars:
         above = below if split.above is split.below else [self._block(one, shares) for one in split.above]
         lows, highs = [one.low for one in below], [one.high for one in above]
         low, high = functools.reduce(np.maximum, lows), functools.reduce(np.minimum, highs)
-        if split.form is Form.PRODUCT:
+        if split.form == "product":
             low = self._bonferroni(lows, 1.0)
-        elif split.form is Form.UNION:
+        elif split.form == "union":
             high = sum(highs)
         return lows, _Ends(split.scale * low, split.scale * high)
 

@@ -8,11 +8,10 @@ that of the least, which is no greater.
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,29 +45,15 @@ class Bound(NamedTuple):
 NOTHING = Bound(0.0, math.inf, RELEASED)
 
 
-class Form(enum.Enum):
-    """How the weights w of a sum come from those of its parts, g_b, each over attributes of its own.
-
-    ``PRODUCT``: w = scale * prod g_b, each g_b in [0, 1].
-    ``UNION``: w = scale * (1 - prod (1 - g_b)), each g_b in [0, 1].
-    ``ANY``: neither; the parts are over one attribute each, and bound the sum from one side.
-    """
-
-    PRODUCT = "product"
-    UNION = "union"
-    ANY = "any"
-
-
 class Split(NamedTuple):
-    """The parts of a sum.
+    """The parts of a sum, whose weights w come from those of its parts, g_b, each over attributes of its own.
 
-    Args:
-        scale: of the weights; 1 where the form is ``ANY``.
-        below: the parts that bound it from below.
-        above: the parts that bound it from above; the same unless the form is ``ANY``.
+    ``product``: w = scale * prod g_b, each g_b in [0, 1].
+    ``union``: w = scale * (1 - prod (1 - g_b)), each g_b in [0, 1].
+    ``any``: neither; the parts are over one attribute each, and bound the sum from one side; the scale is 1.
     """
 
-    form: Form
+    form: Literal["product", "union", "any"]
     scale: float
     below: Sequence[Bounded]
     above: Sequence[Bounded]
@@ -114,11 +99,7 @@ class OneSum:
         return low, low if np.array_equal(least, greatest) else OneSum.of_varying(self.scope, greatest)
 
     def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
-        """Return what the evidence with the smallest half-width says.
-
-        Args:
-            held: what is known, over a scope that may be narrower where a bin was cut.
-        """
+        """Return what the evidence with the smallest half-width says."""
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
             return everybody(self.reach[1])
         candidates = held(self.scope)
@@ -136,16 +117,16 @@ class OneSum:
             sides = _sides(weights / scale)
             if _is_close(_product(sides) * scale, weights, scale):
                 blocks = [OneSum((name,), side) for name, side in zip(scope, sides, strict=True)]
-                return Split(Form.PRODUCT, scale, blocks, blocks)
+                return Split("product", scale, blocks, blocks)
             sides = _sides(1 - weights / scale)
             if _is_close((1 - _product(sides)) * scale, weights, scale):
                 blocks = [OneSum((name,), 1 - side) for name, side in zip(scope, sides, strict=True)]
-                return Split(Form.UNION, scale, blocks, blocks)
+                return Split("union", scale, blocks, blocks)
         below, above = (
             [OneSum((name,), side) for name, side in zip(scope, _sides(weights, end), strict=True)]
             for end in (np.min, np.max)
         )
-        return Split(Form.ANY, 1.0, below, above)
+        return Split("any", 1.0, below, above)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
         """Return the sums of the least and of the greatest weights over some attributes.
@@ -213,7 +194,7 @@ class Question(OneSum):
         if len(query.factors) == 1 and len(query.scope) > 1:
             return OneSum(query.scope, query.weights() / UNITS).split()
         blocks = [Question(LinearQuery(query.domain, (factor,))) for factor in query.factors]
-        return Split(Form.PRODUCT, query.constant / UNITS, blocks, blocks)
+        return Split("product", query.constant / UNITS, blocks, blocks)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[OneSum, OneSum] | None:
         """Return the least and the greatest weights over some attributes; see ``OneSum``."""
@@ -300,7 +281,7 @@ class Ranges:
     def split(self) -> Split:
         """Return the ranges of each attribute; see ``OneSum``."""
         blocks = [Ranges(self.boxes.over((name,))) for name in self.scope]
-        return Split(Form.PRODUCT, 1.0, blocks, blocks)
+        return Split("product", 1.0, blocks, blocks)
 
     def onto(self, scope: tuple[str, ...]) -> tuple[Ranges, Ranges] | None:
         """Return the ranges of some attributes; see ``OneSum``."""

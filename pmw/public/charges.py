@@ -336,12 +336,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
 
 
 def threshold_entry(tier: TierPlan, place: int, composition: Composition) -> LedgerEntry:
-    """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn.
-
-    Args:
-        place: of the tier in the plan; the ledger tells a later tier from the first.
-        composition: how charges add up.
-    """
+    """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn."""
     event = Event.ROUND if tier.sparse.redraw else Event.VECTOR
     label = f"threshold noise drawn for single {tier.tested}" if place else "threshold noise drawn"
     return LedgerEntry(event, label, tier.sparse.charges(composition)[0])

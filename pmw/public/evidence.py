@@ -201,18 +201,15 @@ class Candidates:
 
     def of_query(self, query: LinearQuery) -> tuple[int, float]:
         """Return the place of the evidence that bounds a question, and its half-width in records."""
+        if query.is_box and self._by_stats:
+            cells = math.prod([side.stop - side.start for side in query.box])
+            return _least([one.of_cells(cells) for one in self.evidences])
         if query.is_box:
-            return self.of_box(query.box)
+            ends = ((side.start, side.stop - 1) for side in query.box)
+            return self._of_one([CellSets(np.array([low]), np.array([high])) for low, high in ends])
         if Products.is_one(query):
             return self._of_one(Products.of_queries([query]).sides)
         return self.of_weights(query.weights() / UNITS)
-
-    def of_box(self, box: Sequence[slice]) -> tuple[int, float]:
-        """Return the same of the count of the cells in a box."""
-        if self._by_stats:
-            cells = math.prod([side.stop - side.start for side in box])
-            return _least([one.of_cells(cells) for one in self.evidences])
-        return self._of_one([CellSets(np.array([side.start]), np.array([side.stop - 1])) for side in box])
 
     def of_weights(self, weights: _Weights) -> tuple[int, float]:
         """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""

@@ -80,14 +80,10 @@ class QuestionsByScope:
             places, own = np.array(pairs, dtype=np.int64).T
             yield number, places, own
 
-    def counted(self, number: int) -> Counted:
-        """Return what the questions of a group count."""
-        make = Boxes.of_queries if self._are_boxes[number] else Products.of_queries
-        return make(self._members[number])
-
     def bounded(self, find: Callable[[Counted], Array | None]) -> _Found:
         """Return these questions with what bounds each group, found once."""
-        return self, functools.cache(lambda number: find(self.counted(number)))
+        makes = [Boxes.of_queries if one else Products.of_queries for one in self._are_boxes]
+        return self, functools.cache(lambda number: find(makes[number](self._members[number])))
 
 
 # Questions, and what bounds those of a group: an array whose last axis they are along; None for one by one.
@@ -392,25 +388,22 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
     These do not depend on noise; they are infinite where nothing holds a question.
     """
     found, alone = np.empty(len(questions)), np.ones(len(questions), dtype=np.bool_)
-    for places, widths in _widths(bars, questions):
+    if isinstance(questions, Boxes):
+        parts = (
+            (places, bars.widths_of_boxes(one) if one.scope else None) for places, one in questions.parts()
+        )
+        known = [(places, widths) for places, widths in parts if widths is not None]
+    else:
+        queries = questions.queries(0, len(questions))
+        asked = QuestionsByScope(bars.state.coarsening, queries)
+        known = list(_of_groups(asked.bounded(bars.widths_of_boxes), queries))
+    for places, widths in known:
         found[places] = widths
         alone[places] = False
     alone[own_numbers(bars.state).places(questions)] = True
     for place in np.flatnonzero(alone).tolist():
         found[place] = bars.width_of_query(questions.query(place))
     return found
-
-
-def _widths(bars: Bars, questions: Questions) -> Iterator[tuple[Places, NDArray[np.float64]]]:
-    if isinstance(questions, Boxes):
-        for places, boxes in questions.parts():
-            widths = bars.widths_of_boxes(boxes) if boxes.scope else None
-            if widths is not None:
-                yield places, widths
-        return
-    queries = questions.queries(0, len(questions))
-    asked = QuestionsByScope(bars.state.coarsening, queries)
-    yield from _of_groups(asked.bounded(bars.widths_of_boxes), queries)
 
 
 def answers_within(state: PublicState, bounds: Array) -> Answers:

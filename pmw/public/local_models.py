@@ -217,10 +217,7 @@ class LocalModels:
         return float(np.sum(joint[there] * np.log(joint[there] / alone[there])))
 
     def _steps(self, windows: Sequence[_Scope]) -> Iterator[_Table]:
-        """Yield the table of the first window, then the shares of each further attribute, given the others.
-
-        The axes of each are in the order of its window.
-        """
+        """Yield the table of the first window, then the shares of each further attribute, axes in order."""
         for number, names in enumerate(windows):
             ordered = tuple(sorted(names, key=self._state.domain.index))
             table = self._table(ordered)

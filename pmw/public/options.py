@@ -295,7 +295,8 @@ class Options:
             ("minimum_count", 2, 10**6),
         ):
             value = getattr(self, name)
-            is_wrong = value is not None and not (_is_whole(value) and low <= value <= high)
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            is_wrong = value is not None and not (is_whole and low <= value <= high)
             yield is_wrong, f"expected {name} from {low:,} to {high:,}, got {value!r}"
         for name in ("threshold", "learning_rate"):
             value = getattr(self, name)
@@ -485,7 +486,3 @@ def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum | None
     if chosen is None:
         raise BudgetError(f"{name}: expected one of {', '.join(map(repr, words))}, got {shown_text(value)}")
     return chosen
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -125,11 +125,7 @@ def _start(attribute: OrderedAttribute, place: int) -> str:
 def _bars(
     comparison: MarginalComparison, cells: Sequence[Sequence[int]], share: float, least: int
 ) -> tuple[Bar, ...]:
-    """Return bars of cells, or of some of them together; the range of noise is that of one cell.
-
-    Args:
-        least: records; what is made of fewer is not drawn.
-    """
+    """Return bars of cells, or of some of them together; the range of noise is that of one cell."""
     width = share * comparison.half_width if len(cells[0]) == 1 else math.nan
     found = []
     for part in cells:

@@ -49,15 +49,6 @@ class _Row(NamedTuple):
     peak: int  # the largest weight of all the rest
 
 
-class _Reach(NamedTuple):
-    """Bounds of a column of weights, and of the difference of two: in L1, and squared in L2."""
-
-    column: int
-    column_squared: int
-    pair: int
-    pair_squared: int
-
-
 def rows_sensitivity(queries: Sequence[LinearQuery], options: Options, *, persons: bool) -> Moved:
     """Return how much one person changes the answers to a list of rows, all of them together.
 
@@ -151,8 +142,8 @@ def _parts(rows: Sequence[_Row], sizes: Mapping[str, int]) -> Iterator[list[_Row
             yield from (part[start : start + _CELLS] for start in range(0, len(part), _CELLS))
 
 
-def _reach(part: Sequence[_Row], axes: _Axes, *, pairs: bool) -> _Reach:
-    """Return bounds of the columns of a part, and of their differences: twice these unless asked for."""
+def _reach(part: Sequence[_Row], axes: _Axes, *, pairs: bool) -> tuple[int, int, int, int]:
+    """Return bounds of the columns of a part, in L1 and squared in L2, and of their differences."""
     names = {name for row in part for factor in row.factors for name in factor.scope}
     kept = sorted(names, key=lambda name: axes[name].size)
     while math.prod(axes[name].size for name in kept) > _CELLS:
@@ -170,12 +161,12 @@ def _reach(part: Sequence[_Row], axes: _Axes, *, pairs: bool) -> _Reach:
             left = [_peak(one) for one in part[done:]]
             column = int(sums.max()) + sum(left)
             squared = int(squares.max()) + sum(one**2 for one in left)
-            return _Reach(column, squared, 2 * column, 2 * squared)
+            return column, squared, 2 * column, 2 * squared
     column, squared = int(sums.max()), int(squares.max())
     columns = _columns(part, within, shape) if pairs and len(kept) == len(names) else None
     if columns is None:
-        return _Reach(column, squared, 2 * column, 2 * squared)
-    return _Reach(column, squared, _farthest(columns), _farthest(columns, squared=True))
+        return column, squared, 2 * column, 2 * squared
+    return column, squared, _farthest(columns), _farthest(columns, squared=True)
 
 
 def _peak(row: _Row) -> int:

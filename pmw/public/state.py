@@ -131,7 +131,6 @@ class Total:
         independent of theirs.
 
         Args:
-            plan: the noise of the opening measurements.
             units: the number of records with that noise, in units of 2^-20.
         """
         estimate = units / UNITS

@@ -340,9 +340,6 @@ class Sums:
         the count was measured under the same noise, both have all of it. Which way is taken depends on the
         scales of noise, and on how far values may lie apart in the cells of the model's records; not on what
         was drawn for the sum.
-
-        Args:
-            below: what it is divided by; None for the sum alone.
         """
         if not self.is_summed(weights):
             return None
@@ -570,7 +567,6 @@ def within(
     """Return a value and its interval; the value is moved into it, for no record is where it is not.
 
     Args:
-        hard: what the number lies between on every table; nothing where ``ends`` are of this kind.
         conditional: they hold if there are records to take the value of.
     """
     low, high = map(float, ends_in_order(*ends, hard))

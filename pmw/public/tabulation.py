@@ -300,10 +300,7 @@ def _is_counting(node: Node) -> bool:
 
 
 def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether released numbers hold a question's scope, or a test of its marginal may.
-
-    A single question that is tested says nothing of sums: asking it would spend something for nothing.
-    """
+    """Tell whether released numbers hold a question's scope, or a test of its marginal may."""
     plan = marginal_tier(state.plan)
     if plan is None or is_held(state, query):
         return plan is not None
@@ -333,11 +330,7 @@ class _Rows:
         self._unpromised = Source.UNVERIFIED if may_draw(state) else Source.EXHAUSTED
 
     def told(self, arm: int, model: ModelAnswers, counts: dict[bytes, float], pause: Pause) -> Iterator[Told]:
-        """Yield what the number of each aggregate in each group would tell.
-
-        Args:
-            counts: of questions that were looked at before, by their keys.
-        """
+        """Yield what the number of each aggregate in each group would tell."""
         options, aggregates = self._state.contract.options, self._aggregates
         least, persons = options.least_records or 0, options.minimum_count or 0
         for group, leaf in itertools.product(self._statement.groups(), self._statement.leaves):
@@ -392,10 +385,7 @@ class _Rows:
         )
 
     def kept(self, pause: Pause) -> list[Group]:
-        """Return the groups that the conditions on answers keep, windows among these.
-
-        Windows are over the groups that HAVING keeps.
-        """
+        """Return the groups that the conditions on answers keep, windows among these."""
         self._pause = pause
         having, qualify, groups = self._statement.having, self._statement.qualify, []
         for group in self._statement.groups():
@@ -741,10 +731,7 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
 
 
 def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
-    """Return an estimate, or another one where it has no value.
-
-    Where nothing says that there are records, the true value may be either: the interval holds both.
-    """
+    """Return an estimate, or another one where it has no value."""
     if inner.value is None:  # of the model alone, unless it is so on every table
         return other if inner.is_null else Estimate(other.value)
     if not inner.conditional or inner.interval is None:

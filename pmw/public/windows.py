@@ -321,10 +321,7 @@ class Windows:
         return Estimate(float(value), ends, conditional=found.conditional)
 
     def _of_frame(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        """Return the sum, the mean, the least or the greatest of a frame, which may be the same in every row.
-
-        Rows that are NULL by the declaration are left out, as SQL passes over them.
-        """
+        """Return the sum, the mean, the least or the greatest of a frame; SQL passes over NULL."""
         key, whole = (id(node), id(partition), events), frame.held.size == len(partition.groups)
         if whole and key in self._of_all:
             return self._of_all[key]

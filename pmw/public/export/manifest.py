@@ -80,7 +80,9 @@ def reproduction(state: PublicState, records: CodedRecords) -> dict[str, Any]:
                 quietest[one.scope] = one
     coarse = state.coarsening.cells_of(records.columns)
     found = {
-        scope: _shortfall(state, one, records.columns if _is_fine(state, one) else coarse)
+        scope: _shortfall(
+            state, one, records.columns if state.domain.scope_size(one.scope) == one.values.size else coarse
+        )
         for scope, one in quietest.items()
     }
     missed = sorted(((scope, far) for scope, far in found.items() if far), key=lambda one: -one[1])
@@ -99,10 +101,6 @@ def reproduction_sentence(form: dict[str, Any]) -> str:
         f"The rows are farther than noise explains from {len(missed)} of {form['measured']} measured "
         f"marginals, in parts of the records: {named}{more}."
     )
-
-
-def _is_fine(state: PublicState, one: OneWayMeasurement) -> bool:
-    return state.domain.scope_size(one.scope) == one.values.size
 
 
 def _shortfall(

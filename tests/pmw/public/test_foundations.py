@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pmw
-from pmw.data import MemorySource
-from pmw.model.measurement import HierarchicalMeasurement, OneWayMeasurement, ResidualMeasurement
+from pmw.model.measurement import (
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    OneWayMeasurement,
+    ResidualMeasurement,
+)
 from pmw.privacy.budget import NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.foundations import due_scopes, founded, strategy_of
 from pmw.public.state import PublicState
-from queries import CategoricalAttribute, Domain, IntegerAttribute, ScopeError
-from tests.worlds import known, opened
+from pmw.public.status import held_pairs, pairs_sentence
+from queries import CategoricalAttribute, Domain, ScopeError
+from tests.worlds import JOINED, WIDE, declared, known, opened
 
-DOMAIN = Domain(
-    (
-        IntegerAttribute("age", 0, 99, missing=True, other=True),  # a tree alone, and bins with others
-        IntegerAttribute("rooms", 1, 6, missing=True, other=True),
-        CategoricalAttribute("sex", ("f", "m"), missing=True, other=True),
-        CategoricalAttribute("code", tuple(range(30)), missing=True, other=True),
-    )
-)
+# An age is a tree alone, and bins with others.
+DOMAIN = declared(special=True, age=range(100), rooms=range(1, 7), sex="fm", code=tuple(range(30)))
 PAIRS: list[tuple[str, ...]] = list(itertools.combinations(DOMAIN.names, 2))
 ALL: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.PAIRS: PAIRS,
@@ -140,18 +143,6 @@ def test_a_residual_has_the_noise_of_everybody_and_of_each_attribute(opening: pm
         assert founded(state, replace(one, foundation=None)).values == pytest.approx(one.values)
 
 
-@pytest.mark.statistical
-@OPENINGS
-def test_counts_are_off_by_as_much_as_they_state(opening: pmw.Opening) -> None:
-    state = state_of(opening=opening)
-    source = MemorySource.from_frame(FRAME, DOMAIN)
-    groups = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
-    for one in state.marginals:
-        table = source if state.grid(one.scope) is state.domain else groups
-        off = (one.values - table.counts(one.scope).counts) / np.sqrt(one.cell_variances)
-        assert np.sqrt(np.mean(off**2)) == pytest.approx(1, abs=0.25)
-
-
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @OPENINGS
 def test_rows_are_of_the_relation_that_holds(opening: pmw.Opening, relation: NeighboringRelation) -> None:
@@ -167,13 +158,6 @@ def test_rows_are_of_the_relation_that_holds(opening: pmw.Opening, relation: Nei
         assert rows == (one.strategy if isinstance(one, ResidualMeasurement) else None)
 
 
-def test_sessions_that_test_pairs_measure_none_before_and_by_no_rows() -> None:
-    state = state_of(opening=pmw.Opening.ONE_WAY)
-    assert due_scopes(state) == []
-    assert all(strategy_of(state, pair) is None for pair in [*PAIRS, ("sex",)])
-    assert not any(isinstance(one, ResidualMeasurement) for one in state.measurements)
-
-
 @OPENINGS
 def test_marginals_are_due_until_they_are_measured_and_not_once_a_session_is_closed(
     opening: pmw.Opening, monkeypatch: pytest.MonkeyPatch
@@ -187,3 +171,87 @@ def test_marginals_are_due_until_they_are_measured_and_not_once_a_session_is_clo
     assert due_scopes(nothing) == ALL[opening]
     monkeypatch.setattr("pmw.public.foundations.MOST_RESIDUAL_CELLS", 60)
     assert due_scopes(nothing) == [one for one in ALL[opening] if state.grid(one).scope_size(one) <= 60]
+
+
+# --- pairs of attributes ------------------------------------------------------------------------------------
+
+NAMES = WIDE.domain.names
+EVERY_PAIR = list(itertools.combinations(NAMES, 2))
+NOISE = DiscreteGaussian(Fraction(10**12))
+
+
+@pytest.fixture(scope="module")
+def one_way() -> PublicState:
+    """Return the state of a session that measured single attributes."""
+    return WIDE.state(seed=1)
+
+
+def with_scopes(state: PublicState, scopes: list[tuple[str, ...]], **how: Any) -> PublicState:
+    """Return a state in which tables of counts were measured, too, of noise alone."""
+    shapes = (state.domain.scope_shape(scope) for scope in scopes)
+    pairs = zip(scopes, shapes, strict=True)
+    more = (MarginalMeasurement(scope, np.zeros(shape, np.int64), NOISE, **how) for scope, shape in pairs)
+    return replace(state, measured=(*state.measured, *more))
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True), max_size=6), st.randoms()
+)
+def test_held_is_what_lies_in_a_measured_table_in_whatever_order_that_came(
+    one_way: PublicState, chosen: list[list[str]], random: Any
+) -> None:
+    scopes = [WIDE.domain.scope(names) for names in chosen]
+    pairs = held_pairs(with_scopes(one_way, scopes))
+    assert pairs.held == {pair for pair in EVERY_PAIR if any(set(pair) <= set(scope) for scope in scopes)}
+    random.shuffle(scopes)
+    assert held_pairs(with_scopes(one_way, scopes)) == pairs
+    form = pairs.to_dict()
+    assert form["held"] + len(form["not_held"]) == form["number"] == 15
+
+
+@pytest.mark.parametrize(
+    ("opening", "delta", "held"),
+    [("pairs", 1e-9, 15), ("pairs", 0, 0), ("one-way", 1e-9, 0)],
+)
+def test_opening_holds_all_pairs_or_none(opening: str, delta: float, held: int) -> None:
+    pairs = held_pairs(WIDE.state(delta=delta, seed=1, opening=opening))
+    assert (len(pairs.held), pairs.number) == (held, 15)
+    assert list(pairs.missing) == [pair for pair in EVERY_PAIR if pair not in pairs.held]
+
+
+def test_what_a_test_found_wrong_or_was_paid_for_is_held_from_then_on() -> None:
+    with JOINED.opened(seed=3) as session:
+        assert ("a", "b") in held_pairs(session.state).missing
+        session.ask("a = 's' AND b = 's'")
+        assert [one.requested for one in session.state.marginals] == [False]
+        assert held_pairs(session.state).held == {("a", "b")}
+        session.measure(["d", "b"])
+        assert held_pairs(session.state).held == {("a", "b"), ("b", "d")}
+        assert (session.status().pairs_held, session.status().pairs) == (2, 10)
+
+
+@pytest.mark.parametrize(("names", "number"), [("abc", 1), ("ab", 0), ("b", 0)])
+def test_an_attribute_of_one_cell_is_in_no_pair(names: str, number: int) -> None:
+    cells = {"a": tuple("stuv"), "b": ("x",), "c": tuple("stuv")}
+    domain = Domain(tuple(CategoricalAttribute(name, cells[name]) for name in names))
+    frame = pd.DataFrame({name: [cells[name][0]] for name in names})
+    with pmw.open_session(frame, domain, epsilon=1, options=pmw.Options(seed=1)) as session:
+        pairs = held_pairs(session.state)
+        assert (pairs.number, pairs.missing) == (number, ())
+        assert bool(pairs_sentence(pairs.to_dict())) == bool(number)
+        assert ("pairs held" in repr(session.status()._repr_html_())) == bool(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "held", "words"),
+    [
+        (28, 28, "28 of 28 pairs of attributes are held: an export has how two attributes go together."),
+        (1, 1, "1 of 1 pair of attributes is held: an export has how two attributes go together."),
+        (28, 1, "1 of 28 pairs of attributes is held: {} in the others."),
+        (28, 0, "None of the 28 pairs of attributes is held: {}."),
+        (0, 0, ""),
+    ],
+)
+def test_how_many_are_held_in_words(number: int, held: int, words: str) -> None:
+    found = pairs_sentence({"number": number, "held": held, "not_held": []})
+    assert found == words.format("do not rely on an export for how two attributes go together")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from functools import cache
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import pmw
-from pmw.privacy.proportions import proportion_high, proportion_low
 from pmw.public.bars import Bars
 from pmw.public.population import PopulationIntervals, population_interval
 from pmw.public.state import PublicState
@@ -72,12 +70,6 @@ def test_nothing_is_known_where_there_may_be_nobody(everybody: tuple[float, floa
     assert (found.low, found.high) == (0.0, 1.0)
 
 
-def test_ends_outside_everybody_are_moved_inside() -> None:
-    inside = population_interval((0, 40), (30, 40), 1, 0.95)
-    assert population_interval((-5, 90), (30, 40), 1, 0.95) == inside
-    assert (inside.low, inside.high) == (0.0, 1.0)
-
-
 PARTS = st.floats(0, 1)
 ROUNDING = 1e-9  # quantiles of Beta distributions are found to
 
@@ -100,18 +92,6 @@ def test_what_is_known_less_surely_gives_a_wider_interval(
     ):
         assert wide.low <= sharper.low + ROUNDING
         assert wide.high >= sharper.high - ROUNDING
-
-
-def test_at_the_same_fraction_fewer_people_give_a_wider_interval() -> None:
-    """The step of the proof that needs more than that a count is greater."""
-    people = np.geomspace(0.05, 1e5, 200)
-    for fraction, tail in itertools.product([1e-4, 0.01, 0.2, 0.5, 0.83, 0.999, 1], [1e-9, 0.0125, 0.2, 0.5]):
-        lows = proportion_low(fraction * people, people, tail)
-        highs = proportion_high(fraction * people, people, tail)
-        assert (np.diff(lows) >= -ROUNDING).all()
-        assert (np.diff(highs) <= ROUNDING).all()
-        assert (lows <= fraction + ROUNDING).all()
-        assert (highs >= fraction - ROUNDING).all()
 
 
 @pytest.mark.parametrize("people", [1, 5, 18])
@@ -191,34 +171,6 @@ def test_noise_has_half_of_what_may_fail_and_a_persons_records_count_once(form: 
         assert Bars(state).of_query(query).low >= bar.low
 
 
-def test_with_more_records_of_each_person_the_same_numbers_say_less() -> None:
-    state = asked("Gaussian")
-    contract = state.contract
-    several = replace(contract, options=replace(contract.options, records_per_person=4))
-    query = parse_where("a = 1", WIDE.domain)
-    one, four = (PopulationIntervals(each).of(query) for each in (state, replace(state, contract=several)))
-    assert one is not None
-    assert four is not None
-    assert four.low < one.low < one.high < four.high
-    assert four.people == one.people / 4
-
-
-def test_nobody_and_everybody_have_an_end_of_the_range() -> None:
-    found = PopulationIntervals(asked("replace-one"))
-    everybody, nobody = (
-        found.of(query)
-        for query in (
-            LinearQuery.everything(WIDE.domain),
-            LinearQuery(WIDE.domain, (Factor((), np.array(0, dtype=np.int64)),)),
-        )
-    )
-    assert everybody is not None
-    assert nobody is not None
-    assert (everybody.high, nobody.low) == (1.0, 0.0)
-    assert everybody.low == pytest.approx(0.0125 ** (1 / len(WIDE.frame)))
-    assert nobody.high == pytest.approx(1 - everybody.low)
-
-
 def test_a_condition_that_cuts_cells_has_an_interval_for_any_filling() -> None:
     state = PEOPLE.state(seed=2)
     found = PopulationIntervals(state)
@@ -239,17 +191,6 @@ def test_other_weights_than_those_of_a_condition_are_refused() -> None:
     ):
         session.population_interval(LinearQuery(WIDE.domain, (half,)))
     assert told.value.code == "unsupported"
-
-
-def test_it_is_free_and_the_same_from_a_model() -> None:
-    with WIDE.opened(seed=4) as session:
-        session.ask_all(QUESTIONS)
-        before = session.state
-        found = session.population_intervals(QUESTIONS)
-        assert session.state is before
-        assert found == pmw.PublicModel(before).population_intervals(QUESTIONS)
-        assert session.population_interval(QUESTIONS[1]) == found[1]
-        assert session.analyst("ann", 0).population_interval(QUESTIONS[1]) == found[1]
 
 
 def test_where_an_accuracy_contract_refuses_a_count_nothing_is_told() -> None:

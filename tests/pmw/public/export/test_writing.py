@@ -6,10 +6,11 @@ import hashlib
 import itertools
 import json
 import logging
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,22 @@ import pmw
 from pmw.data import as_source
 from pmw.disk import write_json
 from pmw.errors import ReleaseError
-from pmw.public.contract import guarantee
+from pmw.model.dense import DenseDistribution
+from pmw.model.fitting import refit, step
+from pmw.model.hierarchical_histogram import HierarchicalHistogram
+from pmw.model.measurement import (
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    QueryMeasurement,
+    ResidualMeasurement,
+    SingleMeasurement,
+)
+from pmw.privacy.noise import NoiseDistribution
+from pmw.public.codec import read
 from pmw.public.export import RowPlan, croissant_form, export
-from pmw.public.export.manifest import measurements_manifest, table_manifest
+from pmw.public.export.manifest import table_manifest
 from pmw.public.export.rows import column_type, write_parquet
+from pmw.public.state import PublicState
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -34,25 +47,16 @@ from queries import (
     DatetimeAttribute,
     Domain,
     IntegerAttribute,
+    LinearQuery,
     NumericAttribute,
+    TimeAttribute,
+    all_marginals,
     decode_records,
     encode_records,
     parse_schema,
 )
+from tests import worlds
 from tests.worlds import JOINED
-
-
-def test_an_export_is_written_whole_or_not_at_all(session: pmw.Session, tmp_path: Path) -> None:
-    target = tmp_path / "rows.csv"
-    export(session.state, target, RowPlan(rows=30, seed=1))
-    assert len(pd.read_csv(target)) == 30
-    with pytest.raises(ReleaseError, match=r"rows.csv exists; choose another name"):
-        export(session.state, target, RowPlan())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.csv.manifest.json"]
-    target.unlink()
-    with pytest.raises(ReleaseError, match=r"rows.csv.manifest.json exists"):
-        export(session.state, target, RowPlan())
-    assert not target.exists()
 
 
 def test_an_export_has_its_name_only_once_it_lasts(
@@ -98,70 +102,13 @@ def test_a_format_is_asked_for_or_goes_by_the_name(
     assert manifest["format"] == written
     assert json.loads((tmp_path / f"{name}.manifest.json").read_text()) == manifest
     start = target.read_bytes()[:4]
+    if written == "measurements":
+        assert (manifest["content"], manifest["measurements"]) == ("online-pmw measurements", 4)
+        assert not {"rows", "method", "row_seed"} & {*manifest}
     assert (start == b"PAR1", start == b"age,", start[:1] == b"{") == (
         written == "parquet", written == "csv", written == "measurements",
     )  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}.manifest.json"]
-
-
-@pytest.mark.parametrize("name", ["t.json", "t.xlsx", "t.csv.gz"])
-def test_a_name_of_an_unknown_kind_needs_a_format(session: pmw.Session, tmp_path: Path, name: str) -> None:
-    with pytest.raises(ReleaseError, match=r"ends in \.csv, \.parquet, \.pq"):
-        session.export(tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("asked", ["csv", "parquet", "measurements"])
-def test_no_format_overwrites_unless_told_or_leaves_a_part_behind(
-    session: pmw.Session, tmp_path: Path, asked: str
-) -> None:
-    target = tmp_path / "t"
-    target.write_text("kept")
-    with pytest.raises(ReleaseError, match="t exists; choose another name, or overwrite it with --force"):
-        session.export(target, format=asked)
-    assert target.read_text() == "kept"
-    session.export(target, format=asked, force=True)
-    assert target.read_bytes() != b"kept"
-    with pytest.raises(ReleaseError, match="absent/t: the file cannot be written: No such file or directory"):
-        session.export(tmp_path / "absent" / "t", format=asked)
-    with pytest.raises(ReleaseError, match="t/u: the file cannot be written: Not a directory"):
-        session.export(target / "u", format=asked)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t", "t.manifest.json"]
-
-
-def test_an_unknown_format_is_refused(session: pmw.Session, tmp_path: Path) -> None:
-    with pytest.raises(
-        ReleaseError, match="expected a format of csv, parquet, measurements, model, got 'xlsx'"
-    ):
-        session.export(tmp_path / "t", format="xlsx")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_measurements_have_no_rows_to_plan(session: pmw.Session, tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match="measurements have no rows to draw; leave out rows, method"):
-        session.export(tmp_path / "t", RowPlan(seed=1), format="measurements")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_parquet_file_holds_its_manifest(session: pmw.Session, tmp_path: Path) -> None:
-    path = tmp_path / "it's.parquet"
-    manifest = session.export(path, RowPlan(rows=20, seed=3))
-    with duckdb.connect() as connection:
-        found = connection.execute("SELECT key, value FROM parquet_kv_metadata($path)", {"path": str(path)})
-        ((key, value),) = found.fetchall()
-    assert key == b"online-pmw.manifest"
-    assert json.loads(value) == manifest == json.loads((tmp_path / f"{path.name}.manifest.json").read_text())
-
-
-def test_rows_are_the_same_in_every_format(session: pmw.Session, tmp_path: Path) -> None:
-    plan = RowPlan(rows=200, seed=3)
-    for name in ("t.csv", "t.parquet", "u.parquet"):
-        session.export(tmp_path / name, plan)
-    with duckdb.connect() as connection:
-        parquet = connection.execute(f"SELECT * FROM '{tmp_path / 't.parquet'}'").df()
-    csv = pd.read_csv(tmp_path / "t.csv")
-    pd.testing.assert_frame_equal(parquet.convert_dtypes(), csv.convert_dtypes(), check_dtype=False)
-    assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "u.parquet").read_bytes()
 
 
 def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session) -> None:
@@ -182,38 +129,6 @@ def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session)
     assert json.loads(json.dumps(form)) == form
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            pmw.Options(test=pmw.TestKind.QUERY),
-            "adding or removing all of one person's records (at most one record)",
-        ),
-        (pmw.Options(test=pmw.TestKind.QUERY, records_per_person=3), "(at most 3 records)"),
-        (
-            pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
-            "replacing all of one person's records (at most one record)",
-        ),
-    ],
-)
-def test_the_guarantee_in_words(domain: Domain, options: pmw.Options, words: str) -> None:
-    from pmw.public.contract import Contract
-
-    text = guarantee(Contract(domain, pmw.Budget.of("0.5", 1e-9), options))
-    assert text.startswith("differential privacy with epsilon = 0.5, delta = 1e-09, for ")
-    assert words in text
-    assert "delta" not in guarantee(Contract(domain, pmw.Budget.of(1), options))
-
-
-def test_a_manifest_of_measurements_has_no_rows(session: pmw.Session) -> None:
-    form = measurements_manifest(session.state, "measurements")
-    assert (form["format"], form["content"]) == ("measurements", "online-pmw measurements")
-    assert form["measurements"] == 4
-    assert not {"rows", "method", "row_seed"} & set(form)
-    assert form["guarantee"] == guarantee(session.state.contract)
-    assert json.loads(json.dumps(form)) == form
-
-
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "released.json", "session.model"])
 def test_every_export_names_the_pairs_that_it_does_not_have(tmp_path: Path, name: str) -> None:
     with JOINED.opened(seed=1) as session:
@@ -223,6 +138,71 @@ def test_every_export_names_the_pairs_that_it_does_not_have(tmp_path: Path, name
     assert (pairs["number"], pairs["held"]) == (10, 1)
     assert ["a", "c"] not in pairs["not_held"]
     assert pairs["not_held"][:2] == [["a", "b"], ["a", "d"]]
+
+
+@pytest.mark.parametrize("asked", ["csv", "parquet", "measurements"])
+def test_an_export_is_written_whole_or_not_at_all_and_over_nothing_unless_told(
+    session: pmw.Session, tmp_path: Path, asked: str
+) -> None:
+    target, beside = tmp_path / "t", tmp_path / "t.manifest.json"
+    target.write_text("kept")
+    with pytest.raises(ReleaseError, match="t exists; choose another name, or overwrite it with --force"):
+        session.export(target, format=asked)
+    assert target.read_text() == "kept"
+    session.export(target, format=asked, force=True)
+    target.unlink()
+    with pytest.raises(ReleaseError, match=r"t.manifest.json exists"):
+        session.export(target, format=asked)
+    beside.unlink()
+    with pytest.raises(ReleaseError, match="absent/t: the file cannot be written: No such file or directory"):
+        session.export(tmp_path / "absent" / "t", format=asked)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "plan", "asked", "words"),
+    [
+        ("t.json", None, None, r"ends in \.csv, \.parquet, \.pq"),
+        ("t.csv.gz", None, None, r"ends in \.csv, \.parquet, \.pq"),
+        ("t", None, "xlsx", "expected a format of csv, parquet, measurements, model, got 'xlsx'"),
+        ("t", RowPlan(seed=1), "measurements", "measurements have no rows to draw; leave out rows, method"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    session: pmw.Session, tmp_path: Path, name: str, plan: RowPlan | None, asked: str | None, words: str
+) -> None:
+    with pytest.raises(ReleaseError, match=words):
+        session.export(tmp_path / name, plan, format=asked)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_are_the_same_in_every_format_and_a_parquet_file_holds_its_manifest(
+    session: pmw.Session, tmp_path: Path
+) -> None:
+    plan, path = RowPlan(rows=200, seed=3), tmp_path / "it's.parquet"
+    session.export(tmp_path / "t.csv", plan)
+    manifest = session.export(path, plan)
+    with duckdb.connect() as connection:
+        given = {"path": str(path)}
+        parquet = connection.execute("SELECT * FROM read_parquet($path)", given).df()
+        found = connection.execute("SELECT key, value FROM parquet_kv_metadata($path)", given)
+        ((key, value),) = found.fetchall()
+    assert key == b"online-pmw.manifest"
+    assert json.loads(value) == manifest == json.loads((tmp_path / f"{path.name}.manifest.json").read_text())
+    csv = pd.read_csv(tmp_path / "t.csv")
+    pd.testing.assert_frame_equal(parquet.convert_dtypes(), csv.convert_dtypes(), check_dtype=False)
+
+
+def test_awkward_names_are_kept_and_those_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    for names in (('a "b"', "c;d", "select", "c0", "ä'"), ("age", "Age")):
+        domain = Domain(tuple(CategoricalAttribute(name, ("x",)) for name in names))
+        frame = pd.DataFrame({name: ["x"] for name in names})
+        if "Age" not in names:
+            assert written(frame, domain, tmp_path / "t.parquet")[1] == [("x",) * 5]
+            continue
+        with pytest.raises(ReleaseError, match="'age' would stand there twice; choose --format csv"):
+            write_parquet(frame, domain, tmp_path / "u.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
 # --- parquet --------------------------------------------------------------------------------------------
@@ -309,73 +289,24 @@ def test_a_synthetic_file_is_read_into_the_cells_that_it_was_drawn_from(
         assert column.tolist() == drawn.tolist()
 
 
-def test_types_do_not_depend_on_the_rows(tmp_path: Path) -> None:
-    domain = Domain(tuple(replace(one, missing=True) for one, _ in ATTRIBUTES))
-    empty = CodedRecords(domain, tuple(np.full(3, one.size - 1, dtype=np.uint8) for one in domain))
-    kinds, rows = written(decode_records(empty, np.random.default_rng(1)), domain, tmp_path / "t.parquet")
-    assert kinds == [kind for _, kind in ATTRIBUTES]
-    assert rows == [(None,) * len(domain)] * 3
-    none = CodedRecords(domain, tuple(np.empty(0, dtype=np.uint8) for _ in domain))
-    kinds, rows = written(decode_records(none, np.random.default_rng(1)), domain, tmp_path / "n.parquet")
-    assert (kinds, rows) == ([kind for _, kind in ATTRIBUTES], [])
-
-
-def test_awkward_names_are_kept(tmp_path: Path) -> None:
-    names = ('a "b"', "c;d", "select", "c0", "typed", "ä'")
-    domain = Domain(tuple(CategoricalAttribute(name, ("x",)) for name in names))
-    frame = pd.DataFrame({name: ["x"] for name in names})
-    assert written(frame, domain, tmp_path / "t.parquet")[1] == [("x",) * 6]
-
-
-def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
-    domain = Domain((CategoricalAttribute("age", ("x",)), CategoricalAttribute("Age", ("x",))))
-    with pytest.raises(ReleaseError, match="'age' would stand there twice; choose --format csv"):
-        write_parquet(pd.DataFrame({"age": ["x"], "Age": ["x"]}), domain, tmp_path / "t.parquet")
-    assert list(tmp_path.iterdir()) == []
-
-
 # --- croissant ------------------------------------------------------------------------------------------
 
 
-HARD = """
-name = "visits of 2020"
-[[attributes]]
-name = "age"
-kind = "integer"
-min = 0
-max = 99
-missing = true
-[[attributes]]
-name = "height, in m"
-kind = "numeric"
-edges = [0, 1.5, 2.5]
-[[attributes]]
-name = "seen"
-kind = "date"
-min = 2020-01-01
-max = 2020-12-31
-width = "month"
-missing = true
-[[attributes]]
-name = "start"
-kind = "time"
-min = "06:00"
-max = "21:59"
-[[attributes]]
-name = "smoker"
-kind = "categorical"
-values = [true, false]
-[[attributes]]
-name = "region"
-kind = "categorical"
-values = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
-other = true
-"""
+VISITS = Domain(
+    (
+        IntegerAttribute("age", 0, 99, missing=True),
+        NumericAttribute("height, in m", (0, 1.5, 2.5)),
+        DateAttribute("seen", date(2020, 1, 1), date(2020, 12, 31), "month", missing=True),
+        TimeAttribute("start", time(6), time(21, 59, 59)),
+        CategoricalAttribute("smoker", (True, False)),
+        CategoricalAttribute("region", tuple("abcdefghi"), other=True),
+    ),
+    name="visits of 2020",
+)
 
 
 @pytest.fixture(scope="module")
 def visits() -> Iterator[pmw.Session]:
-    domain = parse_schema(HARD)
     frame = pd.DataFrame(
         {
             "age": [30.0, None] * 20,
@@ -386,7 +317,7 @@ def visits() -> Iterator[pmw.Session]:
             "region": ["a", "elsewhere"] * 20,
         }
     )
-    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=pmw.Options(seed=1)) as session:
+    with pmw.open_session(frame, VISITS, epsilon=5, delta=1e-9, options=pmw.Options(seed=1)) as session:
         yield session
 
 
@@ -439,3 +370,152 @@ def test_a_reader_of_the_format_loads_the_rows(
     assert len(rows) == 40
     assert set(rows[0]) == {f"rows/{place}" for place in range(5)}
     assert {row["rows/3"] for row in rows} == {True, False}
+
+
+# --- measurements -------------------------------------------------------------------------------------------
+
+
+def noise_of(entry: dict[str, Any]) -> NoiseDistribution:
+    noise: NoiseDistribution = read(NoiseDistribution, entry["noise"])
+    return noise
+
+
+def asked(frame: pd.DataFrame, domain: Domain, options: pmw.Options) -> PublicState:
+    """Return the public state of a session that measured measurements."""
+    with pmw.open_session(frame, domain, epsilon=3, delta=1e-9, options=options) as session:
+        session.ask_all(all_marginals(domain, order=2))
+        assert session.state.version >= 3
+        return session.state
+
+
+def exported(state: PublicState, path: Path) -> dict[str, Any]:
+    from pmw.public.export import export
+
+    export(state, path, format="measurements")
+    form: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return form
+
+
+def read_measurements(form: dict[str, Any]) -> list[SingleMeasurement]:
+    """Return the measurements of a file in the order of their release."""
+    domain, unit = parse_schema(form["schema"]), form["units_per_record"]
+    found: list[tuple[int, SingleMeasurement]] = []
+    for entry in form["marginals"]:
+        units = np.array(entry["values"]).reshape(entry["shape"]) * unit
+        assert np.array_equal(units, np.round(units))
+        noise = noise_of(entry)
+        marginal = MarginalMeasurement(tuple(entry["scope"]), units.astype(np.int64), noise)
+        found.append((entry["position"], marginal))
+    for entry in form["trees"]:
+        tree = HierarchicalHistogram(
+            entry["levels"][-1] - entry["special_cells"],
+            entry["special_cells"],
+            entry["branching"],
+            len(entry["levels"]),
+        )
+        units = (np.array(entry["values"]) * unit).astype(np.int64)
+        noise = noise_of(entry)
+        found.append((entry["position"], HierarchicalMeasurement(tuple(entry["scope"]), tree, units, noise)))
+    for entry in form["queries"]:
+        query = LinearQuery.from_dict(domain, entry["query"])
+        value, model = int(entry["value"] * unit), int(entry["model_value"] * unit)
+        found.append((entry["position"], QueryMeasurement(query, value, noise_of(entry), model)))
+    return [measurement for _, measurement in sorted(found, key=lambda item: item[0])]
+
+
+def rebuilt(form: dict[str, Any]) -> DenseDistribution:
+    """Fit a model to the numbers of a file, in the order of their release."""
+    measurements = read_measurements(form)
+    opening = sum(not isinstance(measurement, QueryMeasurement) for measurement in measurements)
+    model = DenseDistribution.uniform(parse_schema(form["schema"]), form["total"]["value"])
+    model = refit(model, measurements[:opening])
+    for number, measurement in enumerate(measurements[opening:], start=opening + 1):
+        if form["model"]["update"] == "refit":
+            model = refit(model, measurements[:number])
+        elif isinstance(measurement, QueryMeasurement):
+            model = step(
+                model,
+                measurement.query,
+                learning_rate=form["model"]["learning_rate"],
+                increase=measurement.units > measurement.model_units,
+            )
+    return model
+
+
+@pytest.mark.parametrize(
+    ("update", "opening"),
+    [(pmw.UpdateRule.STEP, pmw.Opening.NONE), (pmw.UpdateRule.REFIT, pmw.Opening.ONE_WAY)],
+)
+def test_the_model_is_built_again_from_the_file(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, update: pmw.UpdateRule, opening: pmw.Opening
+) -> None:
+    options = pmw.Options(
+        test=pmw.TestKind.QUERY, seed=3, update=update, opening=opening, threshold=40.0, update_limit=12
+    )
+    state = asked(frame, domain, options)
+    form = exported(state, tmp_path / "m.json")
+    model = rebuilt(form)
+    assert model.total == state.model.total
+    np.testing.assert_allclose(model.values, state.model.marginal(domain.names), rtol=1e-9, atol=1e-9)
+    assert len(form["queries"]) == state.version
+    assert len(form["marginals"]) == (0 if opening is pmw.Opening.NONE else 4)
+
+
+def test_the_numbers_are_in_records(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    state = asked(frame, domain, pmw.Options(test=pmw.TestKind.QUERY, seed=5, threshold=40.0))
+    form = exported(state, tmp_path / "m.json")
+    assert list(form) == [
+        "content", "format_version", "program_version", "table", "guarantee", "epsilon_cap", "delta",
+        "neighboring_relation", "records_per_person", "budget_share", "seeded", "typical_errors", "test",
+        "schema",
+        "units_per_record", "model", "total", "bins", "marginals", "residuals", "trees", "queries",
+    ]  # fmt: skip
+    assert form["total"] == {
+        "value": state.total.value,
+        "estimate": state.total.estimate,
+        "standard_deviation": state.total.deviation,
+    }
+    marginal, query, measured = form["marginals"][0], form["queries"][0], state.measured[0]
+    assert isinstance(measured, QueryMeasurement)
+    assert (marginal["scope"], marginal["shape"]) == (["age"], [10])
+    assert sum(marginal["values"]) == pytest.approx(3000, abs=200)
+    assert marginal["standard_deviation"] == pytest.approx(math.sqrt(state.opening[0].variance))
+    assert (query["value"], query["words"]) == (measured.value, measured.query.describe())
+
+
+def test_the_model_is_built_again_from_a_tree_of_ranges(
+    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path
+) -> None:
+    options = pmw.Options(
+        test=pmw.TestKind.QUERY, seed=3, threshold=20.0, update_limit=5, composition=pmw.Composition.ZCDP
+    )
+    state = asked(long_frame, long_domain, options)
+    form = exported(state, tmp_path / "m.json")
+    (tree,) = form["trees"]
+    assert tree["levels"] == [8, 26, 101]
+    assert tree["cells"] == state.opening[0].values.tolist()
+    np.testing.assert_allclose(
+        rebuilt(form).values, state.model.marginal(long_domain.names), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("opening", [pmw.Opening.PAIRS, pmw.Opening.TRIPLES])
+def test_residuals_come_with_their_rows_and_the_noise_that_was_drawn(
+    opening: pmw.Opening, tmp_path: Path
+) -> None:
+    with worlds.YEARS.opened(opening=opening, epsilon=3, seed=3) as session:
+        state = session.state
+    form = exported(state, tmp_path / "m.json")
+    together = [entry for entry in form["residuals"] if len(entry["scope"]) > 1]
+    assert [tuple(entry["scope"]) for entry in together] == [one.scope for one in state.marginals]
+    assert not any(len(entry["scope"]) > 1 for entry in form["marginals"])
+    for entry, measured in zip(together, state.marginals, strict=True):
+        assert isinstance(measured, ResidualMeasurement)
+        # What the numbers say of the residual, by the file alone.
+        said, centred = np.array(entry["numbers"]) / entry["factor"], np.array(entry["values"])
+        for axis, rows in enumerate(entry["rows"]):
+            said = np.moveaxis(np.tensordot(np.linalg.pinv(np.array(rows)), said, (1, axis)), 0, axis)
+            centred = centred - centred.mean(axis=axis, keepdims=True)
+        np.testing.assert_allclose(said, centred, atol=1e-6)
+        assert noise_of(entry) == measured.drawn
+        assert entry["standard_deviation"] == float(measured.drawn.sigma)

@@ -1,0 +1,228 @@
+"""Notes: which records numbers are about, what tells rows apart, and what stands in place of a refusal."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.cli.answer_formats import _answer_line
+from pmw.cli.texts import status_text, table_text
+from pmw.public.export import export
+from pmw.public.tables import AnswerTable
+from pmw.service.limits import LargeRequests
+from pmw.service.shown_answers import new_answer, read, shown
+from pmw.session.asking import Asking
+from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, Person, QueryError
+from queries.sql_tree import SYNTHETIC
+from queries.statement_grammar import REFUSALS
+from tests.worlds import ends
+
+# --- which records are kept ---------------------------------------------------------------------------------
+
+WORDS = "of the records kept: at most 3 of each tailNum"
+NOTE = "Of the records kept: at most 3 of each tailNum."
+FORM = {"person": "tailNum", "at_most": 3}
+STATEMENTS = (
+    "SELECT sex, COUNT(*) FROM t GROUP BY sex",
+    "SELECT sex, COUNT(*), AVG(age) FROM t GROUP BY sex",
+)
+
+
+def flights(person: Person | None) -> pmw.Session:
+    """Open a session over 100 persons of 4 records."""
+    attributes = (IntegerAttribute("age", 0, 9), CategoricalAttribute("sex", ("F", "M")))
+    columns = {
+        "tailNum": [f"p{n // 4}" for n in range(400)],
+        "age": [*range(10)] * 40,
+        "sex": ["F", "M"] * 200,
+    }
+    options = pmw.Options(records_per_person=3)
+    domain = Domain(attributes, name="t", person=person)
+    return pmw.open_session(pd.DataFrame(columns), domain, epsilon=1, options=options)
+
+
+@pytest.mark.parametrize("kind", ["session", "model"])
+def test_every_answer_and_table_says_once_which_records_are_kept(kind: str, tmp_path: Path) -> None:
+    with flights(Person("tailNum", 3)) as session:
+        session.export(tmp_path / "t.model")
+        asking: Asking = session if kind == "session" else pmw.load_model(tmp_path / "t.model")
+        for answer in (asking.ask("sex = 'F'"), asking.ask("sex = 'F'")):  # as it was stored, too
+            assert f"confidence ({WORDS})" in answer.sentence()
+            assert WORDS in answer._repr_html_()
+            assert json.loads(_answer_line(answer)) == answer.to_dict()
+            assert answer.to_dict()["records_kept"] == FORM
+        for table in map(asking.sql, STATEMENTS):
+            assert table_text(table).count(NOTE) == table_text(table).count("kept") == 1
+            assert table._repr_html_().count(WORDS) == 1
+            assert json.dumps(table.to_dict()).count("records_kept") == 1
+            assert table.to_dict()["records_kept"] == table.to_pandas().attrs["records_kept"] == FORM
+        assert session.answer_arrays("age", [0, 3], [4, 9]).to_pandas().attrs["records_kept"] == FORM
+
+
+def test_status_report_and_page_say_it(tmp_path: Path) -> None:
+    with flights(Person("tailNum", 3)) as session:
+        assert WORDS in status_text(session.contract, session.status())
+        session.report(tmp_path / "report.html")
+        report = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert f"Every number here is {WORDS}." in report.replace("\u2068", "").replace("\u2069", "")
+        analyst = session.analyst("ann")
+        large, count = LargeRequests(), read(analyst, "sex = 'F'")
+        assert WORDS in shown(count, new_answer(analyst, large, count)).sentences[0]
+        for statement in (read(analyst, sql) for sql in STATEMENTS):
+            assert NOTE in shown(statement, new_answer(analyst, large, statement)).notes
+
+
+def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> None:
+    with flights(None) as session:
+        session.report(tmp_path / "report.html")
+        answer, said = session.ask("sex = 'F'"), [status_text(session.contract, session.status())]
+        said += [answer.sentence(), answer._repr_html_(), _answer_line(answer), json.dumps(answer.to_dict())]
+        for table in map(session.sql, STATEMENTS):
+            said += [table.to_text(), table._repr_html_(), json.dumps(table.to_dict())]
+            assert "records_kept" not in table.to_pandas().attrs
+    assert not any("kept" in text for text in said)
+    assert "Every number here is" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+# --- rows of bins -------------------------------------------------------------------------------------------
+
+FIRST, DAYS = datetime.date(2025, 1, 1), 365
+ORDERS = Domain(
+    (
+        DateAttribute("day", FIRST, FIRST + datetime.timedelta(DAYS - 1)),
+        CategoricalAttribute("size", ("small", "large")),
+        IntegerAttribute("hour", 9, 16),
+        IntegerAttribute("till", 0, 19),
+        CategoricalAttribute("kind", tuple("abcd")),
+    ),
+    name="orders",
+)
+WEEKDAYS = "SELECT DAYOFWEEK(day) AS weekday, COUNT(*) AS n FROM orders {} GROUP BY 1"
+OF_BINS = (
+    "of day these rows are known by {} bins of 365 values: those that share bins are told apart by how all"
+)
+
+
+def orders() -> pd.DataFrame:
+    """Records of which Fridays have twice as many as other days, and large ones none on Fridays."""
+    generator = np.random.default_rng(4)
+    days = [FIRST + datetime.timedelta(number) for number in range(DAYS)]
+    friday = np.array([day.weekday() == 4 for day in days])
+    weights = np.where(friday, 2.0, 1.0)
+    chosen = generator.choice(DAYS, 30_000, p=weights / weights.sum())
+    size = np.where(~friday[chosen] & (generator.random(30_000) < 0.5), "large", "small")
+    text = np.array([day.isoformat() for day in days])
+    more = {"till": generator.integers(0, 20, 30_000), "kind": generator.choice(list("abcd"), 30_000)}
+    hours = {"hour": generator.integers(9, 17, 30_000)}
+    return pd.DataFrame({"day": text[chosen], "size": size, **hours, **more})
+
+
+@pytest.fixture(scope="module")
+def ordered() -> Iterator[pmw.Session]:
+    with pmw.open_session(orders(), ORDERS, epsilon=2, delta=1e-9, options=pmw.Options(seed=2)) as one:
+        yield one
+
+
+def of_bins(table: AnswerTable) -> list[str]:
+    return [note for note in table.notes if "bins" in note]
+
+
+@pytest.mark.parametrize(
+    ("statement", "are_told"),
+    [
+        (WEEKDAYS.format("WHERE size = 'large'"), True),
+        ("SELECT DAYNAME(day), AVG(hour) FROM orders GROUP BY 1", True),
+        ("SELECT day, COUNT(*) FROM orders WHERE hour < 12 GROUP BY day ORDER BY 2 DESC LIMIT 5", True),
+        ("SELECT MONTH(day), COUNT(*) FROM orders WHERE size = 'large' GROUP BY 1", True),
+        ("SELECT size, YEAR(day), COUNT(*) FROM orders GROUP BY ROLLUP (1, 2) HAVING COUNT(*) > 5", False),
+        (WEEKDAYS.format(""), False),
+        (WEEKDAYS.format("WHERE day < '2025-03-07'"), False),
+        ("SELECT size, COUNT(*) FROM orders WHERE day < '2025-03-07' GROUP BY size", False),
+    ],
+)
+def test_rows_that_share_bins_are_told_apart_by_how_all_records_are_spread(
+    ordered: pmw.Session, statement: str, are_told: bool
+) -> None:
+    notes, bins = of_bins(ordered.sql(statement)), ordered.state.coarsening.bins[0]
+    assert bins is not None
+    assert len(notes) == are_told
+    assert not are_told or notes[0].startswith(OF_BINS.format(bins.max() + 1))
+
+
+def test_days_of_the_week_of_all_records_are_counted_by_the_days(ordered: pmw.Session) -> None:
+    """Opening measured the days, so the bars are those of their noise; and the greatest is the greatest."""
+    days = [datetime.date.fromisoformat(day).isoweekday() % 7 for day in orders()["day"]]
+    true = dict(enumerate(np.bincount(days).tolist()))
+    table = ordered.sql(f"{WEEKDAYS.format('')} ORDER BY n DESC")
+    for (weekday,), (found,) in table.rows:
+        low, high = ends(found)
+        assert isinstance(weekday, int)
+        assert low <= true[weekday] <= high
+        assert high - low < 0.25 * true[weekday]
+    assert table.column("weekday")[0] == 5
+
+
+# --- ways on ------------------------------------------------------------------------------------------------
+
+PEOPLE = Domain(
+    (
+        IntegerAttribute("age", 0, 11),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("count", ("a", "b", "c")),
+    ),
+    name="people",
+    person=Person("id", records=1),
+)
+EXAMPLES = {
+    "an aggregate of DISTINCT values": [
+        "SELECT COUNT(DISTINCT age), AVG(age) FROM people",
+        "SELECT COUNT(DISTINCT AGE) FROM people",
+        "SELECT SUM(DISTINCT age) FROM people",
+        "SELECT sex, COUNT(DISTINCT age / 5) FROM people GROUP BY sex",
+    ],
+    "a list of records": [
+        "SELECT * FROM people",
+        "SELECT * FROM people WHERE age > 3 ORDER BY age LIMIT 5",
+        "SELECT age, sex FROM people",
+        "SELECT age + 1 FROM people",
+    ],
+}
+
+
+def test_every_way_on_that_a_refusal_names_runs(tmp_path: Path) -> None:
+    """On the synthetic records that a session exports, or as a statement of its own."""
+    assert set(EXAMPLES) == set(REFUSALS)
+    generator = np.random.default_rng(1)
+    columns = {"age": generator.integers(0, 12, 3000), "sex": generator.choice(["f", "m"], 3000)}
+    frame = pd.DataFrame({"id": np.arange(3000).astype(str), **columns, "count": ["a", "b"] * 1500})
+    options = pmw.Options(seed=1)
+    with (
+        pmw.open_session(frame, PEOPLE, epsilon=1000, delta=1e-9, options=options) as session,
+        duckdb.connect() as synthetic,
+    ):
+        export(session.state, tmp_path / "people.csv")
+        synthetic.execute(f"CREATE TABLE people AS SELECT * FROM '{tmp_path / 'people.csv'}'")
+        for what, statements in EXAMPLES.items():
+            for statement in statements:
+                spent = session.state.ledger.share
+                with pytest.raises(QueryError) as caught:
+                    session.sql(statement)
+                message = caught.value.message
+                assert session.state.ledger.share == spent
+                assert message.startswith(f"{what} is not supported; ")
+                assert SYNTHETIC in message or "; write SELECT" in message
+                if SYNTHETIC in message:
+                    synthetic.execute(statement).fetchall()
+                instead = message.partition("; write ")[2].partition(
+                    f", or run the statement on {SYNTHETIC}"
+                )[0]
+                if instead.startswith("SELECT ") and "MEDIAN, PERCENTILE_CONT" not in instead:
+                    session.sql(instead.partition(", and count its rows")[0])
