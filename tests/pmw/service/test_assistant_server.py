@@ -32,7 +32,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pmw.service import app, assistant_server, assistants
 from pmw.service.app import create_app
 from pmw.service.limits import BODY_BYTES
-from tests.pmw.service.test_alike import serving
+from tests.pmw.service.studies import serving
 from tests.pmw.service.test_assistants import (
     FREE_TOOLS,
     GROUPS,
@@ -49,7 +49,7 @@ from tests.pmw.service.test_assistants import (
     read,
 )
 from tests.pmw.service.test_assistants import called as called_here
-from tests.pmw.service.test_client import Running
+from tests.pmw.service.studies import Running
 from tests.waiting import WAIT
 
 INITIALIZE = {

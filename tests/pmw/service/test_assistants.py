@@ -32,7 +32,7 @@ from pmw.service.assistants import Purse, server_of
 from pmw.service.guard import Log
 from pmw.service.limits import BusyError, EndingError
 from pmw.service.users import Role, User, UsersFile
-from tests.pmw.service.test_alike import served
+from tests.pmw.service.studies import served
 
 if TYPE_CHECKING:
     from pmw.session.asking import Asking

@@ -28,6 +28,7 @@ from pmw.session.turns import TURN_WORK
 from queries import QueryError
 from queries.parsing import Question
 from queries.work import MOST_TOGETHER
+from tests.pmw.service.studies import posted
 from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
@@ -354,15 +355,6 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
     monkeypatch.setattr(Engine, "answer", answer)
     yield acts
     assert not acts
-
-
-def posted(address: str, headers: dict[str, str]) -> dict[str, Any]:
-    """Return what a server tells the application of a request."""
-    return {
-        "type": "http", "method": "POST", "path": address, "raw_path": address.encode(), "query_string": b"",
-        "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
-        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

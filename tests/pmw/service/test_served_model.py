@@ -27,8 +27,8 @@ from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting, names_of
 from pmw.service.limits import GoneError
 from pmw.service.served_model import ServedModel
-from tests.pmw.service.test_alike import serving
-from tests.pmw.service.test_client import Running
+from tests.pmw.service.studies import serving
+from tests.pmw.service.studies import Running
 from tests.waiting import joined
 
 QUESTIONS = (

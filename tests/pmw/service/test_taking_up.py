@@ -24,7 +24,7 @@ from pmw.service.hosting import hosting
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.maintenance import backup_session
 from tests.pmw.service.studies import opened_study
-from tests.pmw.service.test_client import Running
+from tests.pmw.service.studies import Running
 from tests.waiting import WAIT
 
 
