@@ -27,8 +27,7 @@ from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting, names_of
 from pmw.service.limits import GoneError
 from pmw.service.served_model import ServedModel
-from tests.pmw.service.studies import serving
-from tests.pmw.service.studies import Running
+from tests.pmw.service.studies import Running, serving
 from tests.waiting import joined
 
 QUESTIONS = (
@@ -157,17 +156,6 @@ def test_tables_and_models_are_exported_from_it(client: TestClient, ann: Any, mo
     table = client.get(export, params={"rows": 100, "seed": 1}, headers=ann)
     assert len(table.text.splitlines()) == 101
     assert client.get(export, params={"format": "model"}, headers=ann).content == model.read_bytes()
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_the_page_shows_an_answer_at_its_address(client: TestClient, ann: Any, question: str) -> None:
-    page = client.get("/page/study", params={"q": question}, headers=ann)
-    assert page.status_code == 200
-    assert "<h2>Answer</h2>" in page.text
-    stored = client.get("/page/study/answer.json", params={"q": question}, headers=ann).json()
-    assert stored == client.post("/sessions/study/ask", json=form(question), headers=ann).json()
-    sent = client.post("/page/study/ask", data={"q": question}, headers=ann, follow_redirects=False)
-    assert sent.status_code == 303
 
 
 def test_each_page_is_shown_or_refused_in_words(client: TestClient, ann: Any) -> None:
