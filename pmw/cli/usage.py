@@ -34,12 +34,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = 
 def option(
     name: str, text: str, kind: Any = None, *, to: str | None = None, **how: Any
 ) -> Callable[[Any], Any]:
-    """Return an option as its help shows it, such as ``--rows N``; a default is shown.
-
-    Args:
-        kind: the type, for click.
-        to: the parameter that gets the value, where it is called otherwise.
-    """
+    """Return an option as its help shows it, such as ``--rows N``; ``to`` is its parameter's name."""
     names, _, metavar = name.replace(", ", ",").partition(" ")
     named = [*names.split(","), *([] if to is None else [to])]
     shown = how.get("default", "") != ""

@@ -119,21 +119,6 @@ def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     assert json.loads(stream.stdout)["error"]["code"] == "unaligned"
 
 
-def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path, run: Run) -> None:
-    lines = [
-        r'{"id": "\ud800", "where": "age >= 40"}',
-        '{"id": true, "where": "age >= 40"}',
-        r'{"id": 3, "\ud800": 1, "where": ""}',
-        r'{"id": 4, "where": {"\udfff": {"eq": 1}}}',
-        r'{"id": 5, "where": "sex = \ud800"}',
-        r'{"id": "\ud83d\ude00", "where": "age >= 40"}',
-    ]
-    forms = run.forms("ask", "study.pmw", "--stream", stdin="\n".join(lines).encode())
-    assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
-    assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
-    assert ["error" in form for form in forms] == [True] * 5 + [False]
-
-
 def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Run) -> None:
     lines = 'oops\n\n{"where": ""}\n{"id": 7, "where": 3}\n' + "\n" * 600 + "[]"
     forms = run.forms("ask", "study.pmw", "--stream", stdin=lines)

@@ -366,23 +366,6 @@ format = "%d.%m.%Y"
 
 
 @pytest.mark.usefixtures("terminal")
-def test_times_of_day_are_drafted_asked_for_and_checked(run: Run, tmp_path: Path) -> None:
-    lines = [f"{place % 12 + 1}:{place % 60:02} pm" for place in range(300)]
-    Path("shifts.csv").write_text("\n".join(["start", *lines, "24:00"]) + "\n")
-    draft = run.told("draft", "--data", "shifts.csv", "--look")
-    assert "# Its texts: times of day. Which first and last time of day are possible?" in draft
-    assert 'kind = "time"\nmin = "TODO"' in draft
-    typed = "time\n22:00\n6:00\nhour\nn\nn\n" + "\n6:00 am\n21:59\n30 minutes\nn\ny\n"
-    asked = run("draft", "--data", "shifts.csv", "--look", "--interactive", stdin=typed)
-    assert "a range does not go over midnight, got min=22:00:00, max=06:00:59" in asked.stderr
-    expected = 'kind = "time"\nmin = 06:00:00\nmax = 21:59:59\nwidth = "30 minutes"\nother = true\n'
-    assert expected in asked.stdout
-    Path("shifts.toml").write_text(asked.stdout)
-    checked = run.told("check", "--data", "shifts.csv", "--schema", "shifts.toml")
-    assert re.search(r"start +time +33", checked), checked
-
-
-@pytest.mark.usefixtures("terminal")
 def test_a_column_may_be_left_out_or_declared_otherwise(run: Run, workers: Path) -> None:
     typed = "numeric\n0, 20.5, 99\nn\nn\n" + "none\n" + "none\n"
     told = run.told("draft", "--data", "people.csv", "--interactive", stdin=typed)

@@ -243,18 +243,6 @@ def remembered(path: Path) -> pmw.TableFile:
     return table
 
 
-def test_a_guess_of_the_table_is_wrong_usage_whether_it_is_right_or_not(
-    textbook_study: Path, run: Run
-) -> None:
-    before = read_ledger(textbook_study)
-    (textbook_study.parent / "guess.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
-    for command in (("ask", "study.pmw", TESTED, "--fresh"), ("close", "study.pmw", "--yes")):
-        told = {run.refused(*command, "--data", name, code=2) for name in ("people.csv", "guess.csv")}
-        assert len(told) == 1
-        assert "No such option '--data'" in told.pop()
-    assert read_ledger(textbook_study) == before
-
-
 def test_commands_go_on_from_a_tables_new_place(
     textbook_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,32 +62,6 @@ def test_a_table_is_paid_for_at_the_price_that_was_told_and_after_a_yes_alone(
     run.told("verify", "study.pmw")
 
 
-def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
-    yearly_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = spent(yearly_study)
-    refused = run.refused(*WITHIN, code=4)
-    assert "may be charged for it (a tenth of what may be spent, unless told); it was not paid" in refused
-    quoted = run(*WITHIN, "--json")
-    assert (quoted.exit_code, json.loads(quoted.stdout)["error"]["code"]) == (4, "not_paid")
-    with monkeypatch.context() as patch:
-        patch.setattr("pmw.cli.answering.agrees", lambda _: False)
-        assert run(*WITHIN).exit_code == 4
-        assert spent(yearly_study) == before
-        patch.setattr("pmw.cli.answering.agrees", lambda _: True)
-        form = run.form(*WITHIN)
-    low, high = form["interval"]
-    assert (high - low) / 2 <= 30.001
-    paid = spent(yearly_study)
-    price = json.loads(quoted.stdout)["error"]["price"]
-    assert paid == pytest.approx(before + price)
-    assert form["spent"]["charged"] == pytest.approx(price, rel=1e-5)
-    assert run.told(*WITHIN).startswith("About")  # the bar suffices: free, and nobody is asked
-    assert spent(yearly_study) == paid
-    run.told("ask", "study.pmw", PAIR, "--within", "28", *ALL)
-    assert spent(yearly_study) > paid
-
-
 def test_a_bar_that_costs_little_is_paid_for_unasked_and_says_what_it_charged(
     yearly_study: Path, run: Run
 ) -> None:
@@ -309,12 +283,3 @@ def test_a_stream_of_a_session_spends_what_its_plan_holds_unless_told(
     state, _ = read_session("study.pmw")
     told_charges = sum(form["spent"].get("charged", 0) for form in forms)
     assert told_charges <= state.ledger.share
-
-
-def test_a_shell_in_a_pipe_refuses_what_a_terminal_is_asked(yearly_study: Path, run: Run) -> None:
-    before = all_spent()
-    piped = run("shell", "study.pmw", "--no-history", stdin=f"{PAIR}\n{FREE}\n")
-    assert "Error: This can cost " in piped.stderr
-    assert "About" in piped.stdout
-    assert piped.exit_code == 0
-    assert all_spent() == before

@@ -589,13 +589,6 @@ def test_a_draft_tells_how_the_file_is_written_as_it_was_told(table: Path, run: 
     assert "[file]" not in run.told("draft", "--data", "plain.csv", "--look")
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_schema_that_is_asked_for_tells_it_too(table: Path, run: Run) -> None:
-    typed = "none\n" + "numeric\n0, 5, 10\nn\nn\n" + "none\n" * 2
-    told = run.told("draft", "--data", "table.csv", "--look", "--interactive", *TYPED, stdin=typed)
-    assert told.startswith(f'name = "records"\n\n{FILE}[[attributes]]\nname = "amount"\n')
-
-
 def test_what_the_schema_tells_is_read_and_what_is_typed_goes_first(table: Path, run: Run) -> None:
     by_schema = run.told(*CHECK_CSV, "--json")
     assert json.loads(by_schema)["kept"] == 400

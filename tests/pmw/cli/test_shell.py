@@ -29,7 +29,6 @@ from pmw.cli.shell.dialogue import Statements, completions, is_statement, is_unf
 from pmw.cli.shell.editing import SchemaCompleter
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Lookup, NumericAttribute, rule_out
 from tests.pmw.cli.commands import Run
-from tests.pmw.session.stored import execute
 
 DOMAIN = Domain(
     (
@@ -268,26 +267,6 @@ def test_after_a_bad_line_the_next_is_answered(study: Path, run: Run) -> None:
     told = run.told("shell", "study.pmw", stdin=b"\xff\x00\n" + b"x" * (2**20 + 5) + b"\nage >= 30\n")
     assert told.startswith("About ")
     assert told.count("About ") == 1
-
-
-def test_nothing_asked_is_no_error(study: Path, run: Run) -> None:
-    run.told("shell", "study.pmw", stdin="")
-    run.told("shell", "study.pmw", stdin="\n \n.mode\n")
-
-
-def test_a_closed_session_answers_on(study: Path, run: Run) -> None:
-    run.told("close", "study.pmw", "--yes")
-    told = run.told("shell", "study.pmw", stdin="age >= 30\n.cost age >= 40 AND sex = 'Male'\n")
-    assert "About" in told
-    assert "is free: nothing is to be tested" in told
-
-
-def test_a_session_that_is_none_is_one_error(study: Path, run: Run) -> None:
-    run.refused("shell", "nothing.pmw", stdin="age >= 30\n")
-    (study.parent / "text.pmw").write_text("no session")
-    run.refused("shell", "text.pmw", stdin="age >= 30\n", code=5)
-    execute(study, "UPDATE ledger SET rho = 'x'")
-    run.refused("shell", "study.pmw", stdin="age >= 30\n", code=5)
 
 
 # --- On a terminal: editing, interrupts, narrow screens, and how it is left ---------------------------------

@@ -452,7 +452,10 @@ REQUESTS = st.one_of(
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[pmw.Analyst, pmw.RemoteSession]]:
     users = UsersFile(tmp_path_factory.mktemp("requests") / "users.json")
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    alike = {"epsilon": 1, "seed": 11}  # two sessions draw the same noise for the same requests
+    alike: dict[str, Any] = {
+        "epsilon": 1,
+        "seed": 11,
+    }  # two sessions draw the same noise for the same requests
     with worlds.WHOLE_YEARS.opened(**alike) as here, worlds.WHOLE_YEARS.opened(**alike) as there:
         service = Service([Hosted("study", there, users.path)], users)
         with (

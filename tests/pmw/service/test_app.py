@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
@@ -57,42 +56,6 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     assert answers[1]["id"] == 2
     assert answers[1]["error"]["code"] == "unknown_attribute"
     assert answers[2]["interval"] is not None
-
-
-def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, add: Any) -> None:
-    ann, bea, reader = add("ann", "1/2"), add("bea", 0), add("rea", 0, role=Role.READER)
-    asked, cat = {"where": "sex = 'Male' AND region = 'north'", "within": 40}, add("cat", role=Role.CUSTODIAN)
-
-    def sent(headers: Any, **others: Any) -> Any:
-        return client.post(ASK, json={**asked, **others}, headers=headers)
-
-    def spent() -> dict[str, float]:
-        told = client.get("/sessions/study/ledger", headers=cat).json()["analysts"]
-        return {one["name"]: one["spent"] for one in told}
-
-    quote = sent(reader, dry_run=True).json()
-    assert quote["needed"]
-    assert not quote["affordable"]  # a reader has no share
-    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "budget_exhausted")
-    assert (sent(bea).status_code, sent(bea).json()["error"]["code"]) == (403, "budget_exhausted")
-    before = spent()
-    assert before.get("bea", 0) == before.get("rea", 0) == 0
-    dear = sent(ann, within=40.0)
-    assert (dear.status_code, dear.json()["error"]["code"]) == (403, "not_paid")
-    answer = sent(ann, within=40.0, at_most=dear.json()["error"]["price"]).json()
-    assert answer["spent"]["charged"] == pytest.approx(quote["share"], rel=1e-5)
-    low, high = answer["interval"]
-    assert high - low <= 80.001
-    paid = spent()
-    assert paid["ann"] > before.get("ann", 0)
-    for headers in (ann, bea, reader):  # the bar is there already
-        assert sent(headers).json()["interval"] == [low, high]
-    after = spent()
-    assert (after["ann"], after["bea"], after["rea"]) == (paid["ann"], 0, 0)
-    statement = {"sql": "SELECT COUNT(*) FROM people WHERE sex = 'Male' AND region = 'north'", "within": 40}
-    (row,) = client.post(ASK, json=statement, headers=bea).json()["rows"]
-    assert [row["count"]["low"], row["count"]["high"]] == [math.floor(low), math.ceil(high)]
-    assert sent(ann, dry_run=True).json()["needed"] is False
 
 
 def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
@@ -451,8 +414,8 @@ def test_what_cannot_be_read_or_measured_is_refused_by_itself_and_costs_nothing(
             got = sent("/sessions/study/measure", {**body, **more})
             assert (got.status_code, got.json()["error"]["message"] != "") == (400, True), body
     for form in ODD_TEXTS:
-        for more in ({}, {"explain": True}, {"within": 100}):
-            assert sent(ASK, {**form, **more}).status_code == 400, ascii(form)
+        for how in ({}, {"explain": True}, {"within": 100}):
+            assert sent(ASK, {**form, **how}).status_code == 400, ascii(form)
     forms = [*ODD_TEXTS, *BAD_FORMS]
     answered, *refused = sent(ASK, {"queries": [{"where": "age >= 41"}, *forms]}).json()["answers"]
     assert answered["count"] > 0
@@ -753,26 +716,6 @@ def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
     assert f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it" in page
     known = client.get("/page/study/custodian", headers=cat).text
     assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
-
-
-# --- Questions that are measured themselves, over HTTP ------------------------------------------------------
-
-
-def test_questions_are_measured_together_once_under_a_key(client: TestClient, add: Any) -> None:
-    ann, address = add("ann", "1/2"), "/sessions/study/measure"
-    groups = "SELECT region, COUNT(*) AS n FROM people WHERE member = TRUE GROUP BY region"
-    body = {"questions": ["sex = 'Male' AND region = 'north'", {"age": {"ge": 30}}, groups], "within": 60}
-    told = client.post(address, json={**body, "dry_run": True}, headers=ann).json()
-    assert told["questions"] == told["cells"] > 3
-    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
-    keyed = {**ann, "Idempotency-Key": "k"}
-    paid = [client.post(address, json={**body, "at_most": 1}, headers=keyed).json() for _ in range(2)]
-    assert paid == [told, told]
-    spent = client.get("/sessions/study", headers=ann).json()["you"]["spent"]
-    assert spent == pytest.approx(told["share"])
-    answer = client.post(ASK, json={"where": "sex = 'Male' AND region = 'north'", "at_most": 0}, headers=ann)
-    low, high = answer.json()["interval"]
-    assert high - low <= 120.1
 
 
 # --- Bodies: how long one may be, and that nobody reads what a stranger sends -------------------------------

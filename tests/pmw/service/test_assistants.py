@@ -487,32 +487,6 @@ def test_the_words_of_an_assistant_come_last_on_one_line_and_short(shared: pmw.S
 # --- a service ----------------------------------------------------------------------------------------------
 
 
-def test_a_user_of_a_service_pays_within_the_own_ceiling_whoever_agrees(tmp_path: Path) -> None:
-    study, users = opened_study(tmp_path), UsersFile(tmp_path / "users.json")
-    token = users.add(User("ann", Role.ANALYST, Fraction(1, 2), at_most=Fraction(1, 100)))
-    with served(study, users) as url, pmw.connect(url, token=token) as session:
-        person = Person(YES)
-        calls: Calls = [
-            ("attributes", {}),
-            ("ask", {"question": PAIR}),
-            ("ask", {"question": GROUPS}),
-            ("cost", {"question": PAIR}),
-            ("pay", PAID),
-            ("pay", {"question": PAIR, "within": 150}),
-            ("budget", {}),
-        ]
-        attributes, one, rows, cost, dear, paid, budget = called(
-            purse_of(session, 1), calls[:5], person
-        ) + called(purse_of(session), calls[5:], person)
-        assert attributes["name"] == "people"
-        assert (one["source"], len(rows["rows"])) == ("unverified", 24)
-        assert cost["scopes"]
-        assert dear["code"] == "above_ceiling"
-        assert len(person.read) == 1, "nobody is asked for what nobody may pay"
-        assert budget["own"]["name"] == "ann"
-        assert budget["own"]["spent"] == pytest.approx(paid["spent"]["charged"])
-
-
 def test_a_service_that_is_gone_is_told_in_its_own_words(tmp_path: Path) -> None:
     study, users = opened_study(tmp_path), UsersFile(tmp_path / "users.json")
     token = users.add(User("ann", Role.ANALYST, Fraction(1, 2)))

@@ -90,46 +90,6 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         assert len(session.ledger().lines) == before + 3
 
 
-def test_a_bar_whose_response_is_lost_is_charged_once(
-    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried, keys = Connection._tried, list[str | None]()
-
-    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
-        """Lose the first response to each key."""
-        found = tried(connection, method, path, *sent)
-        key = sent[1].get("Idempotency-Key")
-        keys.append(key)
-        return Response(0, b"", "") if key is not None and keys.count(key) == 1 else found
-
-    average = "SELECT AVG(age) FROM people"
-    with pmw.connect(running.url, token=ann) as session:
-        low, high = next(session.sql(average).estimates()).interval or (0, 99)
-        monkeypatch.setattr(Connection, "_tried", losing)
-        asks: list[Callable[..., object]] = [
-            lambda width, **given: session.ask_within(PAIR, 40 * width, at_most=1, **given),
-            lambda width, **given: session.sql_within(
-                average, 0.5 * width * (high - low), at_most=1, **given
-            ),
-        ]
-        for number, asked in enumerate(asks):
-            before, mine = len(session.ledger().lines), f"mine {number}"
-            asked(0.99)
-            assert len(session.ledger().lines) <= before + 1
-            asked(0.98, request_id=mine)
-            lines = len(session.ledger().lines)
-            asked(0.98, request_id=mine)
-            assert len(session.ledger().lines) == lines <= before + 2
-            if number == 0:  # of counts a narrower bar is never there already
-                assert lines == before + 2
-                with pytest.raises(QueryError, match="was used for another measurement"):
-                    asked(0.97, request_id=mine)
-            with pytest.raises(QueryError, match="request_id must be"):
-                asked(1, request_id="")
-            fresh = [key for key in keys if key is not None and not key.startswith("mine")]
-            assert [fresh.count(key) for key in dict.fromkeys(fresh)] == [2] * (number + 1)
-
-
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
     with pytest.raises(ServiceError, match="ask the custodian for a new one") as refused:
         pmw.connect(running.url, token=WRONG)

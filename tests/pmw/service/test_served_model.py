@@ -203,27 +203,6 @@ def test_what_is_no_model_is_refused(tmp_path: Path, users: UsersFile, add: Call
         pass
 
 
-def test_an_assistant_asks_it_over_http_and_pays_nothing(
-    service: Service, users: UsersFile, model: Path
-) -> None:
-    pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
-    from tests.pmw.service.test_assistant_server import Place
-    from tests.pmw.service.test_assistants import YES, Person
-
-    service.unasked = Fraction(1)
-    with serving(service) as url:
-        place = Place(service, url, users)
-        calls: list[tuple[str, dict[str, Any]]] = [
-            ("ask", {"question": QUESTIONS[2]}),
-            ("pay", {"question": QUESTIONS[2], "within": 60}),
-            ("budget", {}),
-        ]
-        one, paid, budget = place.called(place.add("ann", 1), calls, Person(YES))
-    assert one["count"] == by_command(model, QUESTIONS[2])["count"]
-    assert paid["code"] == "not_possible"
-    assert budget["own"]["left"] == 0
-
-
 def test_two_processes_serve_one_file_and_give_the_same_answers(tmp_path: Path, model: Path) -> None:
     users = UsersFile(tmp_path / "users.json")
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))

@@ -77,33 +77,6 @@ def test_no_request_raises_a_ceiling_and_one_of_0_pays_nothing(
     assert spent() == before
 
 
-@pytest.mark.parametrize("kind", [*PAYING, *range(len(ON_THE_PAGE))])
-def test_who_has_no_ceiling_pays_for_each_of_these(
-    client: TestClient, add: Any, spent: Spent, kind: str | int
-) -> None:
-    before, rich = spent(), add("rich", "1/2")
-    if isinstance(kind, int):
-        client.post(PAGE, data=ON_THE_PAGE[kind], headers=rich)
-    else:
-        address, body = PAYING[kind]
-        paid = client.post(address, json=body, headers=rich)
-        assert paid.status_code == 200, paid.text
-    assert spent() > before
-
-
-def test_a_ceiling_stands_in_place_of_the_tenth_and_a_request_may_allow_less(
-    client: TestClient, add: Any, spent: Spent
-) -> None:
-    price = client.post(ASK, json={"where": PAIR}, headers=add("bob", "1/2")).json()["error"]["price"]
-    ann = add("ann", "1/2", at_most=Fraction(price) * 2)
-    before = spent()
-    less = client.post(ASK, json={"where": PAIR, "at_most": price / 2}, headers=ann)
-    assert (less.status_code, less.json()["error"]["code"]) == (403, "not_paid")
-    assert client.post(ASK, json={"where": PAIR, "at_most": 0}, headers=ann).json()["source"] == "unverified"
-    assert spent() == before
-    assert client.post(ASK, json={"where": PAIR}, headers=ann).json()["spent"]["charged"] > 0
-
-
 def test_a_changed_ceiling_holds_from_the_next_request_on(
     client: TestClient, add: Any, service: Service, spent: Spent
 ) -> None:

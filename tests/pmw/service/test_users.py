@@ -186,21 +186,6 @@ def test_a_file_of_before_ceilings_is_read_and_written_with_them(users: UsersFil
     assert found.at_most == Fraction(1, 200)
 
 
-def test_a_change_keeps_the_token_and_what_is_not_told(users: UsersFile) -> None:
-    token = users.add(ann(sessions=("a",)))
-    users.change("ann", lambda user: replace(user, at_most=Fraction(1, 100)))
-    assert users.find(token) == ann(sessions=("a",), at_most=Fraction(1, 100))
-    users.add(User("bob", Role.ANALYST, Fraction(4, 5)))
-    written = users.path.read_bytes()
-    with pytest.raises(ServiceError, match="add up to"):
-        users.change("ann", lambda user: replace(user, share=Fraction(1, 4)))
-    with pytest.raises(ServiceError, match="'cy' is no user"):
-        users.change("cy", lambda user: user)
-    assert users.path.read_bytes() == written
-    users.change("ann", lambda user: replace(user, share=Fraction(1, 4)), beyond=True)
-    assert (users.find(token) or ann()).share == Fraction(1, 4)
-
-
 def test_a_share_may_be_written_by_hand(users: UsersFile) -> None:
     shares = ["1/5", "0.25", ".5", 0.5, 1, "0"]
     ann = {**BOB, "role": "analyst"}

@@ -409,7 +409,7 @@ def test_only_the_owner_of_a_good_token_connects(wire: Wired, users: UsersFile) 
 
 
 def test_a_session_of_others_is_no_database(shared: Wired) -> None:
-    places = [("ann", {"database": one}) for one in ("other", "study.pmw", "../study")]
+    places: list[tuple[str, Any]] = [("ann", {"database": one}) for one in ("other", "study.pmw", "../study")]
     for name, how in (*places, ("bea", {"sessions": ("another",)})):
         with pytest.raises(psycopg.OperationalError, match="one of your sessions"):
             shared.connect(name, **how)
