@@ -28,7 +28,18 @@ from pmw.cli.options import (
     session_options,
     table_options,
 )
-from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
+from pmw.cli.usage import (
+    FILE,
+    PATH,
+    echo,
+    flag,
+    json_line,
+    json_option,
+    option,
+    read_budget,
+    typed,
+    wrong_values,
+)
 from pmw.display.texts import counted
 
 if TYPE_CHECKING:
@@ -83,7 +94,7 @@ def open_(session: Path, data: Path | str, schema: Path, verbose: bool, as_json:
     otherwise chosen, every one-attribute marginal, with noise; the rest of the budget answers questions. The
     file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
-    from pmw.cli.texts import json_line, opening_text
+    from pmw.cli.texts import opening_text
     from pmw.session.opening import open_session
 
     accuracy, query = given["accuracy"] is not None, given["preset"] is not None or given["test"] == "query"
@@ -249,7 +260,6 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     """
     records, epsilons = given["records"], _epsilons(given)
     _refuse_wrong_count(records, given)
-    from pmw.cli.texts import json_line
     from pmw.planning.plans import check_accuracy
     from pmw.planning.session_plan import check_records
 

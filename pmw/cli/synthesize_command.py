@@ -26,7 +26,18 @@ from pmw.cli.options import (
     release_options,
     schema_option,
 )
-from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
+from pmw.cli.usage import (
+    FILE,
+    PATH,
+    echo,
+    flag,
+    json_line,
+    json_option,
+    option,
+    read_budget,
+    typed,
+    wrong_values,
+)
 
 if TYPE_CHECKING:
     from pmw.privacy.budget import Budget
@@ -90,7 +101,6 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     several runs, and of sessions over the same table, add up.
     """
     read_budget(given)
-    from pmw.cli.texts import json_line
     from pmw.display.texts import number
     from pmw.privacy.budget import Budget
     from pmw.public.export import export

@@ -26,7 +26,7 @@ import pmw.session.engine
 from pmw import StoreError, resume_session
 from pmw.cli.answer_formats import FORMATS, writer_of
 from pmw.cli.answering import StreamOptions, answer_stream, answer_workload, source_code
-from pmw.cli.texts import json_line
+from pmw.cli.usage import json_line
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.population import PopulationInterval
 from pmw.session.store.rows import Outcome
