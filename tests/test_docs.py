@@ -230,21 +230,12 @@ def test_the_page_of_operations_names_the_format_of_a_model() -> None:
     assert re.findall(r"`format_version` \((\d+)\)", operations) == [str(FORMAT_VERSION)]
 
 
-def test_the_changelog_has_a_privacy_heading() -> None:
-    assert "### Privacy" in (ROOT / "CHANGELOG.md").read_text()
-
-
 def test_the_continuous_integration_runs_the_documented_commands() -> None:
     script = (ROOT / ".ci" / "run").read_text().replace('"', "'")
     shown = re.findall(r"^(?:uv run|\.venv/bin/).*?(?=\s+#|$)", README, re.MULTILINE)
     assert len(shown) == 5
     assert [command for command in [*shown, "uv run scripts/check"] if command not in script] == []
     assert "set -euo pipefail" in script
-
-
-def test_what_runs_the_tests_brings_what_draws_pictures() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert "online-pmw[plots]" in extras["test"]
 
 
 def test_the_continuous_integration_passes_over_a_python_that_does_not_run(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from queries import load_schema
 pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
-from tests.pmw.service.test_alike import served
+from tests.pmw.service.studies import served
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))

@@ -369,10 +369,3 @@ def test_last_places_are_all_that_may_differ() -> None:
     assert is_same(line, line.replace("6.347", "6.348").replace("3678", "3679"))
     for old, new in (("2456", "2457"), ("0.0613", "0.0614"), ("3}", "4}"), ("count", "counts")):
         assert not is_same(line, line.replace(old, new))
-
-
-def test_a_difference_is_told_with_its_command() -> None:
-    kept = ["$ pmw one", "a 1.5", "$ pmw two", "b", "c"]
-    assert differences(kept, kept) == []
-    assert differences([*kept[:3], "c"], kept)[:3] == ["$ pmw two", "  expected: b", "  came:     c"]
-    assert differences([*kept, "d"], kept) == ["$ pmw two", "  expected: (nothing)", "  came:     d"]

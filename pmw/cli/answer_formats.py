@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.cli.texts import json_line
+from pmw.cli.usage import json_line
 from pmw.display.texts import terminal_text
 from pmw.public.answer import REFUSAL, Answer
 from queries.errors import QueryError

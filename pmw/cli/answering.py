@@ -99,12 +99,7 @@ def source_code(source: Source, *, strict: bool) -> int:
 def paid(
     session: Asking, at_most: Part, ask: Callable[[Part], _Found], price: Callable[[], str] | None = None
 ) -> _Found:
-    """Return what one question comes to; where it could cost more than it may, after a yes.
-
-    Args:
-        at_most: the part that may be charged; None for a tenth of what is left of a session in a file.
-        price: tells what it costs, in words; None for the part of the budget alone.
-    """
+    """Return what one question comes to; where it could cost more than it may, after a yes to its price."""
     if at_most is None and isinstance(session, LocalAsking):
         ledger = session.state.ledger
         at_most = ledger.remaining / ledger.cap / 10

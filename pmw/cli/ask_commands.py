@@ -20,7 +20,7 @@ from pmw.cli.session_files import (
     token_option,
     wait_option,
 )
-from pmw.cli.usage import budget_part, echo, flag, json_option, option
+from pmw.cli.usage import budget_part, echo, flag, json_line, json_option, option
 
 if TYPE_CHECKING:
     from pmw.cli.answering import StreamOptions
@@ -63,8 +63,6 @@ def _as_json(wanted: bool) -> Iterator[None]:
     except QueryError as error:
         if not wanted:
             raise
-        from pmw.cli.texts import json_line
-
         echo(json_line({"error": error.to_dict()}))
         sys.exit(4)
 
@@ -229,7 +227,7 @@ def _answer(session: Asking, where: str | None, given: dict[str, Any]) -> int:
 def _answer_one(session: Asking, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Answer, or explain, one condition or statement."""
     from pmw.cli.answering import condition_of, exit_code_of, paid, read_condition, require_accepted
-    from pmw.cli.texts import answer_text, json_line, table_text, terminal_width
+    from pmw.cli.texts import answer_text, table_text, terminal_width
     from pmw.public.answer import Answer
     from queries.linear import LinearQuery
     from queries.parsing import parse_sql
@@ -333,7 +331,6 @@ def measure(session: str, attributes: str | None, wait: float, as_json: bool, **
     SESSION may be one of a service, by its address, with --token-file; its share pays.
     """
     from pmw.cli.answering import paid
-    from pmw.cli.texts import json_line
 
     require_address(session, given["token_file"])
     _check_measured(attributes, given)

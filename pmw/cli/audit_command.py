@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import PATH, echo, flag, json_option, option, typed, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option, typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.audit.report import AuditOptions, Finding
@@ -67,7 +67,6 @@ def command(
     """
     _refuse_idle_options(show, given)
     from pmw.cli.session_files import check_picture
-    from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
     from pmw.research.audit.catalogue import chosen
     from pmw.research.audit.report import audit

@@ -16,7 +16,7 @@ from pmw.cli.options import (
     schema_option,
     table_options,
 )
-from pmw.cli.usage import echo, json_option
+from pmw.cli.usage import echo, json_line, json_option
 from pmw.display.texts import counted, shown_name, text_table
 
 _MOST_LISTED = 5  # keys of a lookup
@@ -62,7 +62,6 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     no record would be kept.
     """
     from pmw.cli.plan_texts import usual_bins
-    from pmw.cli.texts import json_line
     from pmw.data.inspection import WARNING, inspect_table
     from pmw.planning.refusals import check_attributes
 

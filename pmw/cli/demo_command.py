@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pmw.cli.options import public_option, refuse_drafted
-from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option, read_budget
 
 
 @click.command(
@@ -48,7 +48,6 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     import time
 
     from pmw.cli.demo import DemoPlan, demo_form, demo_text, run_demo
-    from pmw.cli.texts import json_line
     from pmw.data import TableFile
     from pmw.display.progress import Progress
     from queries.schema import load_schema

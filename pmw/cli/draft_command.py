@@ -19,7 +19,7 @@ from pmw.cli.options import (
     public_option,
     table_options,
 )
-from pmw.cli.usage import PATH, echo, flag, json_option, option
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option
 from pmw.display.texts import shown_name
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _toml(typed: Any) -> str:
 
 def _print_by_privacy(data: Path | str, from_public: Path | None, given: dict[str, Any]) -> None:
     """Tell ends of an attribute's numbers, or keys of a column, once their charge is durable."""
-    from pmw.cli.texts import drafted_ends_text, drafted_keys_text, json_line
+    from pmw.cli.texts import drafted_ends_text, drafted_keys_text
     from pmw.session.drafts import draft_bounds, draft_keys
 
     _check_terms(data, from_public, given)

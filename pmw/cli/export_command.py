@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import PATH, echo, flag, json_option, option, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.export import ExportFormat, RowPlan
@@ -85,7 +85,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.cli.texts import json_line, pairs_lines, tell_left
+    from pmw.cli.texts import pairs_lines, tell_left
     from pmw.disk import write_json
     from pmw.display.progress import Progress
     from pmw.display.texts import counted

@@ -19,7 +19,7 @@ from pmw.cli.options import (
     release_options,
     schema_option,
 )
-from pmw.cli.usage import PATH, echo, flag, json_option, option, read_budget, wrong_values
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option, read_budget, wrong_values
 
 if TYPE_CHECKING:
     from pmw.research.offline import OfflineOptions, OfflineRelease
@@ -82,7 +82,6 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     A run is a release of its own: the costs of several runs, and of sessions over the same table, add up.
     """
     read_budget(given)
-    from pmw.cli.texts import json_line
     from pmw.data import TableFile
     from pmw.errors import BudgetError
     from pmw.public.export import ExportFormat, RowPlan, require_target

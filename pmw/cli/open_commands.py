@@ -13,10 +13,12 @@ import click
 
 from pmw.cli.options import (
     SectionedCommand,
+    delta_of,
     draft_option,
     drafts_given,
     expected_given,
     load_domain,
+    note_delta,
     place_given,
     public_option,
     read_options,
@@ -26,7 +28,18 @@ from pmw.cli.options import (
     session_options,
     table_options,
 )
-from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
+from pmw.cli.usage import (
+    FILE,
+    PATH,
+    echo,
+    flag,
+    json_line,
+    json_option,
+    option,
+    read_budget,
+    typed,
+    wrong_values,
+)
 from pmw.display.texts import counted
 
 if TYPE_CHECKING:
@@ -81,7 +94,7 @@ def open_(session: Path, data: Path | str, schema: Path, verbose: bool, as_json:
     otherwise chosen, every one-attribute marginal, with noise; the rest of the budget answers questions. The
     file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
-    from pmw.cli.texts import json_line, opening_text
+    from pmw.cli.texts import opening_text
     from pmw.session.opening import open_session
 
     accuracy, query = given["accuracy"] is not None, given["preset"] is not None or given["test"] == "query"
@@ -150,12 +163,14 @@ def _chosen_delta(domain: Domain, options: Options, given: dict[str, Any]) -> st
     from pmw.cli.plan_texts import budget_table
 
     without, usual = plans
-    titles = ("delta = 0", f"delta = {_delta(usual)}")
+    titles = ("delta = 0", f"delta = {delta_of(usual)}")
     echo("No --delta was given. Whatever the table holds, the schema and the options give:", err=True)
     echo(budget_table(plans, titles, sized=False), err=True)
-    echo(f"Delta is about the chance that more gets out than epsilon allows: 0 or {_delta(usual)}.", err=True)
-    taken = click.confirm(f"Open with --delta {_delta(usual)}?", default=None, err=True)
-    return _delta(usual if taken else without)
+    echo(
+        f"Delta is about the chance that more gets out than epsilon allows: 0 or {delta_of(usual)}.", err=True
+    )
+    taken = click.confirm(f"Open with --delta {delta_of(usual)}?", default=None, err=True)
+    return delta_of(usual if taken else without)
 
 
 def _differing(
@@ -176,17 +191,13 @@ def _note(plans: tuple[SessionPlan, SessionPlan] | None) -> None:
         return
     usual, pairs = plans[1], counted(plans[1].held.number, "pair")
     far, near = (f"± {plan.orders[1].bound or 0:,.0f}" for plan in plans)  # single attributes are measured
-    echo(
-        f"Note: no --delta was given, so it is 0. Opening measures none of the {pairs} of attributes, and an "
-        f"export does not have how two attributes go together. With --delta {_delta(usual)} it measures "
-        f"{len(usual.held.held):,}, and a count by one attribute is within {near} records instead of {far}. "
-        "--delta 0 says that none is meant.",
-        err=True,
+    note_delta(
+        f". Opening measures none of the {pairs} of attributes, and an export does not have how two "
+        "attributes go together",
+        usual,
+        f"it measures {len(usual.held.held):,}, and a count by one attribute is within {near} records "
+        f"instead of {far}",
     )
-
-
-def _delta(plan: SessionPlan) -> str:
-    return f"{float(plan.contract.budget.delta):g}"
 
 
 def _note_sech2(state: PublicState) -> None:
@@ -249,7 +260,6 @@ def plan(schema: Path, as_json: bool, **given: Any) -> None:
     """
     records, epsilons = given["records"], _epsilons(given)
     _refuse_wrong_count(records, given)
-    from pmw.cli.texts import json_line
     from pmw.planning.plans import check_accuracy
     from pmw.planning.session_plan import check_records
 

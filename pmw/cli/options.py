@@ -17,6 +17,7 @@ from pmw.cli.usage import FILE, PATH, budget_part, echo, flag, option, together,
 if TYPE_CHECKING:
     from pmw.data import CsvDialect, MemoryLimit, Place, TableFile
     from pmw.data.drafting import PublicTable
+    from pmw.planning.session_plan import SessionPlan
     from pmw.public.options import DraftCharge, ExpectedQuestions, Options
     from queries.domain import Domain
 
@@ -555,6 +556,17 @@ def _take_beta(given: dict[str, Any]) -> None:
     if not 0 < given["beta"] < 1:
         raise click.UsageError(f"expected a beta strictly between 0 and 1, got {given['beta']!r}")
     given["confidence"] = 1 - given["beta"]
+
+
+def note_delta(lost: str, usual: SessionPlan, gained: str) -> None:
+    """Say what is lost where nobody gave a delta, and what a usual one gains."""
+    told = f"Note: no --delta was given, so it is 0{lost}. With --delta {delta_of(usual)} {gained}."
+    echo(f"{told} --delta 0 says that none is meant.", err=True)
+
+
+def delta_of(plan: SessionPlan) -> str:
+    """Return the delta of a plan as it is typed."""
+    return f"{float(plan.contract.budget.delta):g}"
 
 
 def drafts_given(given: dict[str, Any]) -> tuple[DraftCharge, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import PATH, Suggesting, budget_part, echo, flag, json_option, option
+from pmw.cli.usage import PATH, Suggesting, budget_part, echo, flag, json_line, json_option, option
 
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
@@ -247,7 +247,6 @@ def change(name: str, users: Path, beyond: bool, no_ceiling: bool, **given: Any)
 @json_option("Print one line of JSON.")
 def list_(users: Path, session: Path | None, as_json: bool) -> None:
     """List the users; tokens are not known."""
-    from pmw.cli.texts import json_line
     from pmw.display.texts import text_table
     from pmw.service.history import History, history_of
     from pmw.service.users import UsersFile

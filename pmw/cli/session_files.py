@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from pmw.cli.usage import PATH, echo, finite, option, wrong_values
+from pmw.cli.usage import PATH, echo, finite, json_line, option, wrong_values
 
 if TYPE_CHECKING:
     from pmw.service.client import RemoteSession
@@ -131,7 +131,6 @@ def require_address(session: str, token_file: Path | None) -> None:
 
 def opened_model(path: Path, *, as_json: bool) -> PublicModel:
     """Return the model in a file; with ``as_json`` what is wrong with it is printed as an answer would be."""
-    from pmw.cli.texts import json_line
     from pmw.errors import ModelFileError
     from pmw.session.public_model import load_model
 

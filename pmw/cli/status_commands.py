@@ -24,7 +24,7 @@ from pmw.cli.session_files import (
     require_address,
     token_option,
 )
-from pmw.cli.usage import PATH, echo, flag, json_option, option
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option
 
 if TYPE_CHECKING:
     from pmw.public.contract import Contract
@@ -62,7 +62,7 @@ def status(session: str, plot: Path | None, force: bool, token_file: Path | None
     --plot is public too, and costs nothing. SESSION may be a model too, as `pmw export --format model` writes
     it, or one of a service, by its address, with --token-file.
     """
-    from pmw.cli.texts import json_line, status_text
+    from pmw.cli.texts import status_text
     from pmw.session.maintenance import read_session
     from pmw.session.store.connection import is_model_file
 
@@ -131,7 +131,6 @@ def ledger(session: Path, as_json: bool) -> None:
     rho where delta is positive and charges compose as Gaussian or as zero-concentrated privacy, else epsilon.
     It reads public state only, needs no table, and works while the session is in use.
     """
-    from pmw.cli.texts import json_line
     from pmw.session.maintenance import read_ledger
 
     ledger = read_ledger(session)
@@ -181,7 +180,6 @@ def verify(session: Path, anchor: Path | None, audit: Path | None, as_json: bool
     With --audit it is checked that no line of FILE was changed, left out or put in, but at its end, and that
     no user was charged less by the ledger than FILE tells. SESSION has the name by which it was served.
     """
-    from pmw.cli.texts import json_line
     from pmw.display.progress import Progress
     from pmw.session.maintenance import read_ledger, verify_session
 
@@ -269,7 +267,8 @@ def ledger_text(ledger: Ledger) -> str:
     header, *rows = ledger_cells(ledger)
     others = [column for place, column in enumerate(zip(header, *rows, strict=True)) if place != _LABEL]
     room = max(_WIDTH - sum(2 + max(map(len, column)) for column in others), len(header[_LABEL]))
-    cut = [(*row[:_LABEL], _shortened(row[_LABEL], room), *row[_LABEL + 1 :]) for row in rows]
+    labels = [text if len(text) <= room else text[: room - 1] + "…" for text in (row[_LABEL] for row in rows)]
+    cut = [(*row[:_LABEL], label, *row[_LABEL + 1 :]) for row, label in zip(rows, labels, strict=True)]
     events: dict[str, list[str]] = {}
     for line in ledger.lines:
         known = events.setdefault(line.theorem, [])
@@ -285,10 +284,6 @@ def _source(text: str) -> str:
     kept = re.sub(r" (?=\d)", "\N{NO-BREAK SPACE}", text)
     filled = textwrap.fill(kept, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     return filled.replace("\N{NO-BREAK SPACE}", " ")
-
-
-def _shortened(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…"
 
 
 def verification_text(verification: Verification) -> str:

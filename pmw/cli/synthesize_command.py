@@ -17,6 +17,7 @@ from pmw.cli.options import (
     drafts_given,
     expected_given,
     load_domain,
+    note_delta,
     person_options,
     place_given,
     public_option,
@@ -25,7 +26,18 @@ from pmw.cli.options import (
     release_options,
     schema_option,
 )
-from pmw.cli.usage import FILE, PATH, echo, flag, json_option, option, read_budget, typed, wrong_values
+from pmw.cli.usage import (
+    FILE,
+    PATH,
+    echo,
+    flag,
+    json_line,
+    json_option,
+    option,
+    read_budget,
+    typed,
+    wrong_values,
+)
 
 if TYPE_CHECKING:
     from pmw.privacy.budget import Budget
@@ -89,7 +101,6 @@ def command(data: Path | str, schema: Path, output: Path, as_json: bool, **given
     several runs, and of sessions over the same table, add up.
     """
     read_budget(given)
-    from pmw.cli.texts import json_line
     from pmw.display.texts import number
     from pmw.privacy.budget import Budget
     from pmw.public.export import export
@@ -189,13 +200,10 @@ def _tell_noise(domain: Domain, budget: Budget, options: Options, records: int |
         echo(f"At this budget {words}fewer than {number(fewest)} records.", err=True)
     plans = None if typed("delta") else delta_for_pairs(domain, epsilon=budget.epsilon, options=options)
     if plans is not None:
-        delta = f"{float(plans[1].contract.budget.delta):g}"
-        echo(
-            "Note: no --delta was given, so it is 0: opening measures no pair of attributes, and what it "
-            f"leaves goes to as many as it is enough for. With --delta {delta} {plans[1].held.number:,} are "
-            "measured. --delta 0 says that none is meant.",
-            err=True,
+        lost = (
+            ": opening measures no pair of attributes, and what it leaves goes to as many as it is enough for"
         )
+        note_delta(lost, plans[1], f"{plans[1].held.number:,} are measured")
     return 0.0 if found is None else found[1]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from pmw.public.status import Status
     from pmw.public.tables import AnswerTable
     from pmw.session.drafts import DraftedEnds, DraftedKeys
-
-_written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
 _LONGEST_EXAMPLE = 80  # characters of a value
@@ -69,11 +66,6 @@ def show(text: str) -> None:
         echo(text)
     else:
         click.echo_via_pager(terminal_text(text) + "\n")
-
-
-def json_line(form: Any) -> str:
-    """Return one line of JSON, for files and terminals: what cannot be seen, or written, stays an escape."""
-    return terminal_text(_written(form))
 
 
 def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:

@@ -11,7 +11,7 @@ import click
 
 from pmw.cli.options import DIALECT, memory_given, place_given, reading_options, table_options
 from pmw.cli.session_files import patiently, refuse_session_files, resumed, wait_option
-from pmw.cli.usage import PATH, echo, flag, json_option, option, typed
+from pmw.cli.usage import PATH, echo, flag, json_line, json_option, option, typed
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger
@@ -42,7 +42,6 @@ def backup(session: Path, output: Path, as_json: bool) -> None:
 
     Keep it as you keep the session: its owner alone may read it. It holds every question and its answer.
     """
-    from pmw.cli.texts import json_line
     from pmw.display.texts import counted
     from pmw.session.maintenance import backup_session
 
@@ -120,7 +119,7 @@ def finish(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) 
     much. Stopped in the middle, what was measured is charged and kept; finish again.
     Closing cannot be undone.
     """
-    from pmw.cli.texts import finish_plan_text, finish_text, json_line
+    from pmw.cli.texts import finish_plan_text, finish_text
     from pmw.public.free_answers import half_widths
 
     if not (dry_run or yes):
@@ -170,7 +169,6 @@ def close(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -
     What is left of the budget is given up: `pmw finish` spends it on the questions that were asked, and
     closes the session too.
     """
-    from pmw.cli.texts import json_line
     from pmw.session.maintenance import finalize_session, is_closed, read_ledger
 
     again = is_closed(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PATH = click.Path(path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)  # that is read
+_written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _PART = re.compile(
     r"([0-9]{1,3}|[0-9]{0,3}\.[0-9]{1,40}|[0-9]{1,9}/[0-9]{1,9})(e-[0-9]{1,2})?", re.IGNORECASE
@@ -31,15 +33,15 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True, is_data: bool = 
     click.echo(text if raw else terminal_text(text), err=err, nl=nl, color=raw or None)  # else it is stripped
 
 
+def json_line(form: Any) -> str:
+    """Return one line of JSON, for files and terminals: what cannot be seen, or written, stays an escape."""
+    return terminal_text(_written(form))
+
+
 def option(
     name: str, text: str, kind: Any = None, *, to: str | None = None, **how: Any
 ) -> Callable[[Any], Any]:
-    """Return an option as its help shows it, such as ``--rows N``; a default is shown.
-
-    Args:
-        kind: the type, for click.
-        to: the parameter that gets the value, where it is called otherwise.
-    """
+    """Return an option as its help shows it, such as ``--rows N``; ``to`` is its parameter's name."""
     names, _, metavar = name.replace(", ", ",").partition(" ")
     named = [*names.split(","), *([] if to is None else [to])]
     shown = how.get("default", "") != ""

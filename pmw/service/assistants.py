@@ -132,11 +132,7 @@ class Purse:
         return "" if left is None else f"{float(left):.2%} is left. "
 
     def settled(self, question: str, within: float | str, price: float, answer: Yes | None) -> _Found:
-        """Return the answer within a bar, at the price that the person read, or less.
-
-        Args:
-            answer: of the person; None where nobody could be asked.
-        """
+        """Return the answer within a bar at the price that was read, or less; None is nobody's answer."""
         why = "the person did not agree; do not ask them again"
         if answer is None:
             how = f"--within {Within.of(within)} --at-most {100 * price:g}%"
@@ -197,11 +193,7 @@ def _refusal(told: ToolError, error: BaseException | None, log: Log) -> dict[str
 
 
 def server_of(purse: Purse, log: Log | None = None) -> MCPServer[Any]:
-    """Return a server of the Model Context Protocol over what a purse pays for.
-
-    Args:
-        log: where unexpected errors are written down, without their messages; None for standard error.
-    """
+    """Return a server of the Model Context Protocol over what a purse pays for."""
     made = _Server("online-pmw", log or Log())
     for add in (_add_answers, _add_prices, _add_pay):
         add(made, purse)

@@ -16,8 +16,8 @@ from typing import BinaryIO, Protocol
 import click
 
 from pmw.cli.answering import Asked, Result, paid, read_condition
-from pmw.cli.texts import answer_text, json_line, show, status_text, table_text, terminal_width, value_text
-from pmw.cli.usage import echo, refusal
+from pmw.cli.texts import answer_text, show, status_text, table_text, terminal_width, value_text
+from pmw.cli.usage import echo, json_line, refusal
 from pmw.display.texts import counted, text_table
 from pmw.public.answers import Answers
 from pmw.session.requests import Part

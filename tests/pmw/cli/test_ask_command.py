@@ -8,7 +8,9 @@ import itertools
 import json
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, redirect_stdout
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,22 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import pmw
 import pmw.session.engine
 from pmw import StoreError, resume_session
-from pmw.cli.answering import StreamOptions, answer_stream, source_code
-from pmw.public.answer import Source
+from pmw.cli.answer_formats import FORMATS, writer_of
+from pmw.cli.answering import StreamOptions, answer_stream, answer_workload, source_code
+from pmw.cli.usage import json_line
+from pmw.public.answer import Answer, Source, Spent
 from pmw.public.population import PopulationInterval
-from pmw.session.maintenance import read_session
 from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
-from queries import Domain, IntegerAttribute, save_schema
+from queries import CategoricalAttribute, Domain, IntegerAttribute
 from queries.questions import QuestionList
+from queries.workloads import parse_workload
 from tests.pmw.cli.commands import OPEN, Run
 
 BY_SEX = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
@@ -34,14 +41,6 @@ BY_SEX = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
 
 def jsonl(lines: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
-
-
-def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
-    statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 21 GROUP BY sex"
-    assert run.told("ask", "study.pmw", "--sql", statement).endswith(
-        "\nCells do not decide the condition: counts take a part of their records, low and high allow for "
-        "none to all. Ranges are decided where they end with cells (>= or <); undeclared texts are (other).\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -118,21 +117,6 @@ def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     run.refused("ask", "study.pmw", "--sql", statement, "--strict-cells", code=4)
     stream = run("ask", "study.pmw", "--stream", "--strict-cells", stdin='{"where": "age >= 30"}')
     assert json.loads(stream.stdout)["error"]["code"] == "unaligned"
-
-
-def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path, run: Run) -> None:
-    lines = [
-        r'{"id": "\ud800", "where": "age >= 40"}',
-        '{"id": true, "where": "age >= 40"}',
-        r'{"id": 3, "\ud800": 1, "where": ""}',
-        r'{"id": 4, "where": {"\udfff": {"eq": 1}}}',
-        r'{"id": 5, "where": "sex = \ud800"}',
-        r'{"id": "\ud83d\ude00", "where": "age >= 40"}',
-    ]
-    forms = run.forms("ask", "study.pmw", "--stream", stdin="\n".join(lines).encode())
-    assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
-    assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
-    assert ["error" in form for form in forms] == [True] * 5 + [False]
 
 
 def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Run) -> None:
@@ -299,22 +283,6 @@ def test_a_statement_joins_the_lookups_of_the_schema(people: Path, run: Run) -> 
     assert run.form("ask", "study.model", "--sql", statement)["rows"] == told
 
 
-# --- --explain ---------------------------------------------------------------------------------------------
-
-
-def test_what_a_statement_becomes_is_told_and_nothing_is_asked(yearly_study: Path, run: Run) -> None:
-    statement = "SELECT region, AVG(age) AS y FROM people WHERE sex = 'Female' GROUP BY region"
-    before = read_session(yearly_study)[1]
-    told = run.told("ask", "study.pmw", "--sql", statement, "--explain")
-    form = run.form("ask", "study.pmw", "--sql", statement, "--explain")
-    assert list(form) == ["questions", "stored", "least", "most", "scopes"]
-    assert [one["scope"] for one in form["scopes"]] == [["age", "sex", "region"]]
-    assert "Nothing was asked or spent." in told
-    assert run.form("ask", "study.pmw", "sex = 'Female'", "--explain")["scopes"][0]["questions"] == 1
-    after = read_session(yearly_study)[1]
-    assert (after.budget_share, after.queries_answered) == (before.budget_share, before.queries_answered)
-
-
 # --- ``pmw ask --population``: a second interval beside each answer, in each form, and nowhere else ---------
 
 
@@ -350,13 +318,6 @@ def test_an_answer_has_one_more_line_and_one_more_key(study: Path, run: Run) -> 
     assert within["population"] == expected.to_dict()
 
 
-def test_a_model_tells_it_too(study: Path, run: Run) -> None:
-    run.told("ask", "study.pmw", QUESTION)
-    run.told("export", "study.pmw", "--output", "study.model")
-    model = run.form("ask", "study.model", QUESTION, "--population")
-    assert model == run.form("ask", "study.pmw", QUESTION, "--population")
-
-
 def test_each_condition_of_a_stream_has_it_and_a_statement_is_refused(study: Path, run: Run) -> None:
     forms = run.forms("ask", "study.pmw", "--stream", "--population", stdin=LINES)
     assert [form["id"] for form in forms] == [1, 2, 3, 4, 5]
@@ -387,12 +348,6 @@ def test_each_row_has_it_in_two_more_columns(study: Path, run: Run, tmp_path: Pa
     assert "population_low" not in run.told("ask", "study.pmw", "--stream", "--format", "csv", stdin=LINES)
 
 
-def test_a_workload_of_ranges_has_it_in_each_line(study: Path, run: Run) -> None:
-    forms = run.forms("ask", "study.pmw", "--workload", "marginals:sex,member", "--population")
-    assert len(forms) == 4
-    assert forms[0]["population"] == interval(study, "sex = 'Female' AND member = TRUE").to_dict()
-
-
 def test_a_statement_is_refused_before_anything_is_asked(study: Path, run: Run) -> None:
     before = run.form("status", "study.pmw")
     refused = run.refused("ask", "study.pmw", "--sql", BY_SEX, "--population", code=4)
@@ -400,19 +355,156 @@ def test_a_statement_is_refused_before_anything_is_asked(study: Path, run: Run) 
     assert run.form("status", "study.pmw") == before
 
 
-def test_a_refused_count_has_none(tmp_path: Path, run: Run) -> None:
-    names = [f"a{place}" for place in range(5)]  # too many cells for the table to be measured whole
-    numbers = np.random.default_rng(4).integers(0, 20, (20_000, 5))
-    pd.DataFrame(numbers, columns=names).to_csv(tmp_path / "people.csv", index=False)
-    attributes = tuple(IntegerAttribute(name, 0, 19) for name in names)
-    save_schema(Domain(attributes, name="people"), tmp_path / "people.toml")
-    run.told(*OPEN[:-2], "--accuracy", "0.02", "--records", "20000", "--delta", "1e-9")
-    run.told("close", "study.pmw", "--yes")
-    wide = "a0 < 9 AND a1 < 9 AND a2 < 12"
-    stream = "".join(json.dumps({"where": where}) + "\n" for where in ("a0 < 9", wide))
-    answered, refused = run.forms("ask", "study.pmw", "--stream", "--population", stdin=stream)
-    assert refused["source"] == "refused"
-    assert refused["population"] is None
-    assert answered["population"] == interval(tmp_path / "study.pmw", "a0 < 9").to_dict()
-    told = run("ask", "study.pmw", wide, "--population")
-    assert (told.exit_code, "population" in told.stdout) == (4, False)
+# --- Answers as JSON Lines, CSV and Parquet: the same numbers in each ---------------------------------------
+
+
+MIXED = [
+    {"id": 1, "where": "age >= 30"},
+    {"id": 'two, "x"', "where": {"sex": {"=": "Male"}}},
+    {"id": 3, "sql": "SELECT region, COUNT(*) FROM people GROUP BY region"},
+    {"id": 4, "where": "nobody = 3"},
+    {"id": 5, "sql": "SELECT AVG(age) FROM people"},
+    {"where": "age >= 30"},
+    {"id": 7, "sql": "SELECT"},
+]
+
+
+def asked(study: Path, *options: str) -> bytes:
+    text = "".join(json.dumps(line) + "\n" for line in MIXED) + "no json\n"
+    done = Run()("ask", str(study), *options, stdin=text if "--stream" in options else None)
+    assert (done.exit_code, "refused" in done.stderr) == (0, "--stream" in options)
+    return done.stdout_bytes
+
+
+def flat(form: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows that stand for an object of JSON Lines."""
+    head = {name: form.get(name) for name in ("id", "line", "question")}
+    if "error" in form:
+        return [{**head, "code": form["error"]["code"], "message": form["error"]["message"]}]
+    rows = []
+    shared = {**head, **{name: form[name] for name in ("confidence", "version")}}
+    for row in form.get("rows", ()):
+        label = {name: value for name, value in row.items() if not isinstance(value, dict)}
+        for title, one in row.items():
+            if isinstance(one, dict):
+                told = {"group": json.dumps(label) if label else None, "aggregate": title, "count": None}
+                numbers = {name: one[name] for name in ("value", "low", "high", "source", "aligned")}
+                rows.append({**shared, **told, **numbers, **ends("typical", one["typical"])})
+    if "rows" not in form:
+        told = {name: form[name] for name in ("count", "fraction", "source", "aligned")}
+        bars = {**ends("", form["interval"]), **ends("typical", form["typical"])}
+        rows.append({**shared, **told, **bars, "group": None, "aggregate": None, "value": None})
+    return rows
+
+
+def ends(name: str, interval: list[float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{name}_low".lstrip("_"): low, f"{name}_high".lstrip("_"): high}
+
+
+def read(path: Path, columns: str) -> list[Any]:
+    return duckdb.connect().execute(f"SELECT {columns} FROM '{path}'").fetchall()
+
+
+@pytest.fixture
+def expected(study: Path) -> list[dict[str, Any]]:
+    asked(study, "--stream")  # so that all answers are stored
+    forms = [json.loads(line) for line in asked(study, "--stream").splitlines()]
+    return [row for form in forms for row in flat(form)]
+
+
+def test_csv_has_a_row_for_each_answer_and_each_refusal(study: Path, expected: list[dict[str, Any]]) -> None:
+    out = asked(study, "--stream", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out.decode(), newline="")))
+    assert len(rows) == len(expected) > 10
+    for row, wanted in zip(rows, expected, strict=True):
+        for name, value in wanted.items():
+            assert row[name] == ("" if value is None else str(value)), name
+
+
+def test_parquet_has_the_same_rows_in_typed_columns(
+    study: Path, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(asked(study, "--stream", "--format", "parquet"))
+    found = duckdb.connect().sql(f"SELECT * FROM '{tmp_path / 'a.parquet'}'")
+    assert found is not None
+    kinds = dict(zip(found.columns, map(str, found.types), strict=True))
+    assert (kinds["id"], kinds["count"], kinds["aligned"], kinds["version"]) == (
+        "VARCHAR", "DOUBLE", "BOOLEAN", "BIGINT"
+    )  # fmt: skip
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert len(rows) == len(expected)
+    for row, wanted in zip(rows, expected, strict=True):
+        for name, value in wanted.items():
+            assert row[name] == (str(value) if name == "id" and value is not None else value), name
+
+
+def test_a_workload_is_written_in_each_format_in_parts(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.cli.answer_formats._ROWS", 3)
+    monkeypatch.setattr("pmw.cli.answering._BATCH", 2)
+    written = {name: asked(study, "--workload", "marginals:1", "--format", name) for name in FORMATS}
+    forms = [json.loads(line) for line in written["jsonl"].splitlines()]
+    assert len(forms) > 10
+    (tmp_path / "a.parquet").write_bytes(written["parquet"])
+    rows = read(tmp_path / "a.parquet", "id, question")
+    assert rows == [(str(form["id"]), form["question"]) for form in forms]
+    named = csv.DictReader(io.StringIO(written["csv"].decode()))
+    assert [(row["id"], row["question"]) for row in named] == rows
+
+
+def test_no_questions_make_an_empty_table(study: Path, tmp_path: Path) -> None:
+    for name in ("csv", "parquet"):
+        done = Run()("ask", str(study), "--stream", "--format", name, stdin="")
+        assert done.exit_code == 0
+        (tmp_path / f"a.{name}").write_bytes(done.stdout_bytes)
+        assert read(tmp_path / f"a.{name}", "*") == []
+
+
+@pytest.mark.parametrize("name", ["marginals:2", "ranges:age", "prefixes:k"])
+def test_a_workload_of_ranges_is_answered_as_its_questions_one_by_one(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same lines and the same exit code: what is stored, and what is answered again."""
+    age = np.random.default_rng(2).integers(0, 24, 3000)
+    frame = pd.DataFrame({"age": age, "k": age // 2, "sex": np.where(age < 9, "f", "m")})
+    ages, sexes = IntegerAttribute("age", 0, 23), CategoricalAttribute("sex", ("f", "m"), missing=True)
+    domain = Domain((ages, IntegerAttribute("k", 0, 11), sexes), "people")
+    workload = parse_workload(name, domain)
+    options = pmw.Options(seed=4, reserve=Fraction(0))
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        older = 0
+        for fresh in (False, True):
+            how, found, before = StreamOptions(strict=True, fresh=fresh), [], session.state.asked
+            for asked in (workload, replace(workload, boxes=None)):
+                found.append((answer_workload(session, asked, how), capsys.readouterr().out))
+            assert found[0] == found[1]
+            lines = found[0][1].splitlines()
+            assert len(lines) == len(workload)
+            # What is stored is no new question, nor is what is asked afresh of the same model.
+            assert session.state.asked - before == (older if fresh else len(workload))
+            older = sum(json.loads(line)["version"] < session.state.version for line in lines)
+
+
+FLOATS = st.floats(0, 1e12)
+PAIRS = st.none() | st.tuples(FLOATS, FLOATS)
+
+
+@given(
+    FLOATS, FLOATS, PAIRS, PAIRS, st.floats(0, 1), st.sampled_from(Source), st.booleans(), st.booleans(),
+    st.dictionaries(st.sampled_from(["id", "line"]), st.none() | st.integers() | st.text(), min_size=1),
+)  # fmt: skip
+def test_a_line_is_the_json_of_its_answer(
+    count: float, fraction: float, interval: tuple[float, float] | None, typical: tuple[float, float] | None,
+    share: float, source: Source, aligned: bool, seeded: bool, head: dict[str, Any],
+) -> None:  # fmt: skip
+    answer = Answer(
+        count, fraction, interval, 0.95, source, aligned, 3, Spent(share, 1.0, 1e-9), seeded, None, typical
+    )
+    writer = writer_of("jsonl")
+    writer.answer(head, answer)
+    written = io.StringIO()
+    with redirect_stdout(written):
+        writer.flush()
+    assert written.getvalue() == json_line({**head, **answer.to_dict()}) + "\n"

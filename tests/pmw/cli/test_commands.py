@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import pmw
-from pmw.display.texts import installed_by
 from pmw.session.maintenance import is_closed
 from pmw.session.opening import resume_session
 from pmw.session.store.locking import SessionLock
 from queries import CategoricalAttribute, Domain, save_schema
-from tests.pmw.cli.commands import OPEN, Run
+from tests.pmw.cli.commands import OPEN, TABLE, Run
 
 EXISTS = "exists; choose another name, or overwrite it with --force\n"
 
@@ -59,17 +56,6 @@ def test_a_status_can_be_drawn(study: Path, run: Run) -> None:
     assert forced == run.form("status", "study.pmw")
 
 
-def test_without_matplotlib_the_status_names_the_extra(
-    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    refused = run.refused("status", "study.pmw", "--plot", "study.png")
-    assert refused == f"Error: pictures need matplotlib: {installed_by('plots')}\n"
-    assert not (study.parent / "study.png").exists()
-    run.told("status", "study.pmw")
-
-
 def test_a_picture_without_letters_says_so_in_one_line(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
     save_schema(Domain((CategoricalAttribute("国家", ("中", "日")),)), tmp_path / "people.toml")
@@ -86,20 +72,6 @@ def test_a_picture_without_letters_says_so_in_one_line(run: Run, tmp_path: Path)
 # --- ``pmw export`` ----------------------------------------------------------------------------------------
 
 
-def test_export_writes_rows_and_a_manifest(textbook_study: Path, run: Run) -> None:
-    export = ("export", "study.pmw", "--output", "rows.csv")
-    assert run.told(*export, "--seed", "4", "--rows", "50").startswith(
-        "Wrote 50 synthetic rows to rows.csv, and rows.csv.manifest.json beside it."
-    )
-    rows = pd.read_csv(textbook_study.parent / "rows.csv")
-    assert list(rows.columns) == ["age", "sex", "region", "member"]
-    manifest = json.loads((textbook_study.parent / "rows.csv.manifest.json").read_text())
-    assert (manifest["rows"], manifest["row_seed"], manifest["method"]) == (50, 4, "systematic rounding")
-    assert manifest["budget_share"] == pytest.approx(0.11, abs=0.001)
-    assert run.refused(*export) == f"Error: rows.csv {EXISTS}"
-    assert run.form(*export, "--force", "--method", "independent")["method"] == "independent draws"
-
-
 @pytest.mark.parametrize(("options", "written"), [((), "parquet"), (("--format", "csv"), "csv")])
 def test_export_goes_by_the_name_of_its_file_unless_told(
     study: Path, run: Run, options: tuple[str, ...], written: str
@@ -108,23 +80,6 @@ def test_export_goes_by_the_name_of_its_file_unless_told(
     assert told.startswith("Wrote 20 synthetic rows to rows.parquet, and rows.parquet.manifest.json")
     assert (study.parent / "rows.parquet").read_bytes().startswith(b"PAR1") == (written == "parquet")
     assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
-
-
-def test_an_export_is_described_for_catalogues_where_that_is_wanted(study: Path, run: Run) -> None:
-    export = ("export", "study.pmw", "--croissant", "--output")
-    told = run.told(*export, "rows.csv", "--rows", "20")
-    assert told.startswith(
-        "Wrote 20 synthetic rows to rows.csv, and rows.csv.manifest.json and rows.csv.croissant.json beside"
-    )
-    assert told.rstrip().endswith("All are public; the manifest has the guarantee in full.")
-    form = json.loads((study.parent / "rows.csv.croissant.json").read_text())
-    assert form["conformsTo"] == "http://mlcommons.org/croissant/1.1"
-    (study.parent / "other.csv.croissant.json").write_text("kept")
-    assert run.refused(*export, "other.csv") == f"Error: other.csv.croissant.json {EXISTS}"
-    assert not (study.parent / "other.csv").exists()
-    for name, kind in (("m.json", "measurements"), ("s.model", "model")):
-        refused = run.refused(*export, name, "--format", kind, code=2)
-        assert f"--format {kind} has no rows: leave out --croissant" in refused
 
 
 def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run) -> None:
@@ -253,16 +208,6 @@ def test_an_entry_of_the_registry_is_written_alone_or_with_the_report(people: Pa
     assert "expected a file to write; give --output FILE, --registry FILE or both" in refused
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_a_damaged_session_is_one_clear_error(study: Path, run: Run, force: tuple[str, ...]) -> None:
-    raw = bytearray(study.read_bytes())
-    for place in range(4096, len(raw), 512):
-        raw[place] ^= 0xFF
-    study.write_bytes(raw)
-    assert run.refused("report", "study.pmw", "-o", "report.html", *force, code=5).count("\n") == 1
-    assert not (study.parent / "report.html").exists()
-
-
 # --- ``pmw audit``: a line per mechanism, verdicts that are no failure, and a picture -----------------------
 
 
@@ -284,17 +229,6 @@ def test_a_line_of_json_for_each_mechanism(run: Run) -> None:
     assert form["found"] == form["certified"] > form["claimed"]
 
 
-def test_a_violation_is_no_failure_and_the_table_says_why(run: Run) -> None:
-    shown = run.told("audit", "exponential", "algorithm-4", "--exact")
-    lines = shown.splitlines()
-    assert lines[0].split() == ["mechanism", "claimed", "found", "by", "runs", "verdict"]
-    assert lines[1].split() == ["exponential", "1.3333", "1.3333", "sound"]
-    assert lines[2].split()[:4] == ["algorithm-4", "1.0000", "6.2500", "violates"]
-    assert lines[2].endswith("test noise does not grow with c")
-    assert "1 of 1 keep their claim; 1 of 1 flawed ones are shown to violate it, as expected." in lines
-    assert "by runs:" not in shown
-
-
 def test_the_output_that_convicts_is_shown_on_demand(run: Run) -> None:
     short = run.told("audit", "algorithm-3", "exponential", "--exact")
     shown = run.told("audit", "algorithm-3", "exponential", "--exact", "--show")
@@ -313,10 +247,90 @@ def test_the_output_that_convicts_is_shown_on_demand(run: Run) -> None:
     assert "exponential: " not in shown
 
 
-def test_a_picture_is_drawn_and_not_overwritten(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
-    arguments = ("audit", "exponential", "algorithm-5", "--exact", "--plot", "audit.png")
-    assert run.told(*arguments).endswith("Wrote audit.png.\n")
-    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
-    assert "--force" in run.refused(*arguments)
-    run.told(*arguments, "--force")
+# --- Models in place of a session ---------------------------------------------------------------------------
+
+
+QUESTION = "age >= 40 AND sex = 'Male'"
+
+
+@pytest.fixture
+def model(study: Path, run: Run) -> Path:
+    """Write the model of a session, take the session and its table away, and return the model's file."""
+    run.told("ask", "study.pmw", QUESTION)
+    written = run.told("export", "study.pmw", "--output", "study.model")
+    assert "to study.model; pmw ask answers from it." in written
+    assert written.endswith("It is public, and holds the guarantee in full.\n")
+    for path in study.parent.glob("*.pmw*"):
+        path.rename(path.with_name(f"away-{path.name}"))
+    (study.parent / "people.csv").unlink()
+    return study.parent / "study.model"
+
+
+def test_a_model_is_asked_as_its_session_is(model: Path, run: Run) -> None:
+    before = model.read_bytes()
+    assert run.form("ask", "study.model", QUESTION) == run.form("ask", "away-study.pmw", QUESTION)
+    assert run.told("ask", "study.model", QUESTION).startswith("About ")
+    statement = "SELECT sex, COUNT(*), AVG(age) FROM people GROUP BY sex"
+    assert run.told("ask", "study.model", "--sql", statement).startswith("sex")
+    lines = b'{"id": 1, "where": "age >= 40"}\n{"id": 2, "sql": "SELECT AVG(age) FROM people"}\n{"id": 3}\n'
+    assert [form["id"] for form in run.forms("ask", "study.model", "--stream", stdin=lines)] == [1, 2, 3]
+    assert len(run.forms("ask", "study.model", "--workload", "marginals:1")) == 10 + 2 + 6 + 2
+    assert "guarantee" in run.told("status", "study.model")
+    assert run.form("status", "study.model")["table"] == "people"
+    assert sorted(path.name for path in model.parent.glob("study*")) == ["study.model"]
+    assert model.read_bytes() == before
+    run.refused("status", "study.model", "--plot", "a.png", code=2)
+    within = run.refused("ask", "study.model", QUESTION, "--within", "10", code=2)
+    assert "a model measures nothing" in within
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify",), ("close", "--yes"), ("ledger",), ("backup", "--output", "b.pmw"), ("shell",),
+        ("move", "--data", "people.csv"), ("measure", "sex"),
+        ("finish", "--yes"), ("report", "-o", "report.html"), ("open", *TABLE, "--epsilon", "1"),
+    ],
+    ids=lambda command: str(command[0]),
+)  # fmt: skip
+def test_a_command_that_needs_the_session_says_so(model: Path, run: Run, command: tuple[str, ...]) -> None:
+    (model.parent / "people.csv").write_text("age,sex,region,member\n")
+    refused = run.refused(command[0], "study.model", *command[1:])
+    assert refused.count("\n") == 1
+    assert "a model or other JSON" in refused
+
+
+def test_a_model_is_exported_as_a_session_is(model: Path, run: Run) -> None:
+    told = run.told("export", "study.model", "--output", "rows.csv", "--rows", "25", "--seed", "1")
+    assert told.startswith("Wrote 25 synthetic rows to rows.csv")
+    assert len((model.parent / "rows.csv").read_text().splitlines()) == 26
+    run.told("export", "study.model", "--output", "again.model")
+    assert (model.parent / "again.model").read_bytes() == model.read_bytes()
+    run.refused("export", "study.model", "--output", "again.model")
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"content":"online-pmw model"', b"{" * 100_000])
+def test_what_is_wrong_with_a_file_is_told(run: Run, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.model").write_bytes(content)
+    message = "bad.model: the file is no model, or it is damaged"
+    for command in (("ask", "bad.model", "age > 3"), ("status", "bad.model")):
+        assert run.refused(*command, code=5) == f"Error: {message}\n"
+        told = run(*command, "--json")
+        assert told.exit_code == 5
+        assert json.loads(told.stdout) == {"error": {"code": "bad_model", "message": message}}
+
+
+def test_a_session_that_is_called_a_model_is_a_session(study: Path, run: Run) -> None:
+    for path in study.parent.glob("study.pmw*"):
+        path.rename(path.with_name(path.name.replace("study.pmw", "study.model")))
+    run.told("ask", "study.model", QUESTION)
+    run.told("verify", "study.model")
+
+
+def test_a_model_has_no_rows_to_draw(study: Path, run: Run) -> None:
+    export = ("export", "study.pmw", "--format", "model", "--output")
+    about = run.form(*export, "a.json")
+    assert (about["format"], about["measurements"]) == ("model", 1)
+    assert about["bytes"] == (study.parent / "a.json").stat().st_size
+    run.refused(*export, "a.json")
+    run.refused(*export, "study.pmw", "--force", code=2)

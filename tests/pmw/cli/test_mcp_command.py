@@ -71,13 +71,6 @@ def test_an_assistant_asks_a_file_and_a_person_pays(yearly_study: Path, run: Run
     run.told("verify", "study.pmw")
 
 
-def test_an_assistant_asks_a_model(study: Path, run: Run) -> None:
-    run.told("export", "study.pmw", "--output", "study.model")
-    one, budget = asked([("ask", {"question": PAIR}), ("budget", {})], str(study.with_suffix(".model")))
-    assert one["count"] > 0
-    assert budget["own"]["left"] == 0
-
-
 def test_standard_output_is_the_protocols_alone_and_nothing_is_spent(yearly_study: Path) -> None:
     before = read_session(yearly_study)[0].ledger.spent
     calls: Calls = [

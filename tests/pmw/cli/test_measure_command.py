@@ -8,11 +8,12 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from pmw.session.maintenance import read_ledger
+from pmw.session.maintenance import read_ledger, read_session
 from queries import Domain, IntegerAttribute, save_schema
 from tests import worlds
 from tests.pmw.cli.commands import OPEN, Run
@@ -59,32 +60,6 @@ def test_a_table_is_paid_for_at_the_price_that_was_told_and_after_a_yes_alone(
     run.told(*MEASURE, "--at-most", part)
     assert len(asked) == 2
     run.told("verify", "study.pmw")
-
-
-def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
-    yearly_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = spent(yearly_study)
-    refused = run.refused(*WITHIN, code=4)
-    assert "may be charged for it (a tenth of what may be spent, unless told); it was not paid" in refused
-    quoted = run(*WITHIN, "--json")
-    assert (quoted.exit_code, json.loads(quoted.stdout)["error"]["code"]) == (4, "not_paid")
-    with monkeypatch.context() as patch:
-        patch.setattr("pmw.cli.answering.agrees", lambda _: False)
-        assert run(*WITHIN).exit_code == 4
-        assert spent(yearly_study) == before
-        patch.setattr("pmw.cli.answering.agrees", lambda _: True)
-        form = run.form(*WITHIN)
-    low, high = form["interval"]
-    assert (high - low) / 2 <= 30.001
-    paid = spent(yearly_study)
-    price = json.loads(quoted.stdout)["error"]["price"]
-    assert paid == pytest.approx(before + price)
-    assert form["spent"]["charged"] == pytest.approx(price, rel=1e-5)
-    assert run.told(*WITHIN).startswith("About")  # the bar suffices: free, and nobody is asked
-    assert spent(yearly_study) == paid
-    run.told("ask", "study.pmw", PAIR, "--within", "28", *ALL)
-    assert spent(yearly_study) > paid
 
 
 def test_a_bar_that_costs_little_is_paid_for_unasked_and_says_what_it_charged(
@@ -179,23 +154,6 @@ def test_what_an_answer_advises_can_be_pasted_and_ends_with_the_purchase(
     assert advised() == []
 
 
-def test_a_mean_is_asked_within_a_bar(summed_study: Path, run: Run) -> None:
-    run.told(*MEAN)
-    before = spent(summed_study)
-    refused = run.refused(*MEAN, "--within", "4%", "--at-most", "0.1%", code=4)
-    assert refused.startswith("Error: This can cost ")
-    assert spent(summed_study) == before
-    rows = run.form(*MEAN, "--within", "4%", *ALL)["rows"]
-    for row in rows:
-        assert (row["mean"]["high"] - row["mean"]["low"]) / 2 <= 0.04 * row["mean"]["high"]
-    paid = spent(summed_study)
-    assert paid > before
-    run.told(*MEAN, "--within", "5%")  # the bars suffice: free, and nobody is asked
-    assert spent(summed_study) == paid
-    median = ("ask", "study.pmw", "--sql", "SELECT MEDIAN(age) FROM people", "--within", "3")
-    assert "one AVG or SUM" in run.refused(*median, code=4)
-
-
 def test_a_width_that_is_a_part_of_the_answer_says_that_a_little_more_may_miss(run: Run) -> None:
     """What is kept where noise came out high misses by the whole upper tail, the rest as often as stated."""
     help_ = " ".join(run.told("ask", "--help").split())
@@ -212,3 +170,116 @@ def test_a_width_that_is_a_part_of_the_answer_says_that_a_little_more_may_miss(r
     assert max(missed) <= most
     pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("analyst.md", "intervals.md")]
     assert all(f"{100 * most:.1f} %" in page for page in pages)
+
+
+# --- What may be charged for a question, on a terminal, in pipes and streams --------------------------------
+
+
+FREE = "region = 'north'"
+STATEMENT = "SELECT sex, region, COUNT(*) FROM people GROUP BY sex, region"
+LINES = [
+    {"id": 1, "where": FREE},
+    {"id": 2, "where": PAIR},
+    {"id": 3, "sql": STATEMENT},
+    {"id": 4, "where": ""},
+]
+STREAM = "".join(json.dumps(line) + "\n" for line in LINES)
+
+
+def all_spent() -> float:
+    return read_ledger("study.pmw").share
+
+
+def told(run: Run, *arguments: str, stdin: str | None = None) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(*arguments, stdin=stdin).stdout.splitlines()]
+
+
+@pytest.mark.parametrize("asked", [(PAIR,), ("--sql", STATEMENT)])
+def test_one_question_is_refused_above_a_tenth_of_what_is_left_with_its_price(
+    yearly_study: Path, run: Run, asked: tuple[str, ...]
+) -> None:
+    before = all_spent()
+    refused = run.refused("ask", "study.pmw", *asked, code=4)
+    tenth = f"{(1 - before) / 10:.2%}"
+    assert f"and {tenth} may be charged for it (a tenth of what may be spent, unless told)" in refused
+    printed = run("ask", "study.pmw", *asked, "--json")
+    error = json.loads(printed.stdout)["error"]
+    assert (printed.exit_code, error["code"], error["position"]) == (4, "not_paid", None)
+    assert error["price"] > (1 - before) / 10
+    assert all_spent() == before
+    part = re.findall(r"--at-most ([0-9.]+%)", refused)[0]
+    form = run.form("ask", "study.pmw", *asked, "--at-most", part)
+    assert form["spent"].get("charged", 0) == pytest.approx(all_spent() - before, rel=1e-4)
+    assert all_spent() > before
+    run.told("ask", "study.pmw", *asked, "--at-most", "0")  # stored by now
+    run.told("ask", "study.pmw", FREE)
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("answer", ["y\n", "n\n"])
+def test_a_yes_or_a_no_is_typed(yearly_study: Path, run: Run, answer: str) -> None:
+    before = all_spent()
+    asked = run("ask", "study.pmw", PAIR, stdin=answer)
+    assert "Pay it? [y/N]" in asked.stderr
+    assert (asked.exit_code, all_spent() > before) == ((0, True) if answer == "y\n" else (4, False))
+
+
+def test_0_takes_the_free_answer_and_it_is_tested_later_for_whoever_pays(
+    yearly_study: Path, run: Run
+) -> None:
+    before = all_spent()
+    free = run.form("ask", "study.pmw", PAIR, "--at-most", "0")
+    assert free["source"] == "unverified"
+    assert all_spent() == before
+    assert run("ask", "study.pmw", PAIR).exit_code == 4
+    assert run.form("ask", "study.pmw", PAIR, "--at-most", "1")["source"] in ("synthetic", "measured")
+    assert all_spent() > before
+
+
+@pytest.mark.parametrize("most", ["0.1%", "0.001"])
+def test_each_line_of_a_stream_has_its_own_refusal(yearly_study: Path, run: Run, most: str) -> None:
+    before = all_spent()
+    asked = run("ask", "study.pmw", "--stream", "--at-most", most, stdin=STREAM)
+    forms = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert asked.exit_code == 0
+    assert [form["id"] for form in forms] == [1, 2, 3, 4]
+    assert ["error" in form for form in forms] == [False, True, True, False]
+    assert {form["error"]["code"] for form in forms[1:3]} == {"not_paid"}
+    assert all(form["error"]["price"] > 0.001 for form in forms[1:3])
+    assert asked.stderr == "2 of 4 questions were refused, at no cost\n"
+    assert all_spent() == before
+    alone = run("ask", "study.pmw", "--stream", "--at-most", most, stdin=json.dumps(LINES[1]))
+    assert (alone.exit_code, len(alone.stdout.splitlines())) == (4, 1)
+
+
+def test_a_workload_refuses_the_questions_that_could_cost_more(yearly_study: Path, run: Run) -> None:
+    before = all_spent()
+    asked = run("ask", "study.pmw", "--workload", "marginals:sex,region", "--at-most", "0.1%")
+    forms = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert (asked.exit_code, {form["error"]["code"] for form in forms}) == (4, {"not_paid"})
+    assert all_spent() == before
+    forms = told(run, "ask", "study.pmw", "--workload", "marginals:sex,region", "--at-most", "100%")
+    assert not any("error" in form for form in forms)
+    assert all_spent() > before
+
+
+@pytest.mark.parametrize("preset", [("--preset", "textbook"), ("--opening", "one-way")])
+def test_a_stream_of_a_session_spends_what_its_plan_holds_unless_told(
+    people: Path, run: Run, preset: tuple[str, ...]
+) -> None:
+    """The textbook's loop: nobody is there to be asked, and no line of it is refused near the end."""
+    run.told(*OPEN, "--delta", "1e-9", *preset)
+    ends = [f"{low} AND {high}" for low in range(20, 40, 4) for high in range(44, 60, 4)]
+    lines = [
+        {"where": f"age BETWEEN {end} AND sex = '{sex}' AND region = '{region}'"}
+        for end in ends
+        for sex in ("Female", "Male")
+        for region in ("north", "east", "south", "west")
+    ]
+    asked = run("ask", "study.pmw", "--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
+    forms = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert (asked.exit_code, asked.stderr, len(forms)) == (0, "", len(lines))
+    assert not any("error" in form for form in forms)
+    state, _ = read_session("study.pmw")
+    told_charges = sum(form["spent"].get("charged", 0) for form in forms)
+    assert told_charges <= state.ledger.share

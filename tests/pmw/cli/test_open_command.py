@@ -11,9 +11,12 @@ import pandas as pd
 import pytest
 
 from pmw import Options
+from pmw.planning.opening import KEPT_FOR_PERSONS, PERSONS_SHARE
 from pmw.session.maintenance import read_session
 from queries import Domain, IntegerAttribute, save_schema
 from tests.pmw.cli.commands import OPEN, TABLE, Run
+from tests.pmw.session.test_priors import DOMAIN as ROOMS
+from tests.pmw.session.test_priors import people as rooms
 from tests.worlds import YEARS
 
 
@@ -297,3 +300,337 @@ def test_a_report_names_the_pairs_that_were_not_measured(years: Path, run: Run) 
     assert "1 of 6 pairs of attributes is held: " in page
     named = "age and sex; age and region; age and member; sex and region; region and member;"
     assert f"Pairs that were not: {named}</li>" in page
+
+
+# --- What is public, and told at opening: a prior, and expected questions -----------------------------------
+
+
+PAIRS = ("--epsilon", "1", "--delta", "1e-9", "--opening", "pairs")
+PUBLIC = ("--prior", "public.csv", "--prior-is-public")
+PLAN_EXPECTED = ("plan", "--schema", "people.toml", "--records", "3000", *PAIRS)
+ASKED = """-- the board's dashboard
+age >= 40 AND sex = 'm'
+SELECT COUNT(*) FROM records WHERE rooms > 3 GROUP BY job
+{"where": "age >= 40 AND sex = 'm'"}
+"""
+
+
+@pytest.fixture
+def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working folder, with a table, its schema, a public table and a file of questions."""
+    monkeypatch.chdir(tmp_path)
+    save_schema(ROOMS, tmp_path / "people.toml")
+    rooms(1).to_csv("people.csv", index=False)
+    rooms(2, 6000).to_csv("public.csv", index=False)
+    Path("asked.txt").write_text(ASKED)
+    return tmp_path
+
+
+def test_opening_tells_of_them_and_so_do_manifests(public: Path, run: Run) -> None:
+    told = run.told("open", "study.pmw", *TABLE, *PAIRS, "--expect", "asked.txt")
+    (line,) = [one for one in told.splitlines() if one.startswith("Expected questions: ")]
+    run.told("verify", "study.pmw")
+    run.told("export", "study.pmw", "--output", "rows.csv")
+    found = json.loads((public / "rows.csv.manifest.json").read_text())["expected"]
+    assert (found["questions"], found["sets"]) == (7, 2)
+    assert line == f"Expected questions: 7 about 2 sets of attributes (SHA-256 {found['sha256'][:16]}…)."
+    run.told("open", "usual.pmw", *TABLE, *PAIRS)
+    run.told("export", "usual.pmw", "--output", "usual.csv")
+    assert "expected" not in json.loads((public / "usual.csv.manifest.json").read_text())
+
+
+def test_a_plan_tells_in_one_line_what_their_bars_gain(public: Path, run: Run) -> None:
+    found = run.form(*PLAN_EXPECTED, "--expect", "asked.txt")["expected"]
+    assert (found["questions"], found["sets"]) == (7, 2)
+    assert found["bound"] < 0.8 * found["usual_bound"]
+    (line,) = [
+        one
+        for one in run.told(*PLAN_EXPECTED, "--expect", "asked.txt").splitlines()
+        if one.startswith("Expected")
+    ]
+    assert line == (
+        "Expected: 7 questions about 2 sets of attributes; their typical bar is "
+        f"± {found['bound']:,.0f} records, ± {found['usual_bound']:,.0f} without --expect."
+    )
+    assert "expected" not in run.form(*PLAN_EXPECTED)
+    assert "Expected: " not in run.told(*PLAN_EXPECTED)
+
+
+@pytest.mark.parametrize("command", [PLAN_EXPECTED, ("open", "study.pmw", *TABLE, *PAIRS)])
+def test_all_faults_of_a_file_are_told_and_nothing_is_opened(
+    command: tuple[str, ...], public: Path, run: Run
+) -> None:
+    Path("wrong.txt").write_text("ages > 3\nsex = 'f'\njob = 'a' AND\n")
+    before = sorted(public.iterdir())
+    told = run.refused(*command, "--expect", "wrong.txt", code=4)
+    assert "line 1: unknown attribute 'ages'" in told
+    assert "line 3: expected a condition" in told
+    assert "line 2" not in told
+    assert sorted(public.iterdir()) == before
+
+
+def test_a_file_that_cannot_be_read_is_named(public: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    def unreadable(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    told = run.refused("open", "study.pmw", *TABLE, *PAIRS, "--expect", "asked.txt")
+    assert "asked.txt: the file cannot be read: Permission denied" in told
+    assert not Path("study.pmw").exists()
+
+
+# --- ``pmw open --prior``: a model, or a table that is declared public --------------------------------------
+
+
+def test_a_public_table_is_told_of_at_opening_in_the_status_and_in_manifests(public: Path, run: Run) -> None:
+    told = run.told("open", "study.pmw", *TABLE, *PAIRS, *PUBLIC)
+    (line,) = [one for one in told.splitlines() if one.startswith("Prior: ")]
+    status = run.form("status", "study.pmw")
+    digest = status["prior"]
+    assert status["prior_used"] is True
+    assert line == f"Prior: used: the measured pairs are near it (SHA-256 {digest[:16]}…)."
+    assert "public prior" in run.told("status", "study.pmw")
+    run.told("verify", "study.pmw")
+    run.told("export", "study.pmw", "--output", "rows.csv")
+    manifest = json.loads((public / "rows.csv.manifest.json").read_text())
+    assert manifest["prior"] == {"sha256": digest, "used": True}
+
+
+def test_a_model_that_was_exported_is_one_and_needs_no_declaration(public: Path, run: Run) -> None:
+    run.told("open", "last.pmw", *TABLE, *PAIRS)
+    assert "prior" not in run.form("status", "last.pmw")
+    run.told("export", "last.pmw", "--output", "last.model", "--format", "model")
+    run.told("open", "study.pmw", *TABLE, *PAIRS, "--prior", "last.model")
+    assert len(run.form("status", "study.pmw")["prior"]) == 64
+
+
+NO_PRIORS: list[tuple[tuple[str, ...], int, str]] = [
+    (("--prior", "public.csv"), 2, "add --prior-is-public if nobody in it needs protection"),
+    (("--prior-is-public",), 2, "name that, too"),
+    (("--prior", "none.csv"), 2, "does not exist"),
+    (("--prior", "."), 2, "is a directory"),
+    (("--prior", "last.model", "--prior-is-public"), 2, "leave --prior-is-public out"),
+    (("--prior", "cut.model"), 5, "damaged"),
+    (("--prior", "last.pmw"), 5, "this is a session, not a model"),
+    (("--prior", "empty.csv", "--prior-is-public"), 1, "records that the schema keeps, got none"),
+    (("--prior", "other.csv", "--prior-is-public"), 1, "expected one column 'age'"),
+    ((*PUBLIC, "--opening", "one-way"), 1, "this session measures none"),
+]
+
+
+def test_what_is_no_prior_is_refused_before_anything_is_made(public: Path, run: Run) -> None:
+    run.told("open", "last.pmw", *TABLE, *PAIRS)
+    run.told("export", "last.pmw", "--output", "last.model", "--format", "model")
+    (public / "cut.model").write_bytes((public / "last.model").read_bytes()[:-40])
+    (public / "empty.csv").write_text((public / "people.csv").read_text().splitlines()[0] + "\n")
+    (public / "other.csv").write_text("height\n3\n")
+    for given, code, told in NO_PRIORS:
+        error = run.refused("open", "study.pmw", *TABLE, *PAIRS, *given, code=code)
+        assert told in error.splitlines()[-1], given
+        assert not list(public.glob("study.pmw*"))
+
+
+# --- People: a column of ids --------------------------------------------------------------------------------
+
+
+NAME = 'name = "visits"\n'
+WARD = """\
+[[attributes]]
+name = "ward"
+kind = "integer"
+min = 0
+max = 9
+"""
+PERSON = '[person]\ncolumn = "patient"\nrecords = 4\n'
+IDS = ["a"] * 20 + ["b"] * 3 + ["c", "", ""]
+VISITS = "patient,ward\n" + "".join(f"{one},{place % 10}\n" for place, one in enumerate(IDS)) + "a,none\n"
+OPEN_VISITS = ("open", "s.pmw", "--data", "t.csv", "--schema", "t.toml", "--epsilon", "1")
+CHECK_VISITS = ("check", "--data", "t.csv", "--schema", "t.toml")
+PLAN_VISITS = ("plan", "--schema", "t.toml", "--records", "1000", "--epsilon", "1", "--delta", "1e-9")
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text(VISITS)
+    (tmp_path / "t.toml").write_text(NAME + WARD)
+    return tmp_path
+
+
+def test_a_session_is_opened_on_people_by_options(visits: Path, run: Run) -> None:
+    words = "one person: all records with one value of 'patient', of which at most 2 records are kept"
+    assert words in run.told(*OPEN_VISITS, "--person-column", "patient", "--records-per-person", "2")
+    assert words in run.told("status", "s.pmw")
+    told = run.told("ask", "s.pmw", "--sql", "SELECT COUNT(DISTINCT patient) FROM visits")
+    assert "A person is counted where one of the kept records is." in told
+    refused = run.refused("measure", "s.pmw", "--heads", "--by", "ward", "--share", "90%", code=1)
+    assert "is left for it; nothing was spent" in refused
+    assert "number of persons by ward (10 cells)" in run.told(
+        "measure", "s.pmw", "--heads", "--by", "ward", "--dry-run"
+    )
+    for wrong in (("ward", "--heads"), ("--sum", "ward", "--heads"), ("--heads", "--within", "2"), ()):
+        assert run("measure", "s.pmw", *wrong).exit_code == 2
+
+
+def test_a_session_is_opened_on_people_by_the_schema(visits: Path, run: Run) -> None:
+    (visits / "t.toml").write_text(NAME + PERSON + WARD)
+    assert "at most 4 records are kept" in run.told(*OPEN_VISITS)
+    typed = ("--records-per-person", "4", "--person-column", "patient")
+    assert "at most 4 records are kept" in run.told("open", "o.pmw", *OPEN_VISITS[2:], *typed)
+    for command in (OPEN_VISITS, CHECK_VISITS, PLAN_VISITS):  # where the default is typed, too
+        assert "give one number" in run(*command, "--records-per-person", "1").stderr
+
+
+@pytest.mark.parametrize(
+    ("person", "message"),
+    [
+        ("[person]\nrecords = 3\n", "[person] needs the key 'column'"),
+        ("person = 3\n", "[person] needs the key 'column'"),
+        ('[person]\ncolumn = "p"\nrecord = 3\n', "got 'record'; did you mean 'records'?"),
+        ('[person]\ncolumn = "p"\nrecords = 0\n', "[person] records: expected a whole number from 1"),
+        ('[person]\ncolumn = "ward"\n', "[person] column: expected a column that is no attribute"),
+        ('[person]\ncolumn = "p"\nconstant = "ward"\n', "[person] constant must be a list"),
+    ],
+)
+def test_a_schema_tells_where_its_person_is_wrong(visits: Path, run: Run, person: str, message: str) -> None:
+    (visits / "t.toml").write_text(NAME + person + WARD)
+    refused = run.refused(*PLAN_VISITS)
+    assert refused.startswith("Error: t.toml: ")
+    assert message in refused
+
+
+def test_a_check_tells_the_share_that_each_number_of_records_keeps(visits: Path, run: Run) -> None:
+    told = run.told(*CHECK_VISITS, "--person-column", "patient", "--records-per-person", "3")
+    assert told.startswith(
+        "t.csv: 27 records; a session keeps 7 and drops 20.\n"
+        "People, by 'patient': 3, with up to 20 records each; 2 without an id that can be read, dropped.\n"
+        "Records kept where at most K of each person are: 12.5% at K = 1, 20.8% at K = 2, 29.2% at K = 3 "
+        "(chosen), 33.3% at K = 4, 50.0% at K = 8, 83.3% at K = 16.\n"
+    )
+    assert "ignored" not in told
+    (visits / "t.toml").write_text(f'{NAME}[person]\ncolumn = "patient"\nempty = "person"\n{WARD}')
+    facts = run.form(*CHECK_VISITS)["people"]
+    assert facts["kept"][0] == {"records_per_person": 1, "kept": 5}
+    del facts["kept"]
+    assert facts == {
+        "column": "patient", "persons": 3, "most": 20, "without": 0, "own": 2, "limit": 1, "records": 26,
+    }  # fmt: skip
+    assert "2 records without an id, each a person of its own" in run.told(*CHECK_VISITS)
+
+
+def test_a_plan_tells_what_each_number_of_records_costs(visits: Path, run: Run) -> None:
+    found = run.form(*PLAN_VISITS, "--person-column", "patient", "--records-per-person", "3")
+    people = {one["records"]: one for one in found["people"]}
+    assert list(people) == [1, 2, 3, 4, 8, 16]
+    for bound in ("everybody_bound", "cell_bound"):
+        for limit, one in people.items():
+            left = 1 if limit == 1 else 1 - float(PERSONS_SHARE + KEPT_FOR_PERSONS)  # the rest is for persons
+            assert one[bound] == pytest.approx(limit * people[1][bound] / left, rel=0.02)
+    assert "Bounds by records per person, K" in run.told(*PLAN_VISITS, "--person-column", "patient")
+
+
+def test_without_persons_nothing_is_said_of_them(visits: Path, run: Run) -> None:
+    for command, words in ((CHECK_VISITS, "People"), (PLAN_VISITS, "by records per person")):
+        assert words not in run.told(*command)
+        assert "people" not in run.form(*command)
+
+
+# --- How a CSV file is written: told once, in the schema, and kept by exports -------------------------------
+
+
+CSV_LINES = "".join(
+    f"{place % 40:03};{place % 37 // 4},25;1{place % 9}.0{place % 8 + 1}.2023;{('Köln', 'NA')[place % 2]}\n"
+    for place in range(400)
+)
+TYPED = ("--delimiter", ";", "--decimal", ",", "--encoding", "latin-1", "--missing-text", "NA")
+FILE = """\
+[file]
+delimiter = ";"
+missing_text = ["NA"]
+encoding = "iso8859-1"
+decimal = ","
+
+"""
+CSV_DOMAIN = """\
+[[attributes]]
+name = "amount"
+kind = "numeric"
+edges = [0, 2.5, 5, 10]
+
+[[attributes]]
+name = "day"
+kind = "date"
+min = 2023-01-01
+max = 2023-12-31
+width = "month"
+format = "%d.%m.%Y"
+
+[[attributes]]
+name = "town"
+kind = "categorical"
+values = ["Köln"]
+missing = true
+"""
+CHECK_CSV = ("check", "--data", "table.csv", "--schema", "table.toml")
+OPEN_CSV = ("open", "study.pmw", *CHECK_CSV[1:], "--epsilon", "2", "--delta", "1e-9")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "table.csv").write_text(f"code;amount;day;town\n{CSV_LINES}", encoding="latin-1")
+    (tmp_path / "table.toml").write_text(FILE + CSV_DOMAIN, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_draft_tells_how_the_file_is_written_as_it_was_told(table: Path, run: Run) -> None:
+    draft = run.told("draft", "--data", "table.csv", "--look", *TYPED)
+    assert f'name = "records"\n\n{FILE}[[attributes]]\n' in draft
+    assert 'name = "code"\n# Its texts: codes of digits.' in draft
+    (table / "plain.csv").write_text("a,b\n" + "1,2\n" * 3)
+    assert "[file]" not in run.told("draft", "--data", "plain.csv", "--look")
+
+
+def test_what_the_schema_tells_is_read_and_what_is_typed_goes_first(table: Path, run: Run) -> None:
+    by_schema = run.told(*CHECK_CSV, "--json")
+    assert json.loads(by_schema)["kept"] == 400
+    assert "a session would refuse this table" in run(*CHECK_CSV, "--delimiter", "|").output
+    (table / "table.toml").write_text(FILE.replace(";", "|") + CSV_DOMAIN, encoding="utf-8")
+    assert "a session would refuse this table" in run(*CHECK_CSV).output
+    assert run.told(*CHECK_CSV, "--delimiter", ";", "--json") == by_schema
+    (table / "table.toml").write_text(CSV_DOMAIN, encoding="utf-8")
+    assert run.told(*CHECK_CSV, *TYPED, "--json") == by_schema
+    (table / "table.toml").write_text(FILE.replace('";"', '";;"') + CSV_DOMAIN, encoding="utf-8")
+    told = "table.toml: [file]: expected one ASCII character for delimiter, got ';;'"
+    assert told in run.refused(*CHECK_CSV)  # no wrong usage, for nothing was typed
+    assert run.told(*CHECK_CSV, "--delimiter", ";", "--json") == by_schema
+
+
+def test_a_parquet_table_is_read_whatever_the_schema_tells_of_a_csv_file(table: Path, run: Run) -> None:
+    run.told(*OPEN_CSV)
+    run.told("export", "study.pmw", "--output", "rows.parquet")
+    assert "a session keeps" in run.told("check", "--data", "rows.parquet", "--schema", "table.toml")
+
+
+def test_exported_rows_are_read_by_the_schema_and_the_options_of_their_table(table: Path, run: Run) -> None:
+    run.told(*OPEN_CSV)
+    run.told("export", "study.pmw", "--output", "rows.csv", "--rows", "300")
+    text = (table / "rows.csv").read_text(encoding="latin-1")
+    assert text.startswith("amount;day;town\n")
+    assert ";Köln\n" in text
+    checked = run.form("check", "--data", "rows.csv", "--schema", "table.toml")
+    assert checked["kept"] == 300
+    assert all(one["undeclared"] == 0 for one in checked["attributes"])
+    manifest = json.loads((table / "rows.csv.manifest.json").read_text())
+    assert manifest["dialect"] == {
+        "delimiter": ";", "missing_texts": ["NA"], "encoding": "iso8859-1", "decimal": ","
+    }  # fmt: skip
+    run.told("export", "study.pmw", "--output", "plain.csv", "--rows", "300", "--croissant")
+    run.told("export", "study.pmw", "--output", "study.model")
+    run.told("export", "study.model", "--output", "of_model.csv", "--rows", "300")
+    for name in ("plain.csv", "of_model.csv"):
+        assert (table / name).read_text(encoding="utf-8").startswith("amount,day,town\n")
+        assert "dialect" not in json.loads((table / f"{name}.manifest.json").read_text())
+
+
+def test_a_table_that_is_synthesized_is_written_as_its_own(table: Path, run: Run) -> None:
+    run.told("synthesize", "table.csv", *CHECK_CSV[3:], "--epsilon", "2", "--delta", "1e-9", "-o", "rows.csv")
+    assert (table / "rows.csv").read_text(encoding="latin-1").startswith("amount;day;town\n")

@@ -68,19 +68,6 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: None, run: 
     assert len(output.splitlines()) <= 36
 
 
-def test_the_tree_may_be_bounded_and_the_bars_widened(wide: None, run: Run) -> None:
-    assert "at most 5,000 cells together, 40.0 kB." in run.told(*WIDE, "--max-cells", "5000")
-    plain, every = run.form(*WIDE), run.form(*WIDE, "--simultaneous")
-    assert every["marginals"]["cell_bound"] > 2 * plain["marginals"]["cell_bound"]
-    assert every["orders"][1]["bound"] > 2 * plain["orders"][1]["bound"]
-    for wide_one, one in zip(
-        every["marginals"]["certificates"], plain["marginals"]["certificates"], strict=True
-    ):
-        assert wide_one["tested"] == one["tested"]
-        if one["tested"]:  # a negative too then holds for all questions, beside all that was measured
-            assert one["typical_bound"] < wide_one["typical_bound"] < 2 * one["typical_bound"]
-
-
 def test_a_plan_says_where_the_whole_table_or_nothing_is_tested_and_quotes_its_schema(
     people: Path, run: Run
 ) -> None:
@@ -226,13 +213,6 @@ def test_several_budgets_stand_beside_each_other_in_words(wide: None, run: Run) 
     assert max(map(len, told)) <= 120
 
 
-def test_several_budgets_are_a_list_of_their_plans_as_json(wide: None, run: Run) -> None:
-    forms = run.form(*SEVERAL, "0.5,2")
-    assert forms == [run.form(*SEVERAL, epsilon) for epsilon in ("0.5", "2")]
-    assert [one["pairs"]["held"] for one in forms] == [28, 28]
-    assert [one["largest_belief"] for one in forms] == [pytest.approx(0.622459), pytest.approx(0.880797)]
-
-
 def test_several_budgets_without_a_delta_say_what_is_lost_and_what_is_tested(wide: None, run: Run) -> None:
     result = run(*SEVERAL[:5], "--epsilon", "0.5,1")
     assert result.stderr.startswith("Note: no --delta was given, so it is 0. ")
@@ -242,18 +222,3 @@ def test_several_budgets_without_a_delta_say_what_is_lost_and_what_is_tested(wid
     assert told[6].split()[-6:] == ["0", "of", "28"] * 2
     assert "Delta" not in result.stdout
     assert told[1].startswith("Guarantee: epsilon, for ")
-
-
-def test_under_replace_one_the_risk_is_of_what_the_records_say(people: Path, run: Run) -> None:
-    domain = Domain(tuple(IntegerAttribute(name, 0, 7, missing=True, other=True) for name in "abcd"))
-    save_schema(domain, "people.toml")
-    told = run.told(*PLAN, "--epsilon", "1,2", "--delta", "1e-9", "--neighbors", "replace-one")
-    assert "likely that a person's records say one thing can come to think it" in told
-    assert "twice the epsilon" not in told
-
-
-def test_a_domain_of_one_attribute_has_no_rows_of_pairs(run: Run) -> None:
-    save_schema(Domain((IntegerAttribute("a", 0, 7),)), "one.toml")
-    told = run.told("plan", "--schema", "one.toml", "--records", "90", "--epsilon", "1,2")
-    assert "pairs" not in told
-    assert "two attributes" not in told

@@ -364,5 +364,5 @@ def test_every_extra_that_the_code_names_is_tried() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     code = "".join(path.read_text() for path in (ROOT / "pmw").rglob("*.py"))
     named = set(re.findall(r"installed_by\(['\"](\w+)['\"]\)", code))
-    assert named == {*NEEDED, "frames", "shell"}  # the last on a terminal, in tests/pmw/cli/shell
+    assert named == {*NEEDED, "frames", "shell"}  # the last on a terminal, in tests/pmw/cli/test_shell.py
     assert named <= set(extras)

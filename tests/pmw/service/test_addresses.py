@@ -261,10 +261,10 @@ def test_no_cell_of_a_file_is_a_formula(tmp_path: Path, users: UsersFile, add: A
         assert next(csv.reader(io.StringIO(history))) == ["time", "question"]
 
 
-@pytest.mark.parametrize("name", ["a b", "a#b", "a?b", "100%", "a&b=c", "é"])
 def test_a_session_of_any_name_is_reached_by_its_links(
-    tmp_path: Path, users: UsersFile, add: AddUser, name: str
+    tmp_path: Path, users: UsersFile, add: AddUser
 ) -> None:
+    name = "a b#c?100%&d=é"
     opened_study(tmp_path).rename(tmp_path / f"{name}.pmw")
     for file in tmp_path.glob("study.pmw*"):
         file.rename(tmp_path / file.name.replace("study", name, 1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
@@ -23,9 +22,11 @@ from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
+from tests.pmw.service.studies import posted
 from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
+MANY_GROUPS = "SELECT age, sex, region, member, COUNT(*) AS n FROM people"
 
 
 def test_what_needs_no_token(client: TestClient) -> None:
@@ -55,42 +56,6 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     assert answers[1]["id"] == 2
     assert answers[1]["error"]["code"] == "unknown_attribute"
     assert answers[2]["interval"] is not None
-
-
-def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, add: Any) -> None:
-    ann, bea, reader = add("ann", "1/2"), add("bea", 0), add("rea", 0, role=Role.READER)
-    asked, cat = {"where": "sex = 'Male' AND region = 'north'", "within": 40}, add("cat", role=Role.CUSTODIAN)
-
-    def sent(headers: Any, **others: Any) -> Any:
-        return client.post(ASK, json={**asked, **others}, headers=headers)
-
-    def spent() -> dict[str, float]:
-        told = client.get("/sessions/study/ledger", headers=cat).json()["analysts"]
-        return {one["name"]: one["spent"] for one in told}
-
-    quote = sent(reader, dry_run=True).json()
-    assert quote["needed"]
-    assert not quote["affordable"]  # a reader has no share
-    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "budget_exhausted")
-    assert (sent(bea).status_code, sent(bea).json()["error"]["code"]) == (403, "budget_exhausted")
-    before = spent()
-    assert before.get("bea", 0) == before.get("rea", 0) == 0
-    dear = sent(ann, within=40.0)
-    assert (dear.status_code, dear.json()["error"]["code"]) == (403, "not_paid")
-    answer = sent(ann, within=40.0, at_most=dear.json()["error"]["price"]).json()
-    assert answer["spent"]["charged"] == pytest.approx(quote["share"], rel=1e-5)
-    low, high = answer["interval"]
-    assert high - low <= 80.001
-    paid = spent()
-    assert paid["ann"] > before.get("ann", 0)
-    for headers in (ann, bea, reader):  # the bar is there already
-        assert sent(headers).json()["interval"] == [low, high]
-    after = spent()
-    assert (after["ann"], after["bea"], after["rea"]) == (paid["ann"], 0, 0)
-    statement = {"sql": "SELECT COUNT(*) FROM people WHERE sex = 'Male' AND region = 'north'", "within": 40}
-    (row,) = client.post(ASK, json=statement, headers=bea).json()["rows"]
-    assert [row["count"]["low"], row["count"]["high"]] == [math.floor(low), math.ceil(high)]
-    assert sent(ann, dry_run=True).json()["needed"] is False
 
 
 def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
@@ -173,34 +138,26 @@ def test_a_bar_that_cannot_be_had_costs_nothing(client: TestClient, add: Any) ->
     assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
 
 
-def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: Service) -> None:
+def test_activity_and_whose_a_charge_is_are_told_to_those_who_may_know(client: TestClient, add: Any) -> None:
     ann, bea, cat = add("ann", "1/2"), add("bea", 0), add("cat", role=Role.CUSTODIAN)
-    reader = add("rea", "1/2", role=Role.READER)  # which counts for nothing: the role decides
-    for headers in (reader, ann, bea):
-        for age in range(21, 40):
-            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'", "at_most": 1}
-            assert client.post(ASK, json=sent, headers=headers).status_code == 200
-    measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=reader)
-    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
-    measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=bea)
-    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
-    priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
-    assert priced.json()["scope"] == ["sex"]
+    reader = add("rea", "1/2", role=Role.READER)  # whose share counts for nothing: the role decides
+    for headers in (ann, bea, reader):
+        sent = {"where": "age >= 30 AND member = TRUE AND region = 'north'", "at_most": 1}
+        assert client.post(ASK, json=sent, headers=headers).status_code == 200
+    for headers in (bea, reader):
+        measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=headers)
+        assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     told = client.get("/sessions/study/ledger", headers=cat).json()
     spent = {one["name"]: one["spent"] for one in told["analysts"]}
     assert spent["bea"] == spent["rea"] == 0
     assert sum(spent.values()) == pytest.approx(told["share"])
-    told = client.get("/sessions/study/ledger", headers=bea).json()
-    assert not any("booked" in line for line in told["entries"])  # whose a line is, is theirs to know
-    for headers in (ann, cat):
+    for headers, whose in ((ann, {"ann"}), (cat, {"ann"}), (bea, set())):
         lines = client.get("/sessions/study/ledger", headers=headers).json()["entries"]
-        assert {one["analyst"] for line in lines for one in line.get("booked", ())} == {"ann"}
-    assert client.get("/sessions/study", headers=ann).json()["you"]["questions"] == 19
-    asked = client.get("/activity", headers=bea).json()["activity"]
-    assert {one["name"] for one in asked} <= {"bea"}
-    everybody = client.get("/activity", headers=cat).json()["activity"]
-    assert {one["name"] for one in everybody} >= {"ann"}
-    assert everybody[0]["session"] == "study"
+        assert {one["analyst"] for line in lines for one in line.get("booked", ())} == whose
+    assert client.get("/sessions/study", headers=ann).json()["you"]["questions"] == 1
+    for headers, names in ((bea, {"bea"}), (ann, {"ann"}), (cat, {"ann"})):  # who asked it first
+        asked = client.get("/activity", headers=headers).json()["activity"]
+        assert {(one["name"], one["session"]) for one in asked} == {(name, "study") for name in names}
 
 
 def test_the_ledger_shows_an_analyst_neither_names_nor_questions_of_others(
@@ -414,6 +371,63 @@ def test_a_session_of_others_is_not_told_from_none(client: TestClient, add: Any)
     assert client.get("/activity?session=study", headers=ann).status_code == 403
 
 
+NOT_MEASURED: list[dict[str, Any]] = [
+    {"scope": ["nope"], "heads": True}, {"scope": ["age", "age"], "heads": True},
+    {"scope": ["nope"], "sum": "age"}, {"scope": ["age", "age"], "sum": "age"}, {"scope": ["nope"]},
+    {"scope": ["sex"], "sum": "\ud800"}, {"scope": ["\ud800"], "sum": "age"}, {"scope": ["sex"], "within": 3},
+    {"questions": []}, {"questions": ["age >= 30"], "scope": ["sex"]},
+    {"questions": ["age >= 30"], "heads": True}, {"questions": ["age >= 30"], "share": 0.1, "within": 3},
+    {"questions": ["height >= 30"]}, {"questions": ["SELECT AVG(age) FROM people"]},
+    {"questions": [f"{MANY_GROUPS} WHERE age > {age} GROUP BY ALL" for age in range(20, 49)]},
+]  # fmt: skip
+HALF = "\ud800"  # of a letter, which no file can hold
+ODD_TEXTS: list[dict[str, Any]] = [
+    {"sql": f'SELECT COUNT(*) AS "{HALF}" FROM people'}, {"sql": HALF},
+    {"sql": f"SELECT COUNT(*) FROM people -- {HALF}"}, {"where": HALF}, {"where": f"age > 3 /* {HALF} */"},
+    {"where": {HALF: 1}}, {"where": {"sex": {HALF: 1}}}, {"where": {"sex": {"in": ["Male", HALF]}}},
+    {"where": f"region LIKE '{HALF}%'"}, {"query": HALF}, {HALF: 1},
+    {"aggregate": {"kind": "count", "by": [HALF]}}, {"aggregate": {"kind": "count", "where": {HALF: HALF}}},
+]  # fmt: skip
+BAD_FORMS: list[dict[str, Any]] = [
+    {"aggregate": {}}, {"aggregate": 5}, {"aggregate": None}, {"aggregate": {"kind": ["count"]}},
+    {"aggregate": {"kind": "count", "by": 5}}, {"aggregate": {"kind": "count", "by": [["sex"]]}},
+    {"aggregate": {"kind": "mean", "name": "sex"}}, {"query": 5}, {"query": ""}, {"query": "{}"},
+    {"query": '{"factors": []}'}, {"query": '{"factors":[],"x":1}'}, {"query": '{"factors":[[["sex"]]]}'},
+    {"query": '{"factors":[[["sex"],[[0,1,5],[0,1,7]]]]}'},
+    {"query": '{"factors":[[["sex"],[[0,1,2000000]]]]}'},
+    {"query": '{"factors":[[["sex"],[[0,1,9]]],[["sex"],[[0,1,9]]]]}'}, {"query": "[" * 5000},
+    {"query": '{"factors":[[["height"],[[0,1,9]]]]}'}, {"query": "x" * 70_000},
+]  # fmt: skip
+
+
+def test_what_cannot_be_read_or_measured_is_refused_by_itself_and_costs_nothing(
+    client: TestClient, add: Any, service: Service, log: StringIO
+) -> None:
+    session = service._hosted["study"].session
+    headers, spent = {**add("ann"), "Content-Type": "application/json"}, session.ledger().spent
+
+    def sent(address: str, body: dict[str, Any]) -> Any:
+        return client.post(address, content=json.dumps(body), headers=headers)
+
+    for body in NOT_MEASURED:
+        for more in ({}, {"dry_run": True}):
+            got = sent("/sessions/study/measure", {**body, **more})
+            assert (got.status_code, got.json()["error"]["message"] != "") == (400, True), body
+    for form in ODD_TEXTS:
+        for how in ({}, {"explain": True}, {"within": 100}):
+            assert sent(ASK, {**form, **how}).status_code == 400, ascii(form)
+    forms = [*ODD_TEXTS, *BAD_FORMS]
+    answered, *refused = sent(ASK, {"queries": [{"where": "age >= 41"}, *forms]}).json()["answers"]
+    assert answered["count"] > 0
+    for form, one in zip(forms, refused, strict=True):
+        assert one["error"]["code"], ascii(form)[:80]
+        assert one["error"]["message"]
+        assert "count" not in one
+    assert session.status().queries_answered == 1
+    assert session.ledger().spent == spent
+    assert '"failure"' not in log.getvalue()
+
+
 LITERAL = "zebra77"
 BODIES = [
     b"", b"{", b"[]", b'"x"', b"\xff\xfe", b"{}", b'{"where": 7}', b'{"where": "", "sql": ""}',
@@ -432,63 +446,6 @@ def test_a_body_that_is_none_gets_one_error_object(client: TestClient, add: Any,
         assert LITERAL not in got.text
     assert LITERAL not in log.getvalue()
     assert client.get("/sessions", headers=headers).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"scope": ["nope"], "heads": True},
-        {"scope": ["age", "age"], "heads": True},
-        {"scope": ["nope"], "sum": "age"},
-        {"scope": ["age", "age"], "sum": "age"},
-        {"scope": ["nope"]},
-        {"scope": ["sex"], "sum": "\ud800"},
-        {"scope": ["\ud800"], "sum": "age"},
-    ],
-    ids=str,
-)
-def test_a_measurement_of_no_attribute_is_refused_and_costs_nothing(
-    client: TestClient, add: Any, service: Service, log: StringIO, body: dict[str, Any]
-) -> None:
-    session = service._hosted["study"].session
-    ann, spent = add("ann"), session.ledger().spent
-    for more in ({}, {"dry_run": True}):
-        got = client.post(
-            "/sessions/study/measure",
-            content=json.dumps({**body, **more}),
-            headers={**ann, "Content-Type": "application/json"},
-        )
-        assert got.status_code == 400, got.text
-        assert "expected" in got.json()["error"]["message"] or "not summed" in got.json()["error"]["message"]
-    assert session.ledger().spent == spent
-    assert '"failure"' not in log.getvalue()
-
-
-HALF = "\ud800"  # of a letter
-ODD_TEXTS: list[dict[str, Any]] = [
-    {"sql": f'SELECT COUNT(*) AS "{HALF}" FROM people'}, {"sql": HALF},
-    {"sql": f"SELECT COUNT(*) FROM people -- {HALF}"}, {"where": HALF}, {"where": f"age > 3 /* {HALF} */"},
-    {"where": {HALF: 1}}, {"where": {"sex": {HALF: 1}}}, {"where": {"sex": {"in": ["Male", HALF]}}},
-    {"where": f"region LIKE '{HALF}%'"}, {"query": HALF}, {HALF: 1},
-    {"aggregate": {"kind": "count", "by": [HALF]}}, {"aggregate": {"kind": "count", "where": {HALF: HALF}}},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("form", ODD_TEXTS, ids=ascii)
-def test_a_text_that_no_file_can_hold_is_refused_and_costs_nothing(
-    client: TestClient, add: Any, service: Service, form: dict[str, Any]
-) -> None:
-    session = service._hosted["study"].session
-    headers, spent = {**add("ann"), "Content-Type": "application/json"}, session.ledger().spent
-    for body in (form, {**form, "explain": True}, {**form, "within": 100}):
-        got = client.post(ASK, content=json.dumps(body), headers=headers)
-        assert got.status_code == 400, got.text
-    together = {"queries": [form, {"where": "age >= 41"}]}
-    refused, answered = client.post(ASK, content=json.dumps(together), headers=headers).json()["answers"]
-    assert refused["error"]["message"]
-    assert answered["count"] > 0
-    assert session.status().queries_answered == 1
-    assert session.ledger().spent == spent
 
 
 def test_too_many_requests_wait_or_come(client: TestClient, add: Any, service: Service) -> None:
@@ -543,21 +500,10 @@ def test_a_session_damaged_behind_the_service_is_an_error_of_its_own(
     assert client.get("/sessions", headers=ann).status_code == 200
 
 
-def test_an_unexpected_error_tells_nothing(
-    client: TestClient, add: Any, log: StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise RuntimeError(LITERAL)
-
-    monkeypatch.setattr("pmw.service.asking.answered", fails)
-    got = client.post(ASK, json={"where": ""}, headers=add("ann"))
-    assert (got.status_code, got.json()["error"]["code"]) == (500, "internal")
-    assert LITERAL not in got.text + log.getvalue()
-    assert got.json()["error"]["request_id"] in log.getvalue()
-
-
-@pytest.mark.parametrize("kind", [DataError, StoreError, SessionCorruptError, SessionLockedError])
-def test_what_is_wrong_with_a_table_or_a_file_is_for_the_custodian_alone(
+@pytest.mark.parametrize(
+    "kind", [RuntimeError, DataError, StoreError, SessionCorruptError, SessionLockedError]
+)
+def test_what_fails_tells_its_code_and_the_log_its_kind_and_nothing_else(
     client: TestClient, add: Any, log: StringIO, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -565,9 +511,11 @@ def test_what_is_wrong_with_a_table_or_a_file_is_for_the_custodian_alone(
 
     monkeypatch.setattr("pmw.service.asking.answered", fails)
     got = client.post(ASK, json={"where": ""}, headers=add("ann"))
-    assert (got.status_code, got.json()["error"]["code"]) == (503, "session_unavailable")
+    told = (500, "internal") if kind is RuntimeError else (503, "session_unavailable")
+    assert (got.status_code, got.json()["error"]["code"]) == told
     assert LITERAL not in got.text + log.getvalue()
     assert kind.__name__ in log.getvalue()
+    assert kind is not RuntimeError or got.json()["error"]["request_id"] in log.getvalue()
 
 
 def test_the_log_has_no_question_and_no_token(client: TestClient, add: Any, log: StringIO) -> None:
@@ -726,32 +674,6 @@ def test_what_is_too_large_to_ask_is_too_large_to_price(client: TestClient, add:
         assert refused.json()["error"]["code"] == "too_large"
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"aggregate": {}}, {"aggregate": 5}, {"aggregate": None}, {"aggregate": {"kind": ["count"]}},
-        {"aggregate": {"kind": "count", "by": 5}}, {"aggregate": {"kind": "count", "by": [["sex"]]}},
-        {"aggregate": {"kind": "mean", "name": "sex"}}, {"query": 5}, {"query": ""}, {"query": "{}"},
-        {"query": '{"factors": []}'}, {"query": '{"factors":[],"x":1}'}, {"query": '{"factors":[[["sex"]]]}'},
-        {"query": '{"factors":[[["sex"],[[0,1,5],[0,1,7]]]]}'},
-        {"query": '{"factors":[[["sex"],[[0,1,2000000]]]]}'},
-        {"query": '{"factors":[[["sex"],[[0,1,9]]],[["sex"],[[0,1,9]]]]}'}, {"query": "[" * 5000},
-        {"query": '{"factors":[[["height"],[[0,1,9]]]]}'}, {"query": "x" * 70_000},
-    ],
-    ids=lambda form: str(form)[:60],
-)  # fmt: skip
-def test_a_bad_form_among_several_questions_is_refused_alone(
-    client: TestClient, add: Any, form: dict[str, Any]
-) -> None:
-    ann = add("ann", "1/2")
-    asked = client.post(ASK, json={"queries": [{"where": "age >= 30"}, form]}, headers=ann)
-    assert asked.status_code == 200, asked.text
-    good, bad = asked.json()["answers"]
-    assert good["count"] > 0
-    assert bad["error"]["code"]
-    assert "count" not in bad
-
-
 def test_questions_are_listed_some_at_a_time(
     client: TestClient, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -769,16 +691,6 @@ def test_questions_are_listed_some_at_a_time(
     assert client.get("/sessions/study/asked", headers=bob).json() == {"queries": []}
     assert client.get("/sessions/study/history", headers=bob).json() == {"history": []}
     assert client.get("/activity", headers=bob).json() == {"activity": []}
-
-
-def test_a_schema_tells_what_can_be_asked(client: TestClient, add: Any) -> None:
-    told = client.get("/sessions/study/schema", headers=add("ann", "1/2")).json()
-    assert [one["name"] for one in told["attributes"]] == ["age", "sex", "region", "member"]
-    assert told["attributes"][1]["values"] == ["Female", "Male"]
-    assert told["attributes"][1]["cells"] == 4
-    assert ["age"] in told["held"]
-    assert told["records"] > 1000
-    assert "epsilon" in told["guarantee"]
 
 
 # --- Shares over HTTP: told as parts of the whole budget, and no more than is left of that ------------------
@@ -804,58 +716,6 @@ def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
     assert f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it" in page
     known = client.get("/page/study/custodian", headers=cat).text
     assert f'<td class="text">{left:.1%}</td>' in known.replace("<td>", '<td class="text">')
-
-
-# --- Questions that are measured themselves, over HTTP ------------------------------------------------------
-
-
-def test_questions_are_measured_together_once_under_a_key(client: TestClient, add: Any) -> None:
-    ann, address = add("ann", "1/2"), "/sessions/study/measure"
-    groups = "SELECT region, COUNT(*) AS n FROM people WHERE member = TRUE GROUP BY region"
-    body = {"questions": ["sex = 'Male' AND region = 'north'", {"age": {"ge": 30}}, groups], "within": 60}
-    told = client.post(address, json={**body, "dry_run": True}, headers=ann).json()
-    assert told["questions"] == told["cells"] > 3
-    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
-    keyed = {**ann, "Idempotency-Key": "k"}
-    paid = [client.post(address, json={**body, "at_most": 1}, headers=keyed).json() for _ in range(2)]
-    assert paid == [told, told]
-    spent = client.get("/sessions/study", headers=ann).json()["you"]["spent"]
-    assert spent == pytest.approx(told["share"])
-    answer = client.post(ASK, json={"where": "sex = 'Male' AND region = 'north'", "at_most": 0}, headers=ann)
-    low, high = answer.json()["interval"]
-    assert high - low <= 120.1
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"questions": []},
-        {"questions": ["age >= 30"], "scope": ["sex"]},
-        {"questions": ["age >= 30"], "heads": True},
-        {"questions": ["age >= 30"], "share": 0.1, "within": 3},
-        {"questions": ["height >= 30"]},
-        {"questions": ["SELECT AVG(age) FROM people"]},
-        {"scope": ["sex"], "within": 30},
-        {
-            "questions": [
-                f"SELECT COUNT(*) AS n FROM people WHERE age > {age} GROUP BY ALL" for age in range(0)
-            ]
-        },
-        {
-            "questions": [
-                f"SELECT age, sex, region, member, COUNT(*) AS n FROM people WHERE age > {age} GROUP BY ALL"
-                for age in range(20, 49)
-            ]
-        },
-    ],
-)
-def test_lists_that_cannot_be_measured_are_refused(
-    body: dict[str, Any], client: TestClient, add: Any
-) -> None:
-    ann = add("ann", "1/2")
-    refused = client.post("/sessions/study/measure", json=body, headers=ann)
-    assert refused.status_code == 400, refused.text
-    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
 
 
 # --- Bodies: how long one may be, and that nobody reads what a stranger sends -------------------------------
@@ -923,11 +783,7 @@ def test_a_bearer_that_is_no_good_is_refused_before_the_body_is_read(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http", "method": "POST", "path": ASK, "raw_path": ASK.encode(), "query_string": b"",
-        "headers": [(b"authorization", b"Bearer x"), (b"content-length", b"9")],
-        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
-    }  # fmt: skip
+    scope = posted(ASK, {"authorization": "Bearer x", "content-length": "9"})
     asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
     assert sent[0]["status"] == 401
     assert (b"www-authenticate", b"Bearer") in sent[0]["headers"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,15 +32,13 @@ from mcp.client.streamable_http import streamable_http_client
 from pmw.service import app, assistant_server, assistants
 from pmw.service.app import create_app
 from pmw.service.limits import BODY_BYTES
-from tests.pmw.service.test_alike import serving
+from tests.pmw.service.studies import Running, serving
 from tests.pmw.service.test_assistants import (
     FREE_TOOLS,
     GROUPS,
-    NOES,
     PAID,
     PAIR,
     PROTOCOLS,
-    QUESTIONS,
     YES,
     Calls,
     Person,
@@ -49,7 +47,6 @@ from tests.pmw.service.test_assistants import (
     read,
 )
 from tests.pmw.service.test_assistants import called as called_here
-from tests.pmw.service.test_client import Running
 from tests.waiting import WAIT
 
 INITIALIZE = {
@@ -156,21 +153,6 @@ def test_the_tools_and_the_resource_are_those_of_the_command(place: Place, mode:
 
 
 @pytest.mark.parametrize("mode", PROTOCOLS)
-def test_fifty_hostile_calls_spend_nothing(place: Place, mode: str) -> None:
-    token, drawn, before = place.add("ann", 1), random.Random(5), place.session.state.ledger.spent
-    tricks: dict[str, Any] = {"at_most": 1, "total": 1, "pay": True, "said": {"action": "accept"}, "price": 0}
-    calls: Calls = []
-    for _ in range(50):
-        form = {"question": drawn.choice(QUESTIONS), "within": drawn.choice([1, 30, "1%", "at_most", 0])}
-        extra = {name: tricks[name] for name in drawn.sample(sorted(tricks), 2)}
-        calls.append((drawn.choice(["pay", "pay", "ask", "price"]), {**form, **extra}))
-    place.called(token, calls[:25], None, mode)
-    place.called(token, calls[25:], Person(drawn.choice([*NOES.values()])), mode)
-    assert place.session.state.ledger.spent == before
-    assert place.charged("ann") == 0
-
-
-@pytest.mark.parametrize("mode", PROTOCOLS)
 def test_a_person_agrees_to_the_price_and_pays_it_once_as_the_user(place: Place, mode: str) -> None:
     token, person, price = place.add("ann", 1), Person(YES), place.session.quote(PAIR, 60).share
     answer, again = place.called(token, [("pay", PAID), ("pay", PAID)], person, mode)
@@ -179,14 +161,6 @@ def test_a_person_agrees_to_the_price_and_pays_it_once_as_the_user(place: Place,
     assert answer["spent"]["charged"] == price
     assert "charged" not in again["spent"]
     assert place.charged("ann") == pytest.approx(price)
-
-
-@pytest.mark.parametrize("mode", PROTOCOLS)
-def test_a_client_that_cannot_ask_is_refused_with_the_price(place: Place, mode: str) -> None:
-    (told,) = place.called(place.add("ann", 1), [("pay", PAID)], None, mode)
-    assert told["code"] == "not_paid"
-    assert f"pmw ask {place.url}/sessions/study QUESTION --within 60 --at-most" in told["message"]
-    assert place.charged("ann") == 0
 
 
 def test_up_to_what_the_custodian_told_it_pays_by_itself_however_often_it_connects(place: Place) -> None:
@@ -235,11 +209,10 @@ def test_a_token_that_is_revoked_while_a_person_thinks_pays_nothing(place: Place
     assert place.charged("ann") == 0
 
 
-@pytest.mark.parametrize("token", [None, "wrong", "pmw_" + "x" * 43])
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_nobody_without_a_good_token_is_answered(place: Place, token: str | None, method: str) -> None:
-    refused = place.sent(token, INITIALIZE, method)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+def test_nobody_without_a_good_token_is_answered(place: Place) -> None:
+    for token, method in itertools.product([None, "wrong", "pmw_" + "x" * 43], ["POST", "GET", "DELETE"]):
+        refused = place.sent(token, INITIALIZE, method)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
 
 
 def test_a_cookie_of_the_page_is_no_token(client: TestClient, add: Any) -> None:
@@ -249,16 +222,15 @@ def test_a_cookie_of_the_page_is_no_token(client: TestClient, add: Any) -> None:
     assert client.post("/sessions/study/mcp", json=INITIALIZE, headers=ACCEPT).status_code == 401
 
 
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_another_users_dialogue_is_not_found(place: Place, method: str) -> None:
+def test_another_users_dialogue_is_not_found(place: Place) -> None:
     ann, bea = place.add("ann"), place.add("bea", role=Role.CUSTODIAN)
     own = place.dialogue(ann)
     place.dialogue(bea)
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    refused = place.sent(bea, listing, method, mcp_session_id=own)
-    never = place.sent(bea, listing, method, mcp_session_id="0" * 32)
-    assert refused.status_code == 404
-    assert refused.text == never.text
+    for method in ("POST", "GET", "DELETE"):
+        refused = place.sent(bea, listing, method, mcp_session_id=own)
+        never = place.sent(bea, listing, method, mcp_session_id="0" * 32)
+        assert (refused.status_code, refused.text) == (404, never.text)
     assert place.sent(ann, listing, mcp_session_id=own).status_code == 200
     rotated = place.users.rotate("ann")
     assert place.sent(rotated, listing, mcp_session_id=own).status_code == 404, "a new token begins anew"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from pmw.errors import ServiceError, StoreError
 from pmw.service.app import create_app
-from pmw.service.audit import FIRST, Asked, Audit, audit_checks, audit_lines
+from pmw.service.audit import Asked, Audit, audit_checks, audit_lines
 from pmw.service.guard import Log
 from pmw.service.hosting import Service, hosting
 from pmw.service.users import Role, UsersFile
@@ -221,12 +221,6 @@ def test_what_is_no_line_is_told_as_such(path: Path, opened_ledger: Any, changed
 def test_a_charge_is_what_was_charged_since_the_line_before(path: Path) -> None:
     charges = [json.loads(line)["charge"] for line in written(path)]
     assert charges == ["1/100"] * 3
-
-
-def test_the_first_line_follows_nothing(path: Path) -> None:
-    first, second, _ = written(path)
-    assert json.loads(first)["before"] == FIRST
-    assert json.loads(second)["before"] == hashlib.sha256(first).hexdigest()
 
 
 def test_an_audit_goes_on_after_a_restart_and_without_a_torn_line(path: Path, opened_ledger: Any) -> None:

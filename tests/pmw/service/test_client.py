@@ -8,11 +8,8 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -25,48 +22,15 @@ from click.testing import CliRunner, Result
 
 import pmw
 from pmw.cli import main
-from pmw.errors import BudgetExhaustedError, PriceError, ServiceError
+from pmw.errors import ServiceError
 from pmw.service.connection import Connection, Response
 from pmw.service.users import Role, User, UsersFile
 from queries import QueryError
-from tests.pmw.service.studies import opened_study
+from tests.pmw.cli.commands import Run
+from tests.pmw.service.studies import Running, opened_study
 from tests.waiting import joined
 
 WRONG = "x"
-
-
-class Running:
-    """A service in a process of its own."""
-
-    def __init__(self, study: Path, users: Path) -> None:
-        served = ["serve", str(study), "--users", str(users), "--port", "0"]
-        command = [sys.executable, "-m", "pmw", *served]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(self.process.communicate()[1])
-        self.url = line.split()[2].rstrip(";")
-        self.port = int(self.url.rpartition(":")[2])
-        self.log: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.log.extend(self.process.stderr)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        joined(self._reader)
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
-        return code
 
 
 @pytest.fixture(scope="module")
@@ -89,32 +53,6 @@ def running(tmp_path_factory: pytest.TempPathFactory, users: UsersFile, ann: str
 
 
 PAIR = {"sex": {"eq": "Male"}, "region": {"eq": "north"}}
-
-
-def test_a_user_without_a_share_pays_nothing_and_gets_what_others_paid_for(
-    running: Running, ann: str, users: UsersFile
-) -> None:
-    with pmw.connect(f"{running.url}/sessions/study", token=ann) as session:
-        answer, quote = session.ask("age >= 30"), session.quote(PAIR, 40)
-        assert session.budget().share == pytest.approx(0.85)
-        with pytest.raises(PriceError, match="may be charged for it") as dear:
-            session.ask_within(PAIR, 40, at_most=quote.share / 2)
-        assert dear.value.price == quote.share
-        narrow = session.ask_within(PAIR, 40, at_most=quote.share)
-    users.add(User("nil", Role.ANALYST, Fraction(0)))
-    measures: tuple[Callable[[Any], object], ...] = (
-        lambda one: one.measure("sex"),
-        lambda one: one.measure_sum("age"),
-        lambda one: one.ask_within(PAIR, 20),
-    )
-    for name in ("zoe", "nil"):
-        with pmw.connect(running.url, token=users.rotate(name)) as poor:
-            assert replace(poor.ask("age >= 30"), spent=answer.spent) == answer
-            assert poor.ask_within(PAIR, 40).interval == narrow.interval
-            for measure in measures:
-                with pytest.raises(BudgetExhaustedError, match="is left for it; nothing was spent"):
-                    measure(poor)
-    assert ann not in "".join(running.log)
 
 
 def test_a_measurement_whose_response_is_lost_is_charged_once(
@@ -150,46 +88,6 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         with pytest.raises(QueryError, match="was used for another measurement"):
             session.measure("sex", request_id="mine")
         assert len(session.ledger().lines) == before + 3
-
-
-def test_a_bar_whose_response_is_lost_is_charged_once(
-    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried, keys = Connection._tried, list[str | None]()
-
-    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
-        """Lose the first response to each key."""
-        found = tried(connection, method, path, *sent)
-        key = sent[1].get("Idempotency-Key")
-        keys.append(key)
-        return Response(0, b"", "") if key is not None and keys.count(key) == 1 else found
-
-    average = "SELECT AVG(age) FROM people"
-    with pmw.connect(running.url, token=ann) as session:
-        low, high = next(session.sql(average).estimates()).interval or (0, 99)
-        monkeypatch.setattr(Connection, "_tried", losing)
-        asks: list[Callable[..., object]] = [
-            lambda width, **given: session.ask_within(PAIR, 40 * width, at_most=1, **given),
-            lambda width, **given: session.sql_within(
-                average, 0.5 * width * (high - low), at_most=1, **given
-            ),
-        ]
-        for number, asked in enumerate(asks):
-            before, mine = len(session.ledger().lines), f"mine {number}"
-            asked(0.99)
-            assert len(session.ledger().lines) <= before + 1
-            asked(0.98, request_id=mine)
-            lines = len(session.ledger().lines)
-            asked(0.98, request_id=mine)
-            assert len(session.ledger().lines) == lines <= before + 2
-            if number == 0:  # of counts a narrower bar is never there already
-                assert lines == before + 2
-                with pytest.raises(QueryError, match="was used for another measurement"):
-                    asked(0.97, request_id=mine)
-            with pytest.raises(QueryError, match="request_id must be"):
-                asked(1, request_id="")
-            fresh = [key for key in keys if key is not None and not key.startswith("mine")]
-            assert [fresh.count(key) for key in dict.fromkeys(fresh)] == [2] * (number + 1)
 
 
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
@@ -268,33 +166,23 @@ def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(
 
 
 def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:
-    token = tmp_path / "ann.token"
+    token, run = tmp_path / "ann.token", Run()
     token.write_text(ann)
-
-    def run(command: str, *arguments: str) -> Result:
-        asked = [command, running.url, *arguments, "--token-file", str(token)]
-        return CliRunner().invoke(main, asked)
-
+    place = (running.url, "--token-file", str(token))
+    sums = ("measure", *place, "--sum", "age", "--by", "sex", "--share", "0.1%")
     with pmw.connect(running.url, token=ann) as session:
-        assert json.loads(run("status", "--json").stdout) == session.status().to_dict()
-        told = run("status").stdout
-        assert "budget spent" in told
+        assert run.form("status", *place) == session.status().to_dict()
         left = float(session.budget().left or 0)
-        assert told.endswith(f"\nYou may still spend {left:.2%} of the budget.\n")
-        plotted = run("status", "--plot", str(tmp_path / "a.svg"))
-        assert (plotted.exit_code, "which a service does not tell" in plotted.stderr) == (2, True)
-        sums = ("--sum", "age", "--by", "sex", "--share", "0.1%")
-        before, priced = (
-            len(session.ledger().lines),
-            session.measure_sum("age", "sex", share=0.001, dry_run=True),
-        )
-        assert json.loads(run("measure", *sums, "--dry-run", "--json").stdout) == priced.to_dict()
-        unpaid = run("measure", *sums, "--at-most", "0")
-        assert (unpaid.exit_code, "Pay it with at_most=0.001" in unpaid.stderr) == (4, True)
+        assert run.told("status", *place).endswith(f"\nYou may still spend {left:.2%} of the budget.\n")
+        plotted = run.refused("status", *place, "--plot", str(tmp_path / "a.svg"), code=2)
+        assert "which a service does not tell" in plotted
+        before = len(session.ledger().lines)
+        priced = session.measure_sum("age", "sex", share=0.001, dry_run=True)
+        assert run.form(*sums, "--dry-run") == priced.to_dict()
+        assert "Pay it with at_most=0.001" in run.refused(*sums, "--at-most", "0", code=4)
         assert len(session.ledger().lines) == before
         for _ in range(2):
-            paid = run("measure", *sums, "--json", "--request-id", "command")
-            assert json.loads(paid.stdout) == priced.to_dict()
+            assert run.form(*sums, "--request-id", "command") == priced.to_dict()
         assert len(session.ledger().lines) == before + 1
 
 
@@ -320,18 +208,6 @@ def test_the_command_asks_a_service(run: Callable[..., Result]) -> None:
     assert (bad.exit_code, json.loads(bad.stdout)["error"]["code"]) == (4, "unknown_attribute")
 
 
-def test_a_slow_or_wild_client_harms_nobody(running: Running, ann: str) -> None:
-    parts = [b"GET / HT", b"\x00\xff\r\n\r\n", b"POST /sign-in HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
-    with pmw.connect(running.url, token=ann) as session:
-        slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(50)]
-        for place, connection in enumerate(slow):
-            connection.sendall(parts[place % 3])
-        assert session.ask("age >= 30").count > 0
-        for connection in slow:
-            connection.close()
-        assert session.ask("age >= 31").count > 0
-
-
 def test_an_export_that_is_not_read_keeps_nobody_waiting_but_its_own_user(
     running: Running, ann: str, users: UsersFile
 ) -> None:
@@ -354,16 +230,6 @@ def test_an_export_that_is_not_read_keeps_nobody_waiting_but_its_own_user(
             assert session.ask("age >= 30").count > 0
             held.close()  # who goes is done, and may ask again
             session.export(users.path.parent / "rows.csv", pmw.RowPlan(10))
-
-
-def test_many_idle_connections_shut_nobody_out(running: Running, ann: str) -> None:
-    with ExitStack() as held:
-        for _ in range(520):
-            held.enter_context(socket.create_connection(("127.0.0.1", running.port)))
-        with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/health", timeout=60) as response:
-            assert response.status == 200
-        with pmw.connect(running.url, token=ann) as session:
-            assert session.budget().share == pytest.approx(0.85)
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
@@ -423,3 +289,101 @@ def test_a_service_that_is_killed_loses_no_charge_and_a_signal_ends_it_gracefull
         assert spent == sum(line.price for line in ledger.lines) / ledger.cap
         for where, answer in given.items():
             assert replace(local.ask(where), spent=answer.spent) == answer
+
+
+# --- The programs of ``docs/other-languages.md``: they print what Python gets -------------------------------
+
+
+OTHERS = (Path(__file__).parents[3] / "docs" / "other-languages.md").read_text()
+WHERE, SQL = "age >= 30", "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
+NUMBER = r"(?<!\w)\d+(?:\.\d+)?(?!\w)"
+
+
+def program(language: str) -> str:
+    """Return all that the page has in a language."""
+    return "\n".join(re.findall(rf"^```{language}\n(.*?)^```", OTHERS, re.MULTILINE | re.DOTALL))
+
+
+def commands(language: str) -> list[list[str]]:
+    """Return the commands that run the page's programs in a language, which has to be there."""
+    name = {"sh": "curl", "js": "node", "r": "Rscript"}[language]
+    if shutil.which(name) is None:
+        pytest.skip(f"there is no {name}")
+    if language == "sh":
+        return [["sh", "-c", line] for line in re.findall(r"^curl .*$", program("sh"), re.MULTILINE)]
+    if language == "js":
+        return [["node", "-e", program("js")]]
+    for package in ("httr2", "jsonlite"):
+        asked = ["Rscript", "-e", f"quit(status = !requireNamespace('{package}', quietly = TRUE))"]
+        if subprocess.run(asked, capture_output=True, check=False).returncode != 0:
+            pytest.skip(f"R has no package {package}")
+    return [["Rscript", "-e", "options(digits = 15)", "-e", program("r")]]
+
+
+def ran(command: list[str], running: Running, token: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [part.replace("http://127.0.0.1:8000", running.url) for part in command], cwd=folder,
+        env={**os.environ, "TOKEN": token}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def numbers_in(text: str) -> list[float]:
+    return [float(number) for number in re.findall(NUMBER, text)]
+
+
+def test_every_program_takes_its_token_from_the_environment() -> None:
+    for language in ("r", "js", "sh"):
+        assert {part for part in ("TOKEN", WHERE, SQL) if part not in program(language)} == set()
+    assert len([line for line in program("r").splitlines() if line]) <= 20
+
+
+@pytest.mark.parametrize("language", ["sh", "js", "r"])
+def test_programs_print_what_python_gets(running: Running, ann: str, tmp_path: Path, language: str) -> None:
+    found = [ran(command, running, ann, tmp_path) for command in commands(language)]
+    assert [(one.returncode, one.stderr) for one in found] == [(0, "")] * len(found)
+    with pmw.connect(running.url, token=ann) as session:
+        answer, rows = session.ask(WHERE).to_dict(), session.sql(SQL).to_dict()["rows"]
+    each = [row["n"][key] for row in rows for key in ("value", "low", "high")]
+    count = [answer["count"], *answer["interval"]]
+    if language == "sh":
+        schema, told, table = (json.loads(one.stdout) for one in found)
+        assert [one["name"] for one in schema["attributes"]] == ["age", "sex", "region", "member"]
+        assert [told["count"], *told["interval"]] == count
+        assert table["rows"] == rows
+    elif language == "js":
+        assert found[0].stdout.startswith("age sex region member\n")
+        assert numbers_in(found[0].stdout) == [*count, *each]
+    else:
+        shown = program("text").splitlines()
+        names, words, columns, *lines = found[0].stdout.splitlines()
+        assert [names.split(), columns.split()] == [shown[0].split(), shown[2].split()]
+        assert re.sub(NUMBER, "", words).split() == re.sub(NUMBER, "", shown[1]).split()
+        assert [line.split()[1] for line in lines] == [line.split()[1] for line in shown[3:]]
+        assert numbers_in(words) == pytest.approx(count)
+        assert [one for line in lines for one in numbers_in(line)[-3:]] == pytest.approx(each)
+
+
+@pytest.mark.parametrize("language", ["sh", "js", "r"])
+def test_programs_tell_a_refusal_which_costs_nothing(
+    running: Running, ann: str, tmp_path: Path, language: str
+) -> None:
+    command = next(one for one in commands(language) if WHERE in " ".join(one))
+    with pmw.connect(running.url, token=ann) as session:
+        before = session.budget()
+        told = ran([part.replace(WHERE, "height > 3") for part in command], running, ann, tmp_path)
+        assert session.budget() == before  # what is spent, and how many questions
+        with pytest.raises(QueryError) as refused:
+            session.ask("height > 3")
+    assert str(refused.value).startswith("unknown attribute 'height'")
+    assert str(refused.value) in told.stdout + told.stderr
+    assert told.returncode == (0 if language == "sh" else 1)
+
+
+def test_curl_takes_its_header_from_a_file(running: Running, ann: str, tmp_path: Path) -> None:
+    assert "`-H @header.txt`" in OTHERS
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    (tmp_path / "header.txt").write_text(f"Authorization: Bearer {ann}\n")
+    address = "http://127.0.0.1:8000/sessions/study/schema"
+    told = ran(["curl", "-sS", "-H", "@header.txt", address], running, ann, tmp_path)
+    assert json.loads(told.stdout)["name"] == "people"

@@ -59,14 +59,6 @@ def test_questions_are_kept_by_session_and_user_the_newest_first(kept: History, 
     assert stat.S_IMODE(os.stat(tmp_path / "asked").st_mode) == 0o600
 
 
-def test_it_is_kept_beyond_the_process(kept: History, tmp_path: Path) -> None:
-    kept.add("study", "ann", ["age >= 30"])
-    kept.close()
-    again = History(tmp_path / "asked")
-    assert told(again, "study", "ann") == ["age >= 30"]
-    again.close()
-
-
 def test_the_file_is_its_owners_alone_and_no_link(tmp_path: Path) -> None:
     (tmp_path / "open").touch(mode=0o644)
     made = History(tmp_path / "open")
@@ -144,12 +136,6 @@ def test_spending_is_noted_where_it_changed(kept: History, tmp_path: Path) -> No
     again.note_spending("study", 0.3)  # as it was before the process began
     assert [share for _, share in again.spending("study")] == [0.1, 0.3]
     again.close()
-
-
-def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    (tmp_path / "asked").write_bytes(b"no history" * 100)
-    with pytest.raises(StoreError, match="history of questions cannot be read or written"):
-        History(tmp_path / "asked").questions("study", "ann")
 
 
 def test_answers_are_given_where_nothing_can_be_kept(

@@ -192,13 +192,13 @@ def test_intervals_are_promised_above_rows_that_have_one_that_holds(client: Test
     assert "never tested" not in page
 
 
-@pytest.mark.parametrize("told", ["<b>9%", "100000000%", "8.2%", "8.181818%", "all"])
-def test_an_address_tells_a_charge_in_one_form_alone(client: TestClient, add: AddUser, told: str) -> None:
+def test_an_address_tells_a_charge_in_one_form_alone(client: TestClient, add: AddUser) -> None:
     headers = add("ann", 1)
     client.post("/page/study/ask", data={"q": "age >= 40"}, headers=headers)
-    page = client.get("/page/study", params={"q": "age >= 40", "charged": told}, headers=headers).text
-    assert "<h2>Answer</h2>" in page
-    assert "It charged" not in page
+    for told in ("<b>9%", "100000000%", "8.2%", "8.181818%", "all"):
+        page = client.get("/page/study", params={"q": "age >= 40", "charged": told}, headers=headers).text
+        assert "<h2>Answer</h2>" in page
+        assert "It charged" not in page, told
 
 
 def test_without_a_share_nothing_is_paid_and_a_reader_is_offered_no_price(
@@ -458,21 +458,6 @@ def test_of_many_lines_six_are_drawn_and_the_chart_says_so() -> None:
     assert chart.caption.startswith("6 of 10 lines. 120 of 200 points.")
 
 
-def test_few_values_in_order_are_bars() -> None:
-    rows = [(1, Estimate(2.0)), (2, Estimate(3.0))]
-    (chart,) = charts_of_table(table_of(rows, k=(1, 2, 3)))
-    assert isinstance(chart.panel, Bars)
-
-
 def test_totals_are_no_bars() -> None:
     (chart,) = charts("SELECT region, sex, COUNT(*) FROM people GROUP BY ROLLUP (region, sex)")
     assert "(all)" not in chart.picture.description
-
-
-def test_a_file_has_its_own_style_and_no_outside_address() -> None:
-    (chart,) = charts("SELECT sex, COUNT(*) FROM people GROUP BY sex")
-    file = chart.file()
-    assert file.startswith('<svg xmlns="http://www.w3.org/2000/svg" ')
-    assert "<style>:root{" in file
-    assert "http" not in file.replace("http://www.w3.org/2000/svg", "")
-    assert "url(" not in file

@@ -27,8 +27,7 @@ from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting, names_of
 from pmw.service.limits import GoneError
 from pmw.service.served_model import ServedModel
-from tests.pmw.service.test_alike import serving
-from tests.pmw.service.test_client import Running
+from tests.pmw.service.studies import Running, serving
 from tests.waiting import joined
 
 QUESTIONS = (
@@ -159,17 +158,6 @@ def test_tables_and_models_are_exported_from_it(client: TestClient, ann: Any, mo
     assert client.get(export, params={"format": "model"}, headers=ann).content == model.read_bytes()
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_the_page_shows_an_answer_at_its_address(client: TestClient, ann: Any, question: str) -> None:
-    page = client.get("/page/study", params={"q": question}, headers=ann)
-    assert page.status_code == 200
-    assert "<h2>Answer</h2>" in page.text
-    stored = client.get("/page/study/answer.json", params={"q": question}, headers=ann).json()
-    assert stored == client.post("/sessions/study/ask", json=form(question), headers=ann).json()
-    sent = client.post("/page/study/ask", data={"q": question}, headers=ann, follow_redirects=False)
-    assert sent.status_code == 303
-
-
 def test_each_page_is_shown_or_refused_in_words(client: TestClient, ann: Any) -> None:
     for path in ("", "/table", "/history", "/history.csv", "/build?by=sex"):
         assert client.get(f"/page/study{path}", headers=ann).status_code == 200, path
@@ -213,27 +201,6 @@ def test_what_is_no_model_is_refused(tmp_path: Path, users: UsersFile, add: Call
     broken.write_text("{}")
     with pytest.raises(ModelFileError, match="no model"), hosting([broken], users):
         pass
-
-
-def test_an_assistant_asks_it_over_http_and_pays_nothing(
-    service: Service, users: UsersFile, model: Path
-) -> None:
-    pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
-    from tests.pmw.service.test_assistant_server import Place
-    from tests.pmw.service.test_assistants import YES, Person
-
-    service.unasked = Fraction(1)
-    with serving(service) as url:
-        place = Place(service, url, users)
-        calls: list[tuple[str, dict[str, Any]]] = [
-            ("ask", {"question": QUESTIONS[2]}),
-            ("pay", {"question": QUESTIONS[2], "within": 60}),
-            ("budget", {}),
-        ]
-        one, paid, budget = place.called(place.add("ann", 1), calls, Person(YES))
-    assert one["count"] == by_command(model, QUESTIONS[2])["count"]
-    assert paid["code"] == "not_possible"
-    assert budget["own"]["left"] == 0
 
 
 def test_two_processes_serve_one_file_and_give_the_same_answers(tmp_path: Path, model: Path) -> None:

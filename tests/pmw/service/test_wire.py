@@ -1,20 +1,26 @@
-"""Messages of Postgres' protocol: values come back as they were sent, and torn bytes are refused."""
+"""Messages of Postgres' protocol: values come back as they were sent, and torn bytes end their connection."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import re
+import socket
 import struct
+import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from datetime import date, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
+from pmw.service import wire_server
+from pmw.service.users import UsersFile
 from pmw.service.wire import (
     Fields,
     WireError,
@@ -31,7 +37,10 @@ from pmw.service.wire import (
     with_parameters,
 )  # fmt: skip
 from queries.catalogue import BOOL, DATE, FLOAT8, INT8, TEXT, TIMESTAMP, Column, ColumnType
+from tests.pmw.service.studies import Wired, packed, start, until_ready
+from tests.waiting import WAIT
 
+BY_SEX = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 DAYS, TIMES = st.dates(), st.datetimes()
@@ -253,3 +262,172 @@ def test_forms_are_told_for_all_columns_or_for_each() -> None:
 
 def test_a_message_says_how_long_it_is() -> None:
     assert message(b"Z", b"I") == b"Z\0\0\0\5I"
+
+
+# --- A connection: messages are bounded, whole, and come in the protocol's order --------------------------
+
+
+def test_rows_come_in_parts_of_a_portal(shared: Wired) -> None:
+    with closing(shared.raw()) as client:
+        client.sendall(
+            packed(b"P", "", BY_SEX, bytes(2)) + packed(b"B", "p", "", bytes(6)) + packed(b"D", b"Pp\0")
+            + 3 * packed(b"E", "p", b"\0\0\0\2") + packed(b"C", b"Pp\0") + packed(b"S")
+        )  # fmt: skip
+        assert b"".join(kind for kind, _ in until_ready(client)) == b"12TDDsDDNCC3Z"
+        client.sendall(2 * packed(b"E", "p", bytes(4)) + packed(b"S"))
+        assert [kind for kind, _ in until_ready(client)] == [b"E", b"Z"]  # all up to Sync is skipped
+
+
+def test_who_is_revoked_reads_no_more_rows_of_a_portal(wire: Wired, users: UsersFile) -> None:
+    one_row = packed(b"E", "p", struct.pack("!I", 1)) + packed(b"S")
+    with closing(wire.raw()) as client:
+        bound = packed(b"P", "", BY_SEX, b"\0\0") + packed(b"B", "p", "", bytes(6))
+        client.sendall(packed(b"Q", "BEGIN") + bound + one_row)
+        assert b"".join(kind for kind, _ in until_ready(client) + until_ready(client)) == b"CZ12DsZ"
+        users.revoke("ann")
+        client.sendall(one_row)
+        ((kind, told),) = until_ready(client)
+    assert kind == b"E"
+    assert b"C28P01\0" in told
+
+
+def test_prepared_statements_are_dropped_by_their_name_or_all(shared: Wired) -> None:
+    with closing(shared.raw()) as client:
+        dropping = ["DEALLOCATE PREPARE a", 'DEALLOCATE "B"', "DEALLOCATE all", "DISCARD ALL"]
+        for text in [*dropping, "DISCARD PLANS", "RESET ALL"]:
+            kept = b"EZ" if text in dropping else b"tTZ"
+            name = "B" if "B" in text else "a"
+            client.sendall(packed(b"C", b"S" + name.encode() + b"\0") + packed(b"P", name, BY_SEX, b"\0\0"))
+            client.sendall(packed(b"S") + packed(b"Q", text) + packed(b"D", b"S" + name.encode() + b"\0"))
+            client.sendall(packed(b"S"))
+            assert b"".join(kind for kind, _ in until_ready(client) + until_ready(client)) == b"31ZCZ"
+            assert b"".join(kind for kind, _ in until_ready(client)) == kept
+
+
+def test_days_that_no_form_has_are_refused_and_what_fails_is_told(
+    wire: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "SELECT CAST('20000-01-01' AS DATE) AS d"
+    with closing(wire.raw()) as client:
+        bound = packed(b"P", "", text, b"\0\0") + packed(b"B", "", "", struct.pack("!HHHH", 0, 0, 1, 1))
+        client.sendall(bound + packed(b"E", "", bytes(4)) + packed(b"S"))
+        (error,) = [body for kind, body in until_ready(client) if kind == b"E"]
+        assert b"C22008\0" in error
+        monkeypatch.setattr(wire_server, "statements", lambda text: 1 / 0)
+        client.sendall(packed(b"Q", "SELECT 1"))
+        (error, _) = [body for _, body in until_ready(client)]
+        assert b"CXX000\0" in error
+        assert b"division" not in error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT sex, COUNT(*) AS n FROM people WHERE age > $1 GROUP BY sex LIMIT $2",
+        "SELECT relname FROM pg_class WHERE relname = $1",
+        "SHOW TimeZone",
+        "BEGIN",
+        "",
+    ],
+)
+def test_a_statement_is_described_before_it_has_values(shared: Wired, text: str) -> None:
+    with closing(shared.raw()) as client:
+        client.sendall(packed(b"P", "s", text, bytes(2)) + packed(b"D", b"Ss\0") + packed(b"S"))
+        found = dict(until_ready(client))
+    count = struct.unpack("!H", found[b"t"][:2])[0]
+    assert count == text.count("$")
+    if "people" in text:
+        assert struct.unpack("!II", found[b"t"][2:]) == (701, 20)
+        assert re.findall(rb"(sex|n_low|n_high|n)\0", found[b"T"]) == [b"sex", b"n", b"n_low", b"n_high"]
+    else:
+        assert (b"T" in found) is ("SHOW" in text or "SELECT" in text)
+
+
+def test_tls_is_the_proxys(shared: Wired) -> None:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=WAIT) as client:
+        for code in (80877104, 80877103):
+            client.sendall(struct.pack("!II", 8, code))
+            assert client.recv(1) == b"N"
+        client.sendall(start() + packed(b"p", shared.token()))
+        assert until_ready(client)[-1] == (b"Z", b"I")
+
+
+SIGNED = start() + packed(b"p", "no token") + packed(b"Q", BY_SEX) + packed(b"P", "", BY_SEX, b"\0\0")
+TORN = (
+    st.binary(max_size=80)
+    | st.integers(0, len(SIGNED)).map(lambda end: SIGNED[:end])
+    | st.tuples(st.integers(0, len(SIGNED) - 1), st.binary(min_size=1, max_size=4)).map(
+        lambda one: SIGNED[: one[0]] + one[1] + SIGNED[one[0] + len(one[1]) :]
+    )
+)
+LETTERS = st.sampled_from([bytes([one]) for one in b"QPBDECSHFdcfpzX"])
+MESSAGES = st.lists(st.tuples(LETTERS, st.binary(max_size=30)), max_size=6)
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=TORN | MESSAGES)
+def test_torn_and_random_bytes_of_anybody_end_their_connection_alone_and_spend_nothing(
+    shared: Wired, sent: bytes | list[tuple[bytes, bytes]]
+) -> None:
+    before, is_torn = shared.spent, isinstance(sent, bytes)
+    port, ends = ("127.0.0.1", shared.port), time.monotonic() + WAIT
+    while len(shared.server._open) > 5 and time.monotonic() < ends:  # a user has 20 at most
+        time.sleep(0.001)
+    made = socket.create_connection(port, timeout=WAIT) if is_torn else shared.raw()
+    with closing(made) as client, suppress(OSError):
+        client.sendall(sent if isinstance(sent, bytes) else b"".join(packed(*one) for one in sent))
+        client.sendall(b"" if is_torn else packed(b"S"))
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            pass
+    assert shared.lines("failure") == []
+    assert shared.spent == before
+
+
+@pytest.mark.parametrize(
+    ("sent", "state"),
+    [
+        (b"Q" + struct.pack("!I", 2**20 + 1), b"54000"),
+        (b"Q" + struct.pack("!I", 3), b"54000"),
+        (packed(b"Q", b"no end"), b"08P01"),
+        (packed(b"Q", b"\xff\xfe\0"), b"22021"),
+        (packed(b"F", b"x"), b"0A000"),
+        (packed(b"P", "", "SELECT 1; SELECT 2", b"\0\0"), b"0A000"),
+        (packed(b"P", "", "SELECT $1001", b"\0\0"), b"0A000"),
+        (packed(b"B", "", "nothing", b"\0\0\0\0\0\0"), b"26000"),
+        (packed(b"E", "nothing", b"\0\0\0\0"), b"34000"),
+        (packed(b"P", "", "SELECT $1", b"\0\0") + packed(b"B", "", "", b"\0\0\0\0\0\0"), b"08P01"),
+        (packed(b"P", "", "x" * 8193, b"\0\0"), b"54000"),
+        (packed(b"Q", "x" * 8193), b"54000"),
+        (packed(b"P", "n" * 64, "BEGIN", b"\0\0"), b"42622"),
+        (packed(b"P", "", "BEGIN", b"\0\0") + packed(b"B", "n" * 64, "", b"\0\0\0\0\0\0"), b"42622"),
+        (b"".join(packed(b"P", f"{n}", "SELECT" + " " * 8000, b"\0\0") for n in range(140)), b"54000"),
+        (
+            packed(b"P", "", "BEGIN", b"\0\0")
+            + b"".join(packed(b"B", f"{n}", "", b"\0\0\0\0\0\0") for n in range(11)),
+            b"54000",
+        ),
+    ],
+)
+def test_messages_are_bounded_and_whole(shared: Wired, sent: bytes, state: bytes) -> None:
+    with closing(shared.raw()) as client:
+        client.sendall(sent + packed(b"S"))
+        (error, *_) = [body for kind, body in until_ready(client) if kind == b"E"]
+    assert b"C" + state + b"\0" in error
+
+
+def test_half_a_message_and_a_client_that_does_not_read_end_in_a_line(
+    wire: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire_server, "_START_SECONDS", 0.3)
+    monkeypatch.setattr(wire_server, "_SENDING_SECONDS", 0.3)
+    with closing(wire.raw()) as half, closing(wire.raw()) as deaf:
+        half.sendall(b"Q\0\0")
+        with suppress(OSError):
+            for _ in range(300):
+                deaf.sendall(packed(b"Q", "SELECT * FROM synthetic.people LIMIT 2000"))
+        ends = time.monotonic() + WAIT
+        while len(wire.lines("connection")) < 2 and time.monotonic() < ends:
+            time.sleep(0.02)
+    assert [one["ended"] for one in wire.lines("connection")] == ["late", "late"]
+    assert wire.lines("failure") == []

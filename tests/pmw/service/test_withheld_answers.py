@@ -38,7 +38,7 @@ from pmw.service.app import create_app
 from pmw.service.guard import Log
 from pmw.service.hosting import hosting
 from pmw.service.wire_server import WireServer
-from tests.pmw.service.test_alike import serving
+from tests.pmw.service.studies import serving
 
 LEAST = 40
 COUNTS = {"north": 900, "south": 500, "east": 300, "west": 7}
