@@ -233,10 +233,10 @@ class ModelAnswers:
         return np.vstack([counts, bar, kinds[bar[2].astype(np.intp)]])
 
     def with_counts(self, bounds: Array, queries: Iterable[LinearQuery]) -> Array:
-        """Return what bounds questions, with the answers of a model that has no table of their sums."""
+        """Return what bounds products of a scope, with the answers of a model that has no table of sums."""
         if not np.isnan(bounds[0]).any():
             return bounds
-        return np.vstack([[*map(self._count, queries)], bounds[1:]])
+        return np.vstack([self._local.answers(list(queries)), bounds[1:]])
 
     def parts_of_boxes(self, boxes: Counted) -> Array | None:
         """Return what boxes or products lie between by their parts, and their kind where a test was negative.

@@ -30,6 +30,7 @@ from pmw.model.mirror_descent import Aim, local_fit
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, coarse_model, singly
 from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
+from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.memory import Memory
 
@@ -118,6 +119,26 @@ class LocalModels:
             if found is not None:
                 return found
         return self._state.model.answer(query)
+
+    def answers(self, queries: Sequence[LinearQuery]) -> list[float]:
+        """Return the expected answers to products of the same attributes, in records: ``answer`` of each."""
+        scope = queries[0].scope
+        table = self._table(scope)
+        if table is None:
+            return [*map(self.answer, queries)]
+        columns = []
+        for axis, name in enumerate(scope):
+            weights = np.stack([query.factors[axis].weights for query in queries], axis=1) / UNITS
+            columns.append(np.ascontiguousarray(self._state.coarsening.averaged((name,), weights).T))
+        shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]
+        first, found = _turned(table), list[float]()
+        for weights in zip(*columns, strict=True):
+            left = first
+            for shape, own in zip(shapes, weights, strict=True):  # as ``tensordot``, to the bit
+                left = np.dot(left, own[:, None]).reshape(shape)
+                left = _turned(left) if shape else left
+            found.append(float(left))
+        return found
 
     def holds(self, query: LinearQuery) -> bool:
         """Tell whether what was measured of a question itself is a part of its table."""
@@ -265,6 +286,11 @@ def local_models(state: PublicState) -> LocalModels:
         if before is not None:
             found.take_over(before)
     return found
+
+
+def _turned(table: _Table) -> _Table:
+    """Return a table as a matrix whose columns are the cells of its first axis."""
+    return table.transpose(*range(1, table.ndim), 0).reshape(-1, table.shape[0])
 
 
 def _parted(windows: Sequence[_Scope], shared: Mapping[frozenset[str], float]) -> float:
