@@ -120,7 +120,8 @@ class QuestionReader:
             return None
         terms: dict[str, _Term] = {}
         for name, conditions in where.items():
-            ends, sides = conditions.get("between"), ()
+            ends = conditions.get("between")
+            sides: Sequence[_Where] = ()
             if type(ends) is list and len(ends) == 2:
                 sides = {name: {"ge": ends[0]}}, {name: {"le": ends[1]}}
             terms[name] = {name: conditions}, sides
@@ -128,14 +129,13 @@ class QuestionReader:
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
         """Return the query of a plain where-text of one comparison for each name; None for others."""
-        terms, count = dict[str, _Term](), 0
-        for count, one in enumerate(plain_terms(where), 1):
+        terms, found = dict[str, _Term](), list(plain_terms(where))
+        for one in found:
             if one is not None:
-                name, sides = one["name"], ()
-                if one["between"]:
-                    sides = f"{name} >= {one['low']}", f"{name} <= {one['high']}"
-                terms[name.strip('"')] = one[0], sides
-        return self._product(terms, head) if len(terms) == count else None  # those of one are read together
+                name = one["name"]
+                ends = f"{name} >= {one['low']}", f"{name} <= {one['high']}"
+                terms[name.strip('"')] = one[0], ends if one["between"] else ()
+        return self._product(terms, head) if len(terms) == len(found) else None  # one's are read together
 
     def _counted(self, head: str, where: str) -> LinearQuery:
         """Return the query of a condition in a statement; a statement's head is read whole once."""

@@ -132,9 +132,9 @@ class LocalModels:
             columns.append(np.ascontiguousarray(self._state.coarsening.averaged((name,), weights).T))
         shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]
         first, found = _turned(table), list[float]()
-        for weights in zip(*columns, strict=True):
+        for rows in zip(*columns, strict=True):
             left = first
-            for shape, own in zip(shapes, weights, strict=True):  # as ``tensordot``, to the bit
+            for shape, own in zip(shapes, rows, strict=True):  # as ``tensordot``, to the bit
                 left = np.dot(left, own[:, None]).reshape(shape)
                 left = _turned(left) if shape else left
             found.append(float(left))
