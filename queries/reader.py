@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -51,7 +51,7 @@ _MOST_TOLD = 100  # refused questions
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
 _Where: TypeAlias = str | dict[str, Any]
-_Term: TypeAlias = tuple[_Where, Sequence[_Where]]  # a comparison; of BETWEEN also those with its two ends
+_Term: TypeAlias = tuple[_Where, Sequence[Any]]  # a comparison, and the ends of BETWEEN
 _UNDECIDED = Factor((), np.array(0))  # in place of what a comparison counts that is read whole
 
 _PLAIN = frozenset([str, int, float, bool])
@@ -120,11 +120,8 @@ class QuestionReader:
             return None
         terms: dict[str, _Term] = {}
         for name, conditions in where.items():
-            ends = conditions.get("between")
-            sides: Sequence[_Where] = ()
-            if type(ends) is list and len(ends) == 2:
-                sides = {name: {"ge": ends[0]}}, {name: {"le": ends[1]}}
-            terms[name] = {name: conditions}, sides
+            ends = conditions.get("between", ())
+            terms[name] = {name: conditions}, ends if type(ends) is list else ()
         return self._product(terms, "")
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
@@ -132,9 +129,8 @@ class QuestionReader:
         terms, found = dict[str, _Term](), list(plain_terms(where))
         for one in found:
             if one is not None:
-                name = one["name"]
-                ends = f"{name} >= {one['low']}", f"{name} <= {one['high']}"
-                terms[name.strip('"')] = one[0], ends if one["between"] else ()
+                ends = (one["low"], one["high"]) if one["between"] else ()
+                terms[one["name"].strip('"')] = one[0], ends
         return self._product(terms, head) if len(terms) == len(found) else None  # one's are read together
 
     def _counted(self, head: str, where: str) -> LinearQuery:
@@ -151,39 +147,42 @@ class QuestionReader:
         if not terms or self.domain.impossible or any(name not in self._sizes for name in terms):
             return None  # a comparison beside others leaves out impossible cells that it has alone
         factors = list[Factor]()
-        for name, (where, sides) in terms.items():
-            found = self._between(name, sides, head) if sides else None
-            found = found or self._factor(name, where, head)
+        for name, (where, ends) in terms.items():
+            found = self._between(name, ends, head, isinstance(where, str)) if len(ends) == 2 else None
             if found is None:
-                return None
+                key = head + where if isinstance(where, str) else repr(where)
+                found = self._terms.get(key) or self._read(name, where, head, key)
+                if found is _UNDECIDED:
+                    return None
             factors.append(found)
         return LinearQuery(self.domain, tuple(factors))
 
-    def _between(self, name: str, sides: Sequence[_Where], head: str) -> Factor | None:
-        """Return what two comparisons leave of an attribute, where that is one range of its cells."""
+    def _between(self, name: str, ends: Sequence[Any], head: str, in_text: bool) -> Factor | None:
+        """Return what comparisons with two ends leave of an attribute, where that is one range of cells."""
         size = stop = self._sizes[name]
         start = 0
-        for side in sides:
-            found = self._factor(name, side, head)
-            if found is None or not (found.is_box or found.constant):
+        for order, end in zip((">=", "<=") if in_text else ("ge", "le"), ends, strict=True):
+            key = head, name, order, end.__class__, end
+            found = self._terms.get(key)
+            if found is None:
+                where = f'"{name}" {order} {end}' if in_text else {name: {order: end}}
+                found = self._read(name, where, head, key)
+            if not (found.is_box or found.constant):
                 return None
             for own in found.box:
                 start, stop = max(start, own.start), min(stop, own.stop)
         return range_factor(name, size, start, stop) if start < stop else None
 
-    def _factor(self, name: str, where: _Where, head: str) -> Factor | None:
-        """Return the cells that one comparison counts; None where they do not decide it, or it is refused."""
-        key = head + where if isinstance(where, str) else repr(where)
-        found = self._terms.get(key)
-        if found is None:
-            found = _UNDECIDED
-            with suppress(QueryError):  # what is refused is read again, with what it was written with
-                query = self._counted(head, str(where)) if head else parse_where(where, self.domain)
-                if query.aligned and query.constant:
-                    size = self._sizes[name]
-                    found = query.factors[0] if query.factors else range_factor(name, size, 0, size)
-            self._terms.keep(key, found, found.size_in_bytes + len(key))
-        return None if found is _UNDECIDED else found
+    def _read(self, name: str, where: _Where, head: str, key: Hashable) -> Factor:
+        """Return the cells that one comparison counts; none where they do not decide it, or it is refused."""
+        found = _UNDECIDED
+        with suppress(QueryError):  # what is refused is read again, with what it was written with
+            query = self._counted(head, str(where)) if head else parse_where(where, self.domain)
+            if query.aligned and query.constant:
+                size = self._sizes[name]
+                found = query.factors[0] if query.factors else range_factor(name, size, 0, size)
+        self._terms.keep(key, found, found.size_in_bytes + len(head) + len(str(where)))
+        return found
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:

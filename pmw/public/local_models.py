@@ -30,9 +30,9 @@ from pmw.model.mirror_descent import Aim, local_fit
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, coarse_model, singly
 from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
-from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.memory import Memory
+from queries.products import Products
 
 _ATTRIBUTES, _BINS = 4, 20_000  # at most, of a table
 _CHAINED = 6  # attributes of a chain, at most
@@ -126,10 +126,10 @@ class LocalModels:
         table = self._table(scope)
         if table is None:
             return [*map(self.answer, queries)]
-        columns = []
-        for axis, name in enumerate(scope):
-            weights = np.stack([query.factors[axis].weights for query in queries], axis=1) / UNITS
-            columns.append(np.ascontiguousarray(self._state.coarsening.averaged((name,), weights).T))
+        columns, coarsening = [], self._state.coarsening
+        for name, side in zip(scope, Products.of_queries(queries).sides, strict=True):
+            cells = side.masks(coarsening.fine[name].size).T.astype(np.float64)
+            columns.append(np.ascontiguousarray(coarsening.averaged((name,), cells).T))
         shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]
         first, found = _turned(table), list[float]()
         for rows in zip(*columns, strict=True):
