@@ -11,7 +11,10 @@ prints JSON lines, each with the folder's own time for one synchronised write of
   without a file.
 * ``repeated``: questions that have a stored answer.
 * ``stream``: ``pmw ask --stream`` with new questions that need no noise: answers per second, each durable,
-  from the first line to the last.
+  from the first line to the last. Then lines per CPU second, without start-up, of a session that was asked
+  10,000 conditions of three ranges of five attributes: 50,000 lines with these, and 10,000 with others.
+
+With ``--beside DIR`` only these lines, in turn with another checkout's, each of a session of its own.
 
 With ``--sync-delay`` only ``noise``, on a disk whose synchronised writes take so much longer (by ``strace``).
 
@@ -27,12 +30,13 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +61,7 @@ from queries.parsing import parse_where
 _PAGE = 4096
 _QUESTIONS = 400
 _LINES = 60_000
+_ASKED = 10_000  # lines of a session before it is timed
 
 _DOMAIN = Domain(
     (
@@ -74,6 +79,7 @@ def main() -> None:
     made.add_argument("--folder", type=Path, help="where session files are made; temporary if left out")
     made.add_argument("--sync-delay", type=float, metavar="MS", help="what a synchronised write takes more")
     made.add_argument("--grow", type=int, metavar="N", help="ask so many questions of one session")
+    made.add_argument("--beside", type=Path, metavar="DIR", help="a checkout whose streams are timed, too")
     made.add_argument("--only-noise", action="store_true", help=argparse.SUPPRESS)  # what is traced
     given = made.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
@@ -83,7 +89,16 @@ def main() -> None:
         if given.only_noise:
             tell(_noise(folder)[0])
             return
-        parts = (_noise, _certified, _stream) if given.grow is None else (partial(_grown, count=given.grow),)
+        parts: list[Callable[[Path], Iterable[dict[str, object]]]] = [
+            _noise,
+            _certified,
+            _stream,
+            partial(_lines, trees=[Path.cwd()]),
+        ]
+        if given.grow is not None:
+            parts = [partial(_grown, count=given.grow)]
+        elif given.beside is not None:
+            parts = [partial(_lines, trees=[given.beside.resolve(), Path.cwd()])]
         for part in parts:
             for line in part(folder):
                 tell(line)
@@ -156,6 +171,45 @@ def _stream(folder: Path) -> Iterator[dict[str, object]]:
             answered = sum(1 for _ in process.stdout)
         seconds = time.monotonic() - begun
     yield {"what": "stream", "answered": answered, "answers_per_second": round(answered / seconds)}
+
+
+def _lines(folder: Path, trees: Sequence[Path]) -> Iterator[dict[str, object]]:
+    """Time lines that were asked before, and lines that were not, by each checkout in turn."""
+    generator, names = np.random.default_rng(1), ("age", "income", "hours", "weeks", "score")
+    table = pd.DataFrame({name: generator.integers(0, 100, 20_000) for name in names})
+    table.to_csv(folder / "five.csv", index=False)
+    kinds = (f'[[attributes]]\nname = "{name}"\nkind = "integer"\nmin = 0\nmax = 99\n' for name in names)
+    (folder / "five.toml").write_text("\n".join(['name = "people"', *kinds]))
+    asked = dict[str, None]()
+    while len(asked) < 2 * _ASKED:
+        ends = np.sort(generator.integers(0, 100, (3, 2)), axis=1).tolist()
+        three = zip(np.sort(generator.choice(5, 3, replace=False)).tolist(), ends, strict=True)
+        asked[json.dumps({"where": {names[place]: {"between": both} for place, both in three}})] = None
+    before, new = list(asked)[:_ASKED], list(asked)[_ASKED:]
+    for tree in trees:
+        command = ["open", "five.pmw", "--data", "five.csv", "--schema", "five.toml", "--epsilon", "1"]
+        place = folder / f"{len(list(folder.iterdir()))}"
+        shutil.copytree(folder, place, ignore=lambda _, found: [one for one in found if "five." not in one])
+        _cpu([*command, "--delta", "1e-9"], [], tree, place)
+        stream = ["ask", "five.pmw", "--stream"]
+        _cpu(stream, before, tree, place)
+        start = min(_cpu(stream, before[:1], tree, place) for _ in range(3))
+        for what, some in (("asked before", before * 5), ("never asked", new)):
+            rate = len(some) / (_cpu(stream, some, tree, place) - start)
+            yield {"what": f"stream, {what}", "tree": tree.name, "lines_per_cpu_second": round(rate)}
+
+
+def _cpu(arguments: Sequence[str], lines: Sequence[str], tree: Path, folder: Path) -> float:
+    """Return the CPU seconds of a command of a checkout, with lines as its input."""
+    (folder / "lines").write_text("".join(f"{line}\n" for line in lines))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command, env = [sys.executable, "-m", "pmw", *arguments], {**os.environ, "PYTHONPATH": str(tree)}
+    with (folder / "lines").open("rb") as given:
+        subprocess.run(  # noqa: S603
+            command, stdin=given, stdout=subprocess.DEVNULL, check=True, cwd=folder, env=env
+        )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _table() -> pd.DataFrame:
