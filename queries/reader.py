@@ -167,10 +167,12 @@ class QuestionReader:
             if found is None:
                 where = f'"{name}" {order} {end}' if in_text else {name: {order: end}}
                 found = self._read(name, where, head, key)
-            if not (found.is_box or found.constant):
+            if found.is_box:
+                (own,) = found.box
+                start = own.start if own.start > start else start  # quicker than ``max``
+                stop = own.stop if own.stop < stop else stop
+            elif not found.constant:
                 return None
-            for own in found.box:
-                start, stop = max(start, own.start), min(stop, own.stop)
         return range_factor(name, size, start, stop) if start < stop else None
 
     def _read(self, name: str, where: _Where, head: str, key: Hashable) -> Factor:

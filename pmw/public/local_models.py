@@ -129,13 +129,13 @@ class LocalModels:
         columns, coarsening = [], self._state.coarsening
         for name, side in zip(scope, Products.of_queries(queries).sides, strict=True):
             cells = side.masks(coarsening.fine[name].size).T.astype(np.float64)
-            columns.append(np.ascontiguousarray(coarsening.averaged((name,), cells).T))
+            columns.append(np.ascontiguousarray(coarsening.averaged((name,), cells).T)[:, :, None])
         shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]
         first, found = _turned(table), list[float]()
         for rows in zip(*columns, strict=True):
             left = first
             for shape, own in zip(shapes, rows, strict=True):  # as ``tensordot``, to the bit
-                left = np.dot(left, own[:, None]).reshape(shape)
+                left = np.dot(left, own).reshape(shape)
                 left = _turned(left) if shape else left
             found.append(float(left))
         return found
@@ -290,6 +290,8 @@ def local_models(state: PublicState) -> LocalModels:
 
 def _turned(table: _Table) -> _Table:
     """Return a table as a matrix whose columns are the cells of its first axis."""
+    if table.ndim == 2:
+        return table.T  # the same, sooner
     return table.transpose(*range(1, table.ndim), 0).reshape(-1, table.shape[0])
 
 
