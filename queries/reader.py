@@ -93,7 +93,7 @@ class QuestionReader:
             found = None
             with suppress(QueryError):  # what is refused is read again, for the message
                 found = self._text(text[match.end() :], match[1])
-            if found is not None and found.constant:  # a condition on nobody has a note
+            if found is not None:
                 from queries.statements import Statement  # conditions need none of it
 
                 statement = Statement.count_by(found, text=text)

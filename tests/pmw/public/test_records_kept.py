@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.cli.answer_formats import _answer_line
+from pmw.cli.answer_formats import _answer_lines
 from pmw.cli.texts import status_text, table_text
 from pmw.service.limits import LargeRequests
 from pmw.service.shown_answers import new_answer, read, shown
@@ -56,7 +56,8 @@ def test_a_sentence_says_which_records_are_kept(asking: Asking) -> None:
     assert f"confidence ({WORDS})" in answer.sentence()
     assert WORDS in answer._repr_html_()
     assert answer.to_dict()["records_kept"] == FORM
-    assert json.loads(_answer_line(answer)) == answer.to_dict()
+    (line,) = _answer_lines(asking.ask_all(["sex = 'F'"]))
+    assert json.loads("{" + line) == answer.to_dict()
 
 
 def test_a_stored_answer_says_it_too() -> None:
@@ -102,7 +103,8 @@ def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> N
         session.report(tmp_path / "report.html")
         tables = [session.sql(GROUPED), session.sql(STATEMENT)]
         answer = session.ask("sex = 'F'")
-        said = [answer.sentence(), answer._repr_html_(), _answer_line(answer), json.dumps(answer.to_dict())]
+        said = [answer.sentence(), answer._repr_html_(), json.dumps(answer.to_dict())]
+        said += _answer_lines(session.ask_all(["sex = 'F'"]))
         for table in tables:
             said += [table.to_text(), table._repr_html_(), json.dumps(table.to_dict())]
             assert "records_kept" not in table.to_pandas().attrs
