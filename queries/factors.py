@@ -76,9 +76,8 @@ class Span:
         full, constant = first == last == UNITS or cells <= 0, None
         if cells <= 0 or (cells == self.size and first == last and (full or cells <= 2)):
             constant = first if cells > 0 else 0
-        box, shape = (self.inside,) if constant is None else (), (self.size,)
-        kept = self if self.size > _SHORT else _Dense(self.weights(shape))
-        return shape, full, constant, box, full and constant is None, kept
+        box = (self.inside,) if constant is None else ()
+        return (self.size,), full, constant, box, full and constant is None, self
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -87,11 +87,37 @@ class LinearQuery:
     _constant: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, value in zip(_FOUND, self._checked(), strict=True):
-            object.__setattr__(self, name, value)
+        put, found = object.__setattr__, self._in_order() or self._checked()
+        put(self, "factors", found[0])
+        put(self, "aligned", found[1])
+        put(self, "scope", found[2])
+        put(self, "box", found[3])
+        put(self, "_parts", found[4])
+        put(self, "_constant", found[5])
+
+    def _in_order(self) -> _Found | None:
+        """Return what ``_checked`` does of sets of cells of one attribute each, in declared order; else None.
+
+        Most questions are such products; this takes a fifth of the time.
+        """
+        domain, last, names, box = self.domain, -1, list[str](), list[slice]()
+        if domain.impossible or self.readings is not None:
+            return None
+        for factor in self.factors:
+            if len(factor.scope) != 1 or not factor.is_indicator or factor.constant is not None:
+                return None
+            (name,), before = factor.scope, last
+            last = domain.index(name)
+            if last <= before or factor.shape[0] != domain.shape[last]:
+                return None
+            names.append(name)
+            box += factor.box
+        scope = tuple(names)
+        parts = tuple([_part(scope, factor) for factor in self.factors if not factor.is_box])
+        return tuple(self.factors), self.aligned, scope, tuple(box), parts, UNITS
 
     def _checked(self) -> _Found:
-        """Return the values of ``_FOUND``, once the factors are found to be what a question has."""
+        """Return the values of the fields, once the factors are found to be what a question has."""
         domain, named = self.domain, [name for factor in self.factors for name in factor.scope]
         positions = {name: domain.index(name) for name in named}
         if len(positions) < len(named):
@@ -310,7 +336,6 @@ class LinearQuery:
 _Found: TypeAlias = tuple[
     tuple[Factor, ...], bool, tuple[str, ...], tuple[slice, ...], tuple[_Part, ...], int
 ]
-_FOUND = ("factors", "aligned", "scope", "box", "_parts", "_constant")
 
 
 @functools.lru_cache(maxsize=2**14)

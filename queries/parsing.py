@@ -302,11 +302,11 @@ def require_key(value: object) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    form = dict[str, Any]()
-    for key, value in pairs:
-        if key in form:
+    form, seen = dict(pairs), set[str]()
+    for key, _ in pairs if len(form) < len(pairs) else ():
+        if key in seen:
             raise QueryError(f"the key {key[:60]!r} stands there twice", code="bad_request", position=key)
-        form[key] = value
+        seen.add(key)
     return form
 
 

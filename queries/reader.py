@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -48,6 +50,10 @@ _MOST_BYTES = 2**24  # of each memory
 _MOST_TOLD = 100  # refused questions
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
 
+_Where: TypeAlias = str | dict[str, Any]
+_Term: TypeAlias = tuple[_Where, Sequence[Any]]  # a comparison, and the ends of BETWEEN
+_UNDECIDED = Factor((), np.array(0))  # in place of what a comparison counts that is read whole
+
 _PLAIN = frozenset([str, int, float, bool])
 
 _COUNT = re.compile(
@@ -60,6 +66,7 @@ class QuestionReader:
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
+        self._sizes = domain.sizes
         self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS, _MOST_BYTES)
         self._beginnings: Memory[bool] = Memory(_MOST_BEGINNINGS, _MOST_BYTES)  # that were read
@@ -86,7 +93,7 @@ class QuestionReader:
             found = None
             with suppress(QueryError):  # what is refused is read again, for the message
                 found = self._text(text[match.end() :], match[1])
-            if found is not None and found.constant:  # a condition on nobody has a note
+            if found is not None:
                 from queries.statements import Statement  # conditions need none of it
 
                 statement = Statement.count_by(found, text=text)
@@ -111,18 +118,20 @@ class QuestionReader:
         """Return the query of a structured condition of one comparison for each name; None for others."""
         if any(len(conditions) != 1 for conditions in where.values()):
             return None
-        keys = {name: f"{name!r}{conditions!r}" for name, conditions in where.items()}
-        return self._product(keys, lambda: parse_where(where, self.domain))
+        terms: dict[str, _Term] = {}
+        for name, conditions in where.items():
+            ends = conditions.get("between", ())
+            terms[name] = {name: conditions}, ends if type(ends) is list else ()
+        return self._product(terms, "")
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
         """Return the query of a plain where-text of one comparison for each name; None for others."""
-        terms = list(plain_terms(where))
-        keys = {one["name"].strip('"'): head + one[0] for one in terms if one is not None}
-        if len(keys) < len(terms):
-            return None  # comparisons of one attribute are read together
-        return self._product(
-            keys, lambda: self._counted(head, where) if head else parse_where(where, self.domain)
-        )
+        terms, found = dict[str, _Term](), list(plain_terms(where))
+        for one in found:
+            if one is not None:
+                ends = (one["low"], one["high"]) if one["between"] else ()
+                terms[one["name"].strip('"')] = one[0], ends
+        return self._product(terms, head) if len(terms) == len(found) else None  # one's are read together
 
     def _counted(self, head: str, where: str) -> LinearQuery:
         """Return the query of a condition in a statement; a statement's head is read whole once."""
@@ -133,23 +142,49 @@ class QuestionReader:
         self._beginnings.keep(head, True, len(head))
         return query
 
-    def _product(self, keys: Mapping[str, str], read: Callable[[], LinearQuery]) -> LinearQuery | None:
-        """Return the query of comparisons that all hold: by what is known of each, or read together."""
-        domain = self.domain
-        if not keys or domain.impossible or any(name not in domain for name in keys):
+    def _product(self, terms: Mapping[str, _Term], head: str) -> LinearQuery | None:
+        """Return the query of comparisons that all hold, one for each name; None where they go together."""
+        if not terms or self.domain.impossible or any(name not in self._sizes for name in terms):
             return None  # a comparison beside others leaves out impossible cells that it has alone
-        known = {name: self._terms.get(key) for name, key in keys.items()}
-        if None in known.values():
-            query = read()
-            if not query.aligned or query.constant == 0:
-                return query
-            factors = {factor.scope[0]: factor for factor in query.factors}
-            for name in [name for name, factor in known.items() if factor is None]:
-                size = domain[name].size
-                factor = factors.get(name) or range_factor(name, size, 0, size)  # it holds for everybody
-                self._terms.keep(keys[name], factor, factor.size_in_bytes + len(keys[name]))
-                known[name] = factor
-        return LinearQuery(domain, tuple([factor for factor in known.values() if factor is not None]))
+        factors = list[Factor]()
+        for name, (where, ends) in terms.items():
+            found = self._between(name, ends, head, isinstance(where, str)) if len(ends) == 2 else None
+            if found is None:
+                key = head + where if isinstance(where, str) else repr(where)
+                found = self._terms.get(key) or self._read(name, where, head, key)
+                if found is _UNDECIDED:
+                    return None
+            factors.append(found)
+        return LinearQuery(self.domain, tuple(factors))
+
+    def _between(self, name: str, ends: Sequence[Any], head: str, in_text: bool) -> Factor | None:
+        """Return what comparisons with two ends leave of an attribute, where that is one range of cells."""
+        size = stop = self._sizes[name]
+        start = 0
+        for order, end in zip((">=", "<=") if in_text else ("ge", "le"), ends, strict=True):
+            key = head, name, order, end.__class__, end
+            found = self._terms.get(key)
+            if found is None:
+                where = f'"{name}" {order} {end}' if in_text else {name: {order: end}}
+                found = self._read(name, where, head, key)
+            if found.is_box:
+                (own,) = found.box
+                start = own.start if own.start > start else start  # quicker than ``max``
+                stop = own.stop if own.stop < stop else stop
+            elif not found.constant:
+                return None
+        return range_factor(name, size, start, stop) if start < stop else None
+
+    def _read(self, name: str, where: _Where, head: str, key: Hashable) -> Factor:
+        """Return the cells that one comparison counts; none where they do not decide it, or it is refused."""
+        found = _UNDECIDED
+        with suppress(QueryError):  # what is refused is read again, with what it was written with
+            query = self._counted(head, str(where)) if head else parse_where(where, self.domain)
+            if query.aligned and query.constant:
+                size = self._sizes[name]
+                found = query.factors[0] if query.factors else range_factor(name, size, 0, size)
+        self._terms.keep(key, found, found.size_in_bytes + len(head) + len(str(where)))
+        return found
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:

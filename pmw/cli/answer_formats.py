@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pmw.cli.usage import json_line
 from pmw.display.texts import terminal_text
-from pmw.public.answer import REFUSAL, Answer
+from pmw.public.answer import REFUSAL, Source
+from pmw.public.answers import SOURCES, Answers
 from queries.errors import QueryError
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ _COLUMNS = {  # of rows, with their types in a Parquet file
 }  # fmt: skip
 _OF_POPULATION = {"population_low": "DOUBLE", "population_high": "DOUBLE"}  # more of them, where it is told
 _OF_WITHHELD = {"below": "BIGINT"}  # where small numbers are withheld
+_HAVE_COUNTS = np.array([one not in (Source.REFUSED, Source.WITHHELD) for one in SOURCES])  # by code
 _ROWS = 2**14  # that are put together until the file is written
 
 
@@ -46,18 +53,20 @@ class AnswerWriter:
     def __init__(self, *, tells_population: bool = False, withholds: bool = False) -> None:
         self.tells_population = tells_population
         self._lines: list[str] = []
-        self._known: dict[int, tuple[Answer, str]] = {}  # lines of answers that come again, by their objects
 
-    def answer(
-        self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
+    def answers(
+        self,
+        heads: Sequence[dict[str, Any]],
+        answers: Answers,
+        populations: Sequence[PopulationInterval | None] = (),
     ) -> None:
-        """Take the answer to one question."""
-        if id(answer) not in self._known:
-            self._known[id(answer)] = answer, _answer_line(answer)[1:]
-        line = f"{_head_line(head)[:-1]}, {self._known[id(answer)][1]}"
-        if self.tells_population:
-            line = f"{line[:-1]}, {json_line(population_form(population))[1:]}"
-        self._lines.append(f"{line}\n")
+        """Take the answers to some questions, with the intervals of the population where these are told."""
+        lines: Iterable[str] = _answer_lines(answers)
+        if populations:
+            told = (json_line(population_form(one))[1:] for one in populations)
+            lines = [f"{line[:-1]}, {more}" for line, more in zip(lines, told, strict=True)]
+        pairs = zip(heads, lines, strict=True)
+        self._lines += [f"{_head_line(head)[:-1]}, {line}\n" for head, line in pairs]
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
         """Take the table of a statement."""
@@ -69,7 +78,7 @@ class AnswerWriter:
 
     def flush(self) -> None:
         """Write what was taken so far."""
-        lines, self._lines, self._known = self._lines, [], {}
+        lines, self._lines = self._lines, []
         if lines:
             sys.stdout.write("".join(lines))
             sys.stdout.flush()
@@ -86,15 +95,19 @@ class _Rows(AnswerWriter):
         self._columns = _COLUMNS | more | (_OF_POPULATION if tells_population else {})
         self._rows: list[tuple[Any, ...]] = []
 
-    def answer(
-        self, head: dict[str, Any], answer: Answer, population: PopulationInterval | None = None
+    def answers(
+        self,
+        heads: Sequence[dict[str, Any]],
+        answers: Answers,
+        populations: Sequence[PopulationInterval | None] = (),
     ) -> None:
-        ends = {} if population is None else population.to_dict()
-        told = {f"population_{name}": ends.get(name) for name in ("low", "high")}
-        form = answer.to_dict()
-        low, high = form.pop("interval") or (None, None)
-        form.update(low=low, high=high, share=form["spent"]["share"])
-        self._row(head, {**_columns(form, refused=answer.is_refused), **told})
+        for head, answer, population in itertools.zip_longest(heads, answers.each(), populations):
+            ends = {} if population is None else population.to_dict()
+            told = {f"population_{name}": ends.get(name) for name in ("low", "high")}
+            form = answer.to_dict()
+            low, high = form.pop("interval") or (None, None)
+            form.update(low=low, high=high, share=form["spent"]["share"])
+            self._row(head, {**_columns(form, refused=answer.is_refused), **told})
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
         shared = {"confidence": table.confidence, "version": table.version, "share": table.spent.share}
@@ -192,27 +205,32 @@ def _is_plain(words: str) -> bool:
     return words.isascii() and words.isprintable() and not ('"' in words or "\\" in words)
 
 
-def _answer_line(answer: Answer) -> str:
-    """Return ``json_line`` of an answer's form, in a fifth of the time."""
-    if not answer.has_count or answer.spent.charged:
-        return json_line(answer.to_dict())
-    spent, seeded = answer.spent, ', "seeded": true' if answer.seeded else ""
-    kept = "" if answer.kept is None else f', "records_kept": {json_line(answer.kept.to_dict())}'
-    return (
-        f'{{"count": {_number(answer.count)}, "fraction": {_number(answer.fraction)}, '
-        f'"interval": {_ends(answer.interval)}, "typical": {_ends(answer.typical)}, '
-        f'"confidence": {_number(answer.confidence)}, "source": "{answer.source.value}", '
-        f'"aligned": {"true" if answer.aligned else "false"}, "version": {answer.version}, '
-        f'"spent": {{"share": {_number(spent.share)}, "epsilon_cap": {_number(spent.epsilon_cap)}, '
-        f'"delta": {_number(spent.delta)}}}{kept}{seeded}}}'
-    )
+def _answer_lines(answers: Answers) -> Iterator[str]:
+    """Yield ``json_line`` of each answer's form, but for its first brace, in a tenth of the time."""
+    caps, kept = map(_number, (answers.budget.epsilon, answers.budget.delta)), answers.kept
+    end = '"epsilon_cap": {}, "delta": {}}}'.format(*caps)
+    end += "" if kept is None else f', "records_kept": {json_line(kept.to_dict())}'
+    end += ', "seeded": true}' if answers.seeded else "}"
+    confidence, names = _number(answers.confidence), [source.value for source in answers.sources]
+    is_plain = _HAVE_COUNTS[answers.source] & (answers.charged == 0)
+    numbers = answers.count, answers.fraction, *answers.interval.T, *answers.typical.T, answers.share
+    others = is_plain, answers.source, answers.aligned, answers.version
+    columns = [*(map(float.__repr__, one.tolist()) for one in numbers), *(one.tolist() for one in others)]
+    for place, row in enumerate(zip(*columns, strict=True)):
+        count, fraction, low, high, least, most, share, plain, source, aligned, version = row
+        yield (
+            f'"count": {count}, "fraction": {fraction}, '
+            f'"interval": {"null" if low == "nan" else f"[{low}, {high}]"}, '
+            f'"typical": {"null" if least == "nan" else f"[{least}, {most}]"}, '
+            f'"confidence": {confidence}, "source": "{names[source]}", '
+            f'"aligned": {"true" if aligned else "false"}, "version": {version}, '
+            f'"spent": {{"share": {share}, {end}'
+            if plain
+            else json_line(answers[place].to_dict())[1:]
+        )
 
 
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "null" if interval is None else f"[{_number(interval[0])}, {_number(interval[1])}]"
-
-
-def _number(value: float) -> str:
+def _number(value: float | Fraction) -> str:
     """Return a finite number as JSON writes it, whichever type of number it is."""
     return float.__repr__(float(value))
 

@@ -7,9 +7,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union, cast
 
 import click
+import numpy as np
 
 from pmw.cli.usage import echo
 from pmw.display.progress import Progress
@@ -93,6 +94,11 @@ def source_code(source: Source, *, strict: bool) -> int:
     return _CODES.get(source, 0) if strict or source is Source.REFUSED else 0
 
 
+def _strictest(answers: Answers) -> int:
+    """Return the strictest exit code of some answers, at least one."""
+    return max(source_code(answers.sources[code], strict=True) for code in set(answers.source.tolist()))
+
+
 # --- prices -----------------------------------------------------------------------------------------------
 
 
@@ -165,12 +171,9 @@ def _answered_boxes(
     numbers = itertools.count(1)
     for boxes in batches:
         found = session.answer_arrays(boxes.scope, boxes.first, boxes.last, fresh=options.fresh)
-        code = 0
-        for words, answer in zip(boxes.describe(), found.each(), strict=True):
-            writer.answer({"id": next(numbers), "question": words}, answer)
-            code = max(code, source_code(answer.source, strict=True))
+        writer.answers([{"id": next(numbers), "question": words} for words in boxes.describe()], found)
         writer.flush()
-        yield len(boxes), code, 0, float(found.share[-1])
+        yield len(boxes), _strictest(found), 0, float(found.share[-1])
 
 
 def _answer_steps(
@@ -269,9 +272,41 @@ class _Printer:
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Print answers that became durable together, each whole one with the refused lines before it."""
-        for answer in answers:
-            self._take(answer)
+        told, one_by_one = cast("Answers", answers), list[Answer]()
+        start, count = 0, len(told)
+        while start < count:
+            self._refuse_next()
+            heads, queries = self._next_conditions(count - start)
+            if heads:
+                stop = start + len(heads)
+                self._take_all(heads, queries, told.take(np.arange(start, stop)))
+                start = stop
+            else:
+                one_by_one = one_by_one or list(told)
+                self._take(one_by_one[start])
+                start += 1
         self._writer.flush()
+
+    def _next_conditions(self, most: int) -> tuple[list[dict[str, Any]], list[LinearQuery]]:
+        """Take the conditions off the front that stand there without anything else between them."""
+        heads, queries, waiting = list[dict[str, Any]](), list[LinearQuery](), self._waiting
+        while waiting and len(heads) < most:
+            head, question = waiting[0]
+            if isinstance(question, QueryError) or not isinstance(question.query, LinearQuery):
+                break
+            heads.append(head)
+            queries.append(question.query)
+            waiting.popleft()
+        return heads, queries
+
+    def _take_all(self, heads: list[dict[str, Any]], queries: list[LinearQuery], answers: Answers) -> None:
+        """Print the answers to conditions."""
+        self.share = float(answers.share[-1])
+        self.code = max(self.code, _strictest(answers))
+        self.refused += sum(answers.sources[code] is Source.REFUSED for code in answers.source.tolist())
+        self.answered += len(heads)
+        populations = list(map(self._population, queries, answers)) if self._writer.tells_population else ()
+        self._writer.answers(heads, answers, populations)
 
     def deliver_table(self, table: AnswerTable) -> None:
         """Print the table of the next question, and the refused lines before it."""
@@ -286,16 +321,10 @@ class _Printer:
         self._next()
 
     def _take(self, answer: Answer) -> None:
-        self._refuse_next()
+        """Take one of the answers to the statement at the front; print its table with the last of them."""
         self.share = answer.spent.share
-        head, question = self._waiting[0]
-        if isinstance(question, QueryError):
-            return
-        if isinstance(question.query, LinearQuery):
-            self.code = max(self.code, source_code(answer.source, strict=True))
-            self.refused += answer.is_refused
-            self._writer.answer(head, answer, self._population(question.query, answer))
-            self._next()
+        _, question = self._waiting[0]
+        if isinstance(question, QueryError) or isinstance(question.query, LinearQuery):
             return
         if self._table is None:
             from pmw.public.tabulation import Tabulation
@@ -307,9 +336,7 @@ class _Printer:
             self._write(self._table.table(self._state, self._answers, place=place))
 
     def _population(self, query: LinearQuery, answer: Answer) -> PopulationInterval | None:
-        """Return the interval of the population beside an answer, where the writer tells it."""
-        if not self._writer.tells_population:
-            return None
+        """Return the interval of the population beside an answer."""
         from pmw.public.population import PopulationIntervals
 
         state = self._state

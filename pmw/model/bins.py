@@ -24,7 +24,7 @@ from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor, told_apart
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, range_factor
 from queries.numbers import IntegerAttribute
 from queries.places import as_index
 from queries.records import CodedRecords
@@ -287,10 +287,27 @@ class Coarsening:
         """Return the least and the greatest weights inside each bin; None for the same again."""
         if self.keeps(factor.scope):
             return factor, None
+        if factor.is_box and len(factor.scope) == 1:
+            found = self._bins_of(factor.scope[0], factor.box[0])
+            if found is not None:
+                return found
         low = self._reduced(np.minimum, factor.scope, factor.weights)
         high = self._reduced(np.maximum, factor.scope, factor.weights)
         same = bool((low == high).all())
         return Factor(factor.scope, low), None if same else Factor(factor.scope, high)
+
+    def _bins_of(self, name: str, cells: slice) -> tuple[Factor, Factor | None] | None:
+        """Return the bins inside some consecutive cells, and those that these reach; None where no runs."""
+        position = self.fine.index(name)
+        bin_, runs = self.bins[position], self._runs[position]
+        if bin_ is None or runs is None or runs.order is not None:
+            return None
+        low, high, count = int(bin_[cells.start]), int(bin_[cells.stop - 1]), runs.starts.size
+        end = runs.starts[high + 1] if high + 1 < count else bin_.size
+        first, stop = low + int(runs.starts[low] < cells.start), high + int(end <= cells.stop)
+        least = range_factor(name, count, first, max(first, stop))
+        same = (first, stop) == (low, high + 1)
+        return least, None if same else range_factor(name, count, low, high + 1)
 
     def _reduced(self, ufunc: np.ufunc, scope: Sequence[str], values: NDArray[Any]) -> NDArray[Any]:
         """Reduce the fine cells of each bin, along every binned axis."""

@@ -218,6 +218,7 @@ def ordered_rows(cells: int, special: int, scale: int = SCALE) -> AxisRows:
     return AxisRows(len(rows), tuple(rows.ravel().tolist()))
 
 
+@functools.lru_cache(maxsize=64)  # rows of several scales are made of it
 def range_information(cells: int, special: int) -> NDArray[np.float64]:
     """Return X = K'K of the best rows K for ranges, of largest diagonal 1: float64, shape (n, n).
 
@@ -241,7 +242,9 @@ def range_information(cells: int, special: int) -> NDArray[np.float64]:
         if change < _CONVERGED / size:
             break
     found = centre @ found @ centre
-    return np.asarray(found / found.diagonal().max(), dtype=np.float64)
+    found = np.asarray(found / found.diagonal().max(), dtype=np.float64)
+    found.flags.writeable = False
+    return found
 
 
 def question_gram(cells: int, special: int, alone: float = 0.0) -> NDArray[np.float64]:

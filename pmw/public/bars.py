@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.model.bins import Coarsening
 from pmw.model.measurement import QueryMeasurement, half_width
@@ -52,6 +53,7 @@ from queries.places import as_index
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
 _MOST_PARTS = 8  # of several attributes that are looked at for one question
+_Are: TypeAlias = NDArray[np.bool_]  # of questions
 _Known: TypeAlias = tuple[Known, ...]
 _Pieces: TypeAlias = Sequence[tuple[Bounded, _Known]]  # what bounds which sum
 _Way: TypeAlias = tuple[Rests, Bound, Bound]  # what ends rest on, a low one and a high one
@@ -191,7 +193,7 @@ class Bars:
         if query.readings is None:
             one = Question(query)
             way, is_cut = self._way_of(query, one)
-            if self._pays and self._is_shared(query, way):
+            if self.pays and self._is_shared(query, way):
                 number, kept = own_numbers(self.state).of(query), self._kept.of_query(query)
                 if number is None:
                     return kept
@@ -202,7 +204,8 @@ class Bars:
         return self._bar(Question(query.readings.least), Question(query.readings.most), query.scope)
 
     @property
-    def _pays(self) -> bool:
+    def pays(self) -> bool:
+        """Whether questions are paid for with numbers of their own."""
         return self._paid and self.confidences.pays
 
     @functools.cached_property
@@ -236,9 +239,13 @@ class Bars:
         if number is None:
             return None
         one = Question(query)
-        if self._pays:
+        if self.pays:
             return number if self._is_shared(query, self._way_of(query, one)[0]) else None
         return number if self._way_of(query, one)[0][1].half_width == self._own_width(number) else None
+
+    def own_widths(self, numbers: Sequence[QueryMeasurement]) -> Array:
+        """Return questions' own numbers and how far the truth may be from them: float64, shape (2, n)."""
+        return np.array([(one.value, self._own_width(one)) for one in numbers]).reshape(-1, 2).T
 
     def _own_width(self, number: QueryMeasurement) -> float:
         return half_width(number.noise, self.confidences.number)
@@ -259,28 +266,61 @@ class Bars:
         own = Bound(number.value, width, RELEASED)
         return (Rests.MEASURED, own, own), is_cut
 
-    def of_boxes(self, boxes: Counted) -> Array | None:
+    def of_boxes(self, boxes: Counted, own: Array | None = None) -> Array | None:
         """Return the intervals of ranges or products, and what they rest on: float64, shape (3, n).
 
         None where they have to be looked at one by one.
+
+        Args:
+            own: float64, shape (2, n): the questions' own numbers, and how far the truth may be from each.
+
+        Returns:
+            With ``own`` four rows: the last is 1 where a question's own number bounds it best.
         """
-        if not self._pays:
-            return self._alike(boxes)
+        if not self.pays:
+            return self._alike(boxes) if own is None else None
+        kinds = self._kinds_of(boxes, own)
+        if kinds is None:
+            return None
+        is_alone = kinds[0]
+        found = np.empty((3, len(boxes)))
+        for bars, are_meant in ((self, is_alone), (self._kept, ~is_alone)):
+            places = np.flatnonzero(are_meant)
+            if places.size:
+                ends = bars._alike(boxes.take(places))
+                if ends is None:
+                    return None
+                found[:, places] = ends
+        if own is None:
+            return found
+        values, widths = own
+        inside = np.maximum(values - widths, found[0]), np.minimum(values + widths, found[1])
+        within = np.where(is_alone, found, (*inside, np.full(len(boxes), RELEASED)))
+        return np.vstack([within, ~is_alone])
+
+    def _kinds_of(self, boxes: Counted, own: Array | None) -> tuple[_Are, _Are, Array] | None:
+        """Return which bars hold by themselves, as ``_is_shared`` tells, which are cut, and all widths."""
         widths, bins = self.widths_of_boxes(boxes), self.state.coarsening.box_bounds(boxes)
         if widths is None or bins is None:
             return None
         known = self.known(boxes.scope)
         is_cut = bins[2] & (not known.opened and not known.fine)
-        is_narrow = ~is_cut & (widths <= 2 * self._clear)
-        found = np.empty((3, len(boxes)))
-        for bars, are_meant in ((self, is_narrow), (self._kept, ~is_narrow)):
-            places = np.flatnonzero(are_meant)
-            if places.size:
-                own = bars._alike(boxes.take(places))
-                if own is None:
-                    return None
-                found[:, places] = own
-        return found
+        is_alone = ~is_cut & (widths <= 2 * self._clear)
+        if own is not None:
+            is_alone &= widths <= 2 * own[1]
+        return is_alone, is_cut, widths
+
+    def widths_told(self, boxes: Counted, own: Array | None = None) -> Array | None:
+        """Return ``width_of_query`` of ranges or products: float64, shape (n,); None for one by one."""
+        if not self.pays:
+            return self.widths_of_boxes(boxes) if own is None else None
+        kinds, kept = self._kinds_of(boxes, own), self._kept.widths_of_boxes(boxes)
+        if kinds is None or kept is None:
+            return None
+        is_alone, is_cut, widths = kinds
+        kept = np.where(is_cut, math.inf, kept)
+        shared = np.where(np.isfinite(kept), kept, widths) if own is None else np.minimum(2 * own[1], kept)
+        return np.where(is_alone, widths, shared)
 
     def _alike(self, boxes: Counted) -> Array | None:
         return self._in_arrays(boxes, 3, lambda one: self._bar(one, one, boxes.scope))
@@ -304,7 +344,7 @@ class Bars:
         Unlike the interval, which parts may narrow, it does not depend on noise.
         """
         if query.readings is None:
-            width = self.half_width(query) if self._pays else None
+            width = self.half_width(query) if self.pays else None
             if width is not None:
                 return 2 * width
             (_, below, above), _ = self._way_of(query, Question(query))
@@ -359,7 +399,7 @@ class Bars:
         if query.readings is not None:
             return None
         way, _ = self._way_of(query, Question(query))
-        if self._pays and self._is_shared(query, way):
+        if self.pays and self._is_shared(query, way):
             number, width = own_numbers(self.state).of(query), self._kept.half_width(query)
             return width if number is None else min(self._own_width(number), width or math.inf)
         _, low, high = way

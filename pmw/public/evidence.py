@@ -85,8 +85,11 @@ class OwnNumbers:
             return np.empty(0, dtype=np.intp)
         has = self.serves if serving else lambda query: self.of(query) is not None
         if not isinstance(questions, Boxes):
-            asked = questions.queries(0, len(questions))
-            return np.array([place for place, query in enumerate(asked) if has(query)], dtype=np.intp)
+            most, numbers = self._most if serving else math.inf, self._numbers
+            asked = zip(questions.queries(0, len(questions)), questions.texts(), strict=True)
+            own = [numbers.get(text) if query.scope in self._scopes else None for query, text in asked]
+            found = [place for place, one in enumerate(own) if one is not None and one.variance <= most]
+            return np.array(found, dtype=np.intp)
         parts = (places for places, boxes in questions.parts() if boxes.scope in self._scopes)
         found = [place for places in parts for place in places.tolist() if has(questions.query(place))]
         return np.array(sorted(found), dtype=np.intp)

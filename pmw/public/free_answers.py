@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.bins import Coarsening
-from pmw.model.measurement import half_width
+from pmw.model.measurement import QueryMeasurement, half_width
 from pmw.privacy.noise import NoiseDistribution
 from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.answers import KINDS, SOURCES, Answers, placed
@@ -80,10 +80,14 @@ class QuestionsByScope:
             places, own = np.array(pairs, dtype=np.int64).T
             yield number, places, own
 
+    def counted(self, number: int) -> Counted:
+        """Return what the questions of a group count."""
+        make = Boxes.of_queries if self._are_boxes[number] else Products.of_queries
+        return make(self._members[number])
+
     def bounded(self, find: Callable[[Counted], Array | None]) -> _Found:
         """Return these questions with what bounds each group, found once."""
-        makes = [Boxes.of_queries if one else Products.of_queries for one in self._are_boxes]
-        return self, functools.cache(lambda number: find(makes[number](self._members[number])))
+        return self, functools.cache(lambda number: find(self.counted(number)))
 
 
 # Questions, and what bounds those of a group: an array whose last axis they are along; None for one by one.
@@ -205,34 +209,39 @@ class ModelAnswers:
         typical = None if width is None else (max(0.0, answer.count - width), answer.count + width)
         return replace(answer, kind=kind, typical=typical)
 
-    def of_boxes(self, boxes: Counted) -> Array | None:
+    def of_boxes(self, boxes: Counted, own: Array | None = None) -> Array | None:
         """Return the model's answers to boxes or products, and what bounds them.
 
         None where they have to be looked at one by one: single questions are tested, a marginal was measured
         on declared cells of bins that boxes cut, bins are no runs of cells, or a contract moves answers.
 
+        Args:
+            own: the questions' own numbers; see ``Bars.of_boxes``.
+
         Returns:
-            float64, shape (5, n): records, NaN where the model has no table of sums, the ends of their
-            intervals, places in ``BASES`` of what these rest on, and places in ``KINDS``.
+            float64, shape (6, n): records, NaN where the model has no table of sums, the ends of their
+            intervals, places in ``BASES`` of what these rest on, 1 where that is the question's own number,
+            and places in ``KINDS``.
         """
         options, bins = self.state.contract.options, self.state.coarsening.box_bounds(boxes)
         if not (boxes.scope and options.tests_marginals) or bins is None or options.bar_limit is not None:
             return None
         if self.bars.known(boxes.scope).measured and bool(bins[2].any()):
             return None
-        bar = self.bars.of_boxes(boxes)
+        bar = self.bars.of_boxes(boxes, own)
         if bar is None:
             return None
+        bar = bar if own is not None else np.vstack([bar, np.zeros(len(boxes))])
         kinds = np.array([KINDS.index(kind_over(boxes.domain, boxes.scope, basis)) for basis in BASES])
         sums = self.model_sums(boxes.scope)
         counts = np.full(len(boxes), math.nan) if sums is None else sums.many(boxes)
         return np.vstack([counts, bar, kinds[bar[2].astype(np.intp)]])
 
     def with_counts(self, bounds: Array, queries: Iterable[LinearQuery]) -> Array:
-        """Return what bounds questions, with the answers of a model that has no table of their sums."""
+        """Return what bounds products of a scope, with the answers of a model that has no table of sums."""
         if not np.isnan(bounds[0]).any():
             return bounds
-        return np.vstack([[*map(self._count, queries)], bounds[1:]])
+        return np.vstack([self._local.answers(list(queries)), bounds[1:]])
 
     def parts_of_boxes(self, boxes: Counted) -> Array | None:
         """Return what boxes or products lie between by their parts, and their kind where a test was negative.
@@ -298,6 +307,10 @@ class FreeAnswers:
         if own.size:
             kept = ((places, bounds, ~np.isin(places, own)) for places, bounds in found)
             found = [(places[left], bounds[:, left]) for places, bounds, left in kept if left.any()]
+            asked = list(map(one, own.tolist()))
+            numbers = list(map(own_numbers(state).of, asked))
+            bounded = _with_numbers(of.bars, asked, numbers, of.of_boxes)
+            found += [(own[places], bounds) for places, bounds in bounded]
         found = [(places, of.with_counts(bounds, map(one, places.tolist()))) for places, bounds in found]
         return _joined(of, len(questions), found, lambda place: of.answer(one(place)))
 
@@ -315,7 +328,7 @@ class FreeAnswers:
         for places, ends in _of_groups(self._bounds_of(of, queries)[1], queries):
             counts, basis = units[places] / UNITS, np.full(len(places), BASES.index(Basis.TESTED))
             low, high = np.maximum(ends[0], counts - width), np.minimum(ends[1], counts + width)
-            own.append((places, np.vstack([counts, low, high, basis, ends[2]])))
+            own.append((places, np.vstack([counts, low, high, basis, np.zeros(len(places)), ends[2]])))
 
         def alone(place: int) -> Answer:
             return of.certified(queries[place], int(units[place]), plan, plan.threshold)
@@ -333,6 +346,21 @@ class FreeAnswers:
         if expected is not None:
             self._bounds = found
         return found
+
+
+def _with_numbers(
+    bars: Bars,
+    queries: Sequence[LinearQuery],
+    numbers: Sequence[QueryMeasurement | None],
+    find: Callable[[Counted, Array], Array | None],
+) -> Iterator[tuple[Places, Array]]:
+    """Yield the places of questions with own numbers that are bounded together, and what bounds these."""
+    asked = QuestionsByScope(bars.state.coarsening, queries)
+    for group, places, _ in asked.groups(queries):
+        own = [one for place in places.tolist() if (one := numbers[place]) is not None]
+        found = find(asked.counted(group), bars.own_widths(own))
+        if found is not None:
+            yield places, found
 
 
 def _of_groups(bounds: _Found, queries: Sequence[LinearQuery]) -> Iterator[tuple[Places, Array]]:
@@ -387,28 +415,44 @@ def known_widths(bars: Bars, questions: Questions) -> NDArray[np.float64]:
 
     These do not depend on noise; they are infinite where nothing holds a question.
     """
-    found, alone = np.empty(len(questions)), np.ones(len(questions), dtype=np.bool_)
-    if isinstance(questions, Boxes):
-        parts = (
-            (places, bars.widths_of_boxes(one) if one.scope else None) for places, one in questions.parts()
-        )
-        known = [(places, widths) for places, widths in parts if widths is not None]
-    else:
-        queries = questions.queries(0, len(questions))
-        asked = QuestionsByScope(bars.state.coarsening, queries)
-        known = list(_of_groups(asked.bounded(bars.widths_of_boxes), queries))
-    for places, widths in known:
+    found, numbers = np.full(len(questions), math.nan), own_numbers(bars.state)
+    own = {place: numbers.of(questions.query(place)) for place in numbers.places(questions).tolist()}
+    for places, widths in widths_together(bars, questions, own):
         found[places] = widths
-        alone[places] = False
-    alone[own_numbers(bars.state).places(questions)] = True
-    for place in np.flatnonzero(alone).tolist():
+    for place in np.flatnonzero(np.isnan(found)).tolist():
         found[place] = bars.width_of_query(questions.query(place))
     return found
 
 
+def widths_together(
+    bars: Bars, questions: Questions, own: Mapping[int, QueryMeasurement | None]
+) -> Iterator[tuple[Places, NDArray[np.float64]]]:
+    """Yield the places of questions whose widths are found together, and the widths; see ``known_widths``.
+
+    Args:
+        own: by place, the numbers of questions that have one of their own.
+    """
+    numbered = np.array(sorted(own), dtype=np.int64)
+    others = np.setdiff1d(np.arange(len(questions)), numbered)
+    if isinstance(questions, Boxes):
+        for places, boxes in questions.take(others).parts():
+            widths = bars.widths_told(boxes) if boxes.scope else None
+            if widths is not None:
+                yield others[places], widths
+    else:
+        queries = questions.take(others).queries(0, len(others))
+        asked = QuestionsByScope(bars.state.coarsening, queries)
+        for places, widths in _of_groups(asked.bounded(bars.widths_told), queries):
+            yield others[places], widths
+    numbers = [own[place] for place in numbered.tolist()]
+    queries = [questions.query(place) for place in numbered.tolist()]
+    for places, widths in _with_numbers(bars, queries, numbers, bars.widths_told):
+        yield numbered[places], widths
+
+
 def answers_within(state: PublicState, bounds: Array) -> Answers:
     """Return the model's answers to boxes or products, within what bounds them; see ``of_boxes``."""
-    counts, low, high, basis, places = bounds
+    counts, low, high, basis, is_own, places = bounds
     size, kinds = counts.size, places.astype(np.uint8)
     low, high = map(np.asarray, ends_in_order(low, high, hard_ends_of(state)))
     shown = np.minimum(np.maximum(counts, low), high)
@@ -421,6 +465,7 @@ def answers_within(state: PublicState, bounds: Array) -> Answers:
             typical[alike] = np.stack([least, shown[alike] + width], axis=1)
     source = np.full(size, SOURCES.index(Source.SYNTHETIC), dtype=np.uint8)
     source[basis == BASES.index(Basis.PARTS)] = SOURCES.index(_untested_source(state))
+    source[is_own > 0] = SOURCES.index(Source.MEASURED)
     columns = {
         "count": shown,
         "interval": np.stack([low, high], axis=1),

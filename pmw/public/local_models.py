@@ -32,6 +32,7 @@ from pmw.public.state import PublicState, coarse_model, singly
 from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
 from queries.linear import LinearQuery
 from queries.memory import Memory
+from queries.products import Products
 
 _ATTRIBUTES, _BINS = 4, 20_000  # at most, of a table
 _CHAINED = 6  # attributes of a chain, at most
@@ -118,6 +119,26 @@ class LocalModels:
             if found is not None:
                 return found
         return self._state.model.answer(query)
+
+    def answers(self, queries: Sequence[LinearQuery]) -> list[float]:
+        """Return the expected answers to products of the same attributes, in records: ``answer`` of each."""
+        scope = queries[0].scope
+        table = self._table(scope)
+        if table is None:
+            return [*map(self.answer, queries)]
+        columns, coarsening = [], self._state.coarsening
+        for name, side in zip(scope, Products.of_queries(queries).sides, strict=True):
+            cells = side.masks(coarsening.fine[name].size).T.astype(np.float64)
+            columns.append(np.ascontiguousarray(coarsening.averaged((name,), cells).T)[:, :, None])
+        shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]
+        first, found = _turned(table), list[float]()
+        for rows in zip(*columns, strict=True):
+            left = first
+            for shape, own in zip(shapes, rows, strict=True):  # as ``tensordot``, to the bit
+                left = np.dot(left, own).reshape(shape)
+                left = _turned(left) if shape else left
+            found.append(float(left))
+        return found
 
     def holds(self, query: LinearQuery) -> bool:
         """Tell whether what was measured of a question itself is a part of its table."""
@@ -262,6 +283,13 @@ def local_models(state: PublicState) -> LocalModels:
         if before is not None:
             found.take_over(before)
     return found
+
+
+def _turned(table: _Table) -> _Table:
+    """Return a table as a matrix whose columns are the cells of its first axis."""
+    if table.ndim == 2:
+        return table.T  # the same, sooner
+    return table.transpose(*range(1, table.ndim), 0).reshape(-1, table.shape[0])
 
 
 def _parted(windows: Sequence[_Scope], shared: Mapping[frozenset[str], float]) -> float:

@@ -435,7 +435,7 @@ class Engine:
                 break
             now = replace(state, asked=state.asked + free) if free else state
             some = questions if are_all else questions.take(np.arange(free, min(free + size, count)))
-            if are_all or not are_alike or are_tested(now, some).any():
+            if not are_alike or are_tested(now, some).any():
                 if free and are_alike:
                     return free, Proposal.untested(())  # looked at again once those before are answered
                 proposal = propose(now, some.queries(0, size))

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model.measurement import half_width
+from pmw.model.measurement import QueryMeasurement, RowsMeasurement, half_width
 from pmw.public.answer import Basis, Source
 from pmw.public.answers import KINDS, SOURCES, Answers
 from pmw.public.bars import Bars
-from pmw.public.free_answers import FreeAnswers, known_widths
+from pmw.public.evidence import own_numbers
+from pmw.public.free_answers import FreeAnswers, known_widths, widths_together
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same, used_for
@@ -58,11 +59,20 @@ def widths_of(state: PublicState, stored: Answers, questions: Questions) -> NDAr
 
     What a question's own test or measurement gave has the width of that, where nothing else held it.
     """
-    before, now = np.empty(len(stored)), known_widths(Bars(state), questions)
-    for version in np.unique(stored.version).tolist():
-        places = np.flatnonzero(stored.version == version)
-        then = Bars(state.known_until(version))
-        before[places] = known_widths(then, questions.take(places))
+    before, now = np.full(len(stored), math.nan), known_widths(Bars(state), questions)
+    for places in _known_alike(state, stored.version):
+        some, own = questions.take(places), dict[int, QueryMeasurement | None]()
+        for version in np.unique(stored.version[places]).tolist():
+            at = np.flatnonzero(stored.version[places] == version)
+            then = own_numbers(state.known_until(version))
+            own |= {place: then.of(some.query(place)) for place in at[then.places(some.take(at))].tolist()}
+        bars = Bars(state.known_until(version))
+        for group, widths in widths_together(bars, some, own) if bars.pays else ():
+            before[places[group]] = widths
+    alone = np.isnan(before)
+    for version in np.unique(stored.version[alone]).tolist():
+        places = np.flatnonzero(alone & (stored.version == version))
+        before[places] = known_widths(Bars(state.known_until(version)), questions.take(places))
     plan, confidence = state.query_plan, Confidences.in_state(state).alone
     if plan is not None:
         for code, width in (
@@ -71,6 +81,15 @@ def widths_of(state: PublicState, stored: Answers, questions: Questions) -> NDAr
         ):
             before[np.isinf(before) & (stored.source == code)] = 2 * width
     return np.stack([before, now])
+
+
+def _known_alike(state: PublicState, versions: NDArray[np.int64]) -> Iterator[Places]:
+    """Yield the places of versions between which nothing was released but questions' own numbers."""
+    shared = np.cumsum([0, *(not isinstance(one, RowsMeasurement) for one in state.measured)])
+    tested = np.searchsorted(sorted(one.version for one in state.certificates.values()), versions, "right")
+    codes = np.stack([shared[np.minimum(versions, len(state.measured))], tested], axis=1)
+    which = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+    return (np.flatnonzero(which == code) for code in range(int(which.max(initial=-1)) + 1))
 
 
 def rests_on_test(state: PublicState, answers: Answers) -> NDArray[np.bool_]:

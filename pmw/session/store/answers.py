@@ -91,6 +91,7 @@ class StoredAnswers:
         self._held = 0  # bytes of the decoded blocks
         self._sorted = self._recent = _NONE  # a question's key and an answer's number, sorted
         self._known = 0  # the number of the last answer whose key is there
+        self._settled: Counter[str] | None = None  # questions by analyst, once they were counted
 
     # --- looking up -----------------------------------------------------------------------------------------
 
@@ -260,6 +261,8 @@ class StoredAnswers:
             named = enumerate(columns.request_ids, start=number + 1)
             self._add("requests", [(name, at) for at, name in named if name is not None])
             number += len(columns)
+            if self._settled is not None and (first := columns.first_count()):
+                self._settled[columns.analyst] += first
         self._add("meta", [(ANSWERS, str(number))], "INSERT OR REPLACE")
         covered = "sequence = (SELECT blocks FROM chain ORDER BY sequence DESC LIMIT 1)"
         last = self._connection.execute(f"SELECT sequence + size - 1 FROM blocks WHERE {covered}").fetchone()
@@ -434,9 +437,11 @@ class StoredAnswers:
 
     def settled_counts(self) -> dict[str, int]:
         """Return how many questions each analyst settled first; an empty name stands for nobody named."""
-        counts = "SELECT analyst, sum(settled) FROM blocks WHERE settled > 0 GROUP BY analyst"
-        with guarded(self._name):
-            return dict(self._connection.execute(counts))
+        if self._settled is None:
+            counts = "SELECT analyst, sum(settled) FROM blocks WHERE settled > 0 GROUP BY analyst"
+            with guarded(self._name):
+                self._settled = Counter(dict(self._connection.execute(counts)))
+        return dict(self._settled)
 
     def settled_version(self, place: int, analyst: str | None = None) -> int:
         """Return the version of the model that settled a question, by its place among all, from 1.

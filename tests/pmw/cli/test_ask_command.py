@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import sqlite3
 import sys
 from contextlib import closing, redirect_stdout
@@ -27,7 +28,9 @@ from pmw import StoreError, resume_session
 from pmw.cli.answer_formats import FORMATS, writer_of
 from pmw.cli.answering import StreamOptions, answer_stream, answer_workload, source_code
 from pmw.cli.usage import json_line
-from pmw.public.answer import Answer, Source, Spent
+from pmw.privacy.budget import Budget
+from pmw.public.answer import Source
+from pmw.public.answers import SOURCES, Answers
 from pmw.public.population import PopulationInterval
 from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
@@ -488,23 +491,29 @@ def test_a_workload_of_ranges_is_answered_as_its_questions_one_by_one(
 
 
 FLOATS = st.floats(0, 1e12)
-PAIRS = st.none() | st.tuples(FLOATS, FLOATS)
+PAIRS = st.just((math.nan, math.nan)) | st.tuples(FLOATS, FLOATS)
 
 
 @given(
-    FLOATS, FLOATS, PAIRS, PAIRS, st.floats(0, 1), st.sampled_from(Source), st.booleans(), st.booleans(),
+    FLOATS, PAIRS, PAIRS, st.floats(0, 1), st.integers(0, len(SOURCES) - 1), st.booleans(), st.booleans(),
     st.dictionaries(st.sampled_from(["id", "line"]), st.none() | st.integers() | st.text(), min_size=1),
 )  # fmt: skip
 def test_a_line_is_the_json_of_its_answer(
-    count: float, fraction: float, interval: tuple[float, float] | None, typical: tuple[float, float] | None,
-    share: float, source: Source, aligned: bool, seeded: bool, head: dict[str, Any],
+    count: float, interval: tuple[float, float], typical: tuple[float, float], share: float, source: int,
+    aligned: bool, seeded: bool, head: dict[str, Any],
 ) -> None:  # fmt: skip
-    answer = Answer(
-        count, fraction, interval, 0.95, source, aligned, 3, Spent(share, 1.0, 1e-9), seeded, None, typical
-    )
+    columns: dict[str, Any] = {
+        "count": count, "interval": interval, "typical": typical, "source": source, "version": 3,
+        "share": share, "kind": 0, "aligned": aligned, "charged": 0.0,
+    }  # fmt: skip
+    columns = {name: np.array([value]) for name, value in columns.items()}
+    answers = Answers(
+        **columns,
+        confidence=0.95, total=1e3, budget=Budget(Fraction(1), Fraction("1e-9")), seeded=seeded, kept=None,
+    )  # fmt: skip
     writer = writer_of("jsonl")
-    writer.answer(head, answer)
+    writer.answers([head], answers)
     written = io.StringIO()
     with redirect_stdout(written):
         writer.flush()
-    assert written.getvalue() == json_line({**head, **answer.to_dict()}) + "\n"
+    assert written.getvalue() == json_line({**head, **answers[0].to_dict()}) + "\n"

@@ -169,7 +169,7 @@ def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tu
             continue
         for place in range(len(part)):
             alone = answers.bars.of_query(part.query(place))
-            _, low, high, basis, _ = found[:, place]
+            _, low, high, basis, *_ = found[:, place]
             assert (low, high) == pytest.approx((alone.low, alone.high), rel=1e-9, abs=1e-6)
             assert basis == alone.basis
 

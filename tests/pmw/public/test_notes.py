@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.cli.answer_formats import _answer_line
+from pmw.cli.answer_formats import _answer_lines
 from pmw.cli.texts import status_text, table_text
 from pmw.public.export import export
 from pmw.public.tables import AnswerTable
@@ -57,8 +57,9 @@ def test_every_answer_and_table_says_once_which_records_are_kept(kind: str, tmp_
         for answer in (asking.ask("sex = 'F'"), asking.ask("sex = 'F'")):  # as it was stored, too
             assert f"confidence ({WORDS})" in answer.sentence()
             assert WORDS in answer._repr_html_()
-            assert json.loads(_answer_line(answer)) == answer.to_dict()
             assert answer.to_dict()["records_kept"] == FORM
+        (line,) = _answer_lines(asking.ask_all(["sex = 'F'"]))
+        assert json.loads("{" + line) == asking.ask("sex = 'F'").to_dict()
         for table in map(asking.sql, STATEMENTS):
             assert table_text(table).count(NOTE) == table_text(table).count("kept") == 1
             assert table._repr_html_().count(WORDS) == 1
@@ -84,7 +85,8 @@ def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> N
     with flights(None) as session:
         session.report(tmp_path / "report.html")
         answer, said = session.ask("sex = 'F'"), [status_text(session.contract, session.status())]
-        said += [answer.sentence(), answer._repr_html_(), _answer_line(answer), json.dumps(answer.to_dict())]
+        said += [answer.sentence(), answer._repr_html_(), json.dumps(answer.to_dict())]
+        said += _answer_lines(session.ask_all(["sex = 'F'"]))
         for table in map(session.sql, STATEMENTS):
             said += [table.to_text(), table._repr_html_(), json.dumps(table.to_dict())]
             assert "records_kept" not in table.to_pandas().attrs
