@@ -17,11 +17,10 @@ from queries import (
     Domain,
     LinearQuery,
     QueryError,
-    Statement,
     parse_sql,
     parse_where,
 )
-from queries.date_parts import DatePart, Step, format_pieces
+from queries.date_parts import Step
 from queries.dates import DAY
 from queries.expressions import Linear
 from queries.locked_engine import evaluated
@@ -112,28 +111,6 @@ def test_a_part_groups_each_day_by_the_value_that_python_and_duckdb_give_it(
         assert [str(found[place]) for place in range(len(DAYS))] == [row for (row,) in rows]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("HOUR(d)", lambda time: time.hour),
-        ("EXTRACT(hour FROM d)", lambda time: time.hour),
-        ("strftime(d, '%H:00')", lambda time: time.strftime("%H:00")),
-        ("strftime(d, '%m %-H')", lambda time: time.strftime("%m %-H")),
-        ("DATE_TRUNC('hour', d)", lambda time: str(time)[:16].removesuffix(" 00:00")),
-        ("d::date", lambda time: str(time.date())),
-        ("HOUR(d::date)", lambda _: 0),
-        ("DAYOFWEEK(d + INTERVAL 5 HOUR)", lambda time: (time + timedelta(hours=5)).isoweekday() % 7),
-        ("DATE(d - INTERVAL '3 hours')", lambda time: str((time - timedelta(hours=3)).date())),
-        ("d::date + INTERVAL '90 minutes'", lambda time: f"{time.date()} 01:30"),
-    ],
-)
-def test_a_part_groups_each_hour_by_the_value_that_python_gives_it(
-    text: str, told: Callable[[datetime], Any]
-) -> None:
-    found = grouped(text, hours())
-    assert [found[place] for place in range(len(HOURS))] == [told(hour) for hour in HOURS]
-
-
 # --- conditions -------------------------------------------------------------------------------------------
 
 
@@ -210,11 +187,6 @@ CONDITIONS |= {
 }
 
 
-def test_months_are_added_to_no_time() -> None:
-    for text in ("d + INTERVAL 1 MONTH > '2020-12-31'", "DAY(d + INTERVAL 1 MONTH) = 31"):
-        assert "months differ in length" in refusal(parse_where, text, hours()).message
-
-
 def cuts_every_cell(holds: Callable[[date], bool], domain: Domain) -> bool:
     """Tell whether a condition holds on some days of each cell, and not on others."""
     found: dict[int, set[bool]] = {}
@@ -257,40 +229,6 @@ def test_a_condition_holds_on_the_days_that_python_tells(text: str, width: str) 
         assert width != "day" or least == most == expected
 
 
-@pytest.mark.parametrize("text", CONDITIONS)
-def test_a_condition_means_the_same_wherever_it_stands(text: str) -> None:
-    domain = days()
-    where = full_weights(parse_where(text, domain)) > 0
-    found = grouped(f"CASE WHEN {text} THEN 1 ELSE 0 END", domain)
-    assert [found[cell] for cell in range(len(DAYS))] == where.tolist()
-    negated = full_weights(parse_where(f"NOT ({text})", domain)) > 0
-    assert negated.tolist() == (~where).tolist()
-
-
-def test_spellings_of_one_part_are_one_key() -> None:
-    statement = parse_sql(
-        "SELECT EXTRACT(month FROM t.d) AS m, strftime(D, '%m') AS s, COUNT(*) FROM t "
-        "GROUP BY MONTH(d), TO_CHAR(d, 'MM') ORDER BY date_part('month', d) DESC",
-        days(),
-    )
-    assert [column.title for column in statement.columns if column.is_key] == ["m", "s"]
-    assert len(statement.groupings) == 2
-    titles = parse_sql("SELECT DATE_TRUNC('month', d), DAYNAME(d), COUNT(*) FROM t GROUP BY 1, 2", days())
-    assert [column.title for column in titles.columns] == ["month", "dayname", "count"]
-
-
-def test_a_truncated_day_is_the_key_that_a_statement_casts() -> None:
-    statement = parse_sql(
-        "SELECT DATE_TRUNC('month', d)::date AS m, COUNT(*) FROM t GROUP BY DATE_TRUNC('month', d) "
-        "HAVING m >= DATE '2020-03-01'",
-        days(),
-    )
-    assert [group.labels for group in statement.groups()][:2] == [("2019-12-01",), ("2020-01-01",)]
-    (grouping,) = parse_sql("SELECT DAYNAME(d), COUNT(*) FROM t GROUP BY 1", days()).groupings
-    assert not grouping.in_order  # Thursday comes first, and is sorted as a text
-    assert [value for value, _ in grouping.groups][:3] == ["Thursday", "Friday", "Saturday"]
-
-
 @pytest.mark.parametrize("width", ["hour", "day", "week", "month"])
 @pytest.mark.parametrize(
     "text",
@@ -322,16 +260,6 @@ def test_a_condition_on_times_holds_wherever_it_is_said_to_and_nowhere_else(text
         assert bool(least[cell]) <= true <= bool(most[cell])
 
 
-def test_a_part_is_compared_with_dates_as_its_attribute_writes_them() -> None:
-    domain = days(format="%d.%m.%Y")
-    for text in (
-        "DATE_TRUNC('month', d) >= '01.03.2020'",
-        "COALESCE(DATE_TRUNC('month', d) >= '01.03.2020', FALSE)",
-    ):
-        held = full_weights(parse_where(text, domain)) > 0
-        assert held.tolist() == [day >= date(2020, 3, 1) for day in DAYS]
-
-
 def test_empty_and_undeclared_dates_have_no_part() -> None:
     domain = days(missing=True, other=True)
     for text in (
@@ -346,15 +274,6 @@ def test_empty_and_undeclared_dates_have_no_part() -> None:
     assert missing.tolist() == full_weights(parse_where("d IS NULL", domain)).tolist()
     found = grouped("strftime(d, '%Y')", domain)
     assert (found[len(DAYS)], found[len(DAYS) + 1]) == (None, "(other)")
-
-
-def test_parts_stand_inside_of_aggregates_and_arithmetic() -> None:
-    assert grouped("MONTH(d) / 6", days()) == {cell: day.month // 6 for cell, day in enumerate(DAYS)}
-    statement = parse_sql(
-        "SELECT AVG(ISODOW(d)), SUM(CASE WHEN MONTHNAME(d) = 'May' THEN 1 ELSE 0 END) FROM t", days()
-    )
-    assert isinstance(statement, Statement)
-    assert len(statement.leaves) >= 2
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -393,38 +312,12 @@ def test_a_key_that_cuts_cells_names_the_width_that_does_not(width: str, text: s
     assert parse_sql("SELECT d, COUNT(*) FROM t GROUP BY d", days(width)).size
 
 
-def test_no_width_decides_what_is_shorter_than_an_hour() -> None:
-    refused = refusal(parse_sql, "SELECT d + INTERVAL 1 DAY, COUNT(*) FROM t GROUP BY 1", hours("day"))
-    assert "declare" not in refused.message
-    assert "GROUP BY d, which counts each day" in refused.message
-    told = refusal(parse_sql, "SELECT HOUR(d), COUNT(*) FROM t GROUP BY 1", hours("day"))
-    assert "declare 'd' with width = 'hour'" in told.message
-
-
-def test_a_word_of_a_constant_is_no_name() -> None:
-    domain = Domain((DateAttribute("date", FIRST, LAST),), name="t")
-    for text in (
-        "date > DATE '2020-02-30'",
-        "date + INTERVAL 'x' MONTH > DATE '2020-02-01'",
-        "date = UPPER(DATE '2020-02-01')",
-    ):
-        assert "is a word of SQL" not in refusal(parse_where, text, domain).message
-    assert parse_where("date::date >= DATE '2020-02-29'", domain).aligned
-
-
 # --- the calendar -----------------------------------------------------------------------------------------
 
 
 def second_of(step: Step, day: date) -> float:
     (found,) = evaluated(f"SELECT {step.sql(f'{day.toordinal() * DAY}e0')}", {}, {})
     return float(found[0])
-
-
-def test_months_are_added_as_duckdb_adds_them() -> None:
-    for start in (date(2020, 1, 31), date(2019, 11, 30), date(2020, 2, 29)):
-        for months in range(-30, 31):
-            ((expected,),) = duckdb.execute("SELECT (? + to_months(?))::DATE", [start, months]).fetchall()
-            assert second_of(Step(months=months), start) == expected.toordinal() * DAY
 
 
 def test_steps_end_with_the_calendar() -> None:
@@ -440,13 +333,3 @@ def test_steps_end_with_the_calendar() -> None:
             parse_sql, "SELECT DATE_TRUNC('month', d) + INTERVAL 1 MONTH, COUNT(*) FROM t GROUP BY 1", ends
         ).message
     )
-
-
-def test_a_text_is_the_same_in_the_periods_of_its_directives() -> None:
-    for format, periods in {
-        "%Y": {"year"}, "%Y-%m": {"year", "month"}, "%q": {"quarter"}, "%V": {"week"}, "%d": {"day"},
-        "none": {"year"}, "%m %V": {"year", "month", "week"},
-    }.items():  # fmt: skip
-        assert set(DatePart("text", format).periods) == periods
-    with pytest.raises(ValueError, match="%S"):
-        format_pieces("%Y %S")

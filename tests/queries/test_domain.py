@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from queries import (
     NumericAttribute,
     ScopeError,
 )
-from queries.cells import canonical_text, cell_count, nearest
+from queries.cells import cell_count
 from tests.queries.meaning import histograms
 
 
@@ -50,17 +49,6 @@ def test_special_cells_come_after_the_base_cells(attribute: Attribute, size: int
     assert (both.size, both.missing_code, both.other_code) == (size + 2, size, size + 1)
 
 
-@given(st.integers(-50, 50), st.integers(0, 60), st.integers(1, 9))
-def test_integer_cells_cover_every_value_once(minimum: int, extent: int, width: int) -> None:
-    attribute = IntegerAttribute("a", minimum, minimum + extent, width)
-    ends = attribute.boundaries
-    cells = [range(low, high) for low, high in pairwise(ends)]
-    assert len(cells) == attribute.base_size
-    assert [value for cell in cells for value in cell] == list(range(minimum, minimum + extent + 1))
-    assert {len(cell) for cell in cells[:-1]} <= {width}
-    assert 1 <= len(cells[-1]) <= width
-
-
 @pytest.mark.parametrize(
     ("attribute", "labels"),
     [
@@ -73,25 +61,6 @@ def test_integer_cells_cover_every_value_once(minimum: int, extent: int, width: 
 )
 def test_labels_name_the_cells(attribute: Attribute, labels: list[str]) -> None:
     assert [attribute.label(code) for code in range(attribute.size)] == labels
-
-
-@pytest.mark.parametrize(
-    "attribute",
-    [
-        NumericAttribute("a", (1_000_000, 1_000_001, 1_000_002, 1_000_003)),
-        NumericAttribute("a", (0.1, 0.1000001, 0.1000002, 0.1000003)),
-        CategoricalAttribute("a", tuple(range(20)), missing=True, other=True),
-    ],
-)
-def test_labels_of_different_cells_differ(attribute: Attribute) -> None:
-    labels = [attribute.label(code) for code in range(attribute.size)]
-    assert len(set(labels)) == attribute.size
-
-
-def test_a_label_outside_the_cells_is_refused() -> None:
-    for code in (-1, 3):
-        with pytest.raises(ScopeError, match=rf"'a' has cells 0\.\.2, got code={code}"):
-            IntegerAttribute("a", 0, 1, missing=True).label(code)
 
 
 REFUSED: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
@@ -155,61 +124,6 @@ def test_a_value_that_reads_like_a_special_cell_is_refused(special: str, flags: 
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [("3", "3"), (3, "3"), (-3, "-3"), (True, "true"), (False, "false"), (" x", " x")]
-)
-def test_a_value_is_matched_by_its_text(value: str | int | bool, text: str) -> None:
-    assert canonical_text(value) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("agee", "; did you mean 'age'?"), ("AGE", "; did you mean 'age'?"), ("zzz", ""), ("", "")],
-)
-def test_a_near_name_is_hinted_at(name: str, hint: str) -> None:
-    assert nearest(name, ("age", "sex")) == hint
-
-
-def test_a_name_in_another_case_is_nearer_than_any_other() -> None:
-    assert nearest("male", ("Female", "Male")) == "; did you mean 'Male'?"
-
-
-def test_a_domain_keeps_names_and_shape_in_declared_order(people: Domain) -> None:
-    assert people.names[:3] == ("age", "sex", "income")
-    assert people.shape == (75, 3, 3, 16, 10, 2, 2)
-    assert [attribute.name for attribute in people] == list(people.names)
-    assert len(people) == 7
-    assert "age" in people
-    assert "AGE" not in people
-    assert people["income"].size == 3
-    assert people.index("income") == 2
-
-
-def test_the_size_of_a_domain_is_exact_beyond_machine_integers() -> None:
-    domain = Domain(tuple(IntegerAttribute(f"a{number}", 0, 999) for number in range(10)))
-    assert domain.size == 10**30
-    assert domain.scope_size(domain.names[:7]) == 10**21
-    assert domain.scope_size(()) == 1
-
-
-def test_a_scope_is_put_in_declared_order(people: Domain) -> None:
-    assert people.scope(["income", "age"]) == ("age", "income")
-    assert people.scope([]) == ()
-    assert people.scope_shape(("age", "income")) == (75, 3)
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["age", "age"], r"expected each attribute once, got \['age', 'age'\]"),
-        (["agee"], "expected an attribute of 'people', got 'agee'; did you mean 'age'"),
-    ],
-)
-def test_a_scope_that_names_too_much_is_refused(people: Domain, names: list[str], message: str) -> None:
-    with pytest.raises(ScopeError, match=message):
-        people.scope(names)
-
-
-@pytest.mark.parametrize(
     ("attributes", "name", "message"),
     [
         ((), "t", "at least one attribute, got none"),
@@ -227,13 +141,6 @@ def test_a_domain_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(DomainError, match=message):
         Domain(attributes, name=name)
-
-
-def test_equal_declarations_are_equal_domains(people: Domain) -> None:
-    again = Domain(tuple(people), name="people")
-    assert again == people
-    assert hash(again) == hash(people)
-    assert Domain(tuple(people), name="others") != people
 
 
 @pytest.mark.parametrize(
@@ -269,17 +176,6 @@ def test_numbers_have_about_a_thousand_round_steps_between_their_ends(
     assert NumericAttribute("a", ends).usual_resolution == wanted
 
 
-@pytest.mark.parametrize(
-    ("ends", "wanted"),
-    [((17, 90), 1), ((0, 1), 1), ((0, 1999), 1), ((0, 2000), 2), ((0, 10**7), 10_000), ((5, 5), None)],
-)
-def test_whole_numbers_have_whole_steps(ends: tuple[int, int], wanted: int | None) -> None:
-    width = max(1, (ends[1] - ends[0]) // 10)
-    assert IntegerAttribute("a", *ends, width).usual_resolution == wanted
-    if ends[0] < ends[1]:
-        assert NumericAttribute("a", ends, integer=True).usual_resolution == wanted
-
-
 @given(st.lists(FLOATS, min_size=2, max_size=5, unique=True).map(sorted))
 def test_the_usual_step_of_numbers_is_round_follows_from_the_ends_and_is_never_refused(
     edges: list[float],
@@ -308,12 +204,6 @@ def test_the_usual_step_of_whole_numbers_is_whole_and_never_refused(one: int, ot
         assert step == 1 or 1000 <= Fraction(high - low, int(step)) <= 2500
 
 
-def test_parts_of_the_round_steps_are_few() -> None:
-    steps = [NumericAttribute("a", (0, end)).usual_resolution or 0 for end in range(1, 3000)]
-    assert all(low <= high for low, high in pairwise(steps))
-    assert sorted(set(steps)) == [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
-
-
 # --- marginals ----------------------------------------------------------------------------------------------
 
 
@@ -339,17 +229,6 @@ def test_a_projected_count_sums_the_cells_above_it(data: st.DataObject, histogra
 
 
 @given(data=st.data(), histogram=histograms())
-def test_expanding_then_projecting_multiplies_by_the_cells_added(
-    data: st.DataObject, histogram: Histogram
-) -> None:
-    marginal = histogram.project(_part(data, histogram.scope))
-    wider = histogram.domain.scope([*{*marginal.scope, *_part(data, histogram.scope)}])
-    added = histogram.domain.scope_size(wider) // histogram.domain.scope_size(marginal.scope)
-    back = marginal.expand(wider).project(marginal.scope)
-    np.testing.assert_array_equal(back.counts, marginal.counts * added)
-
-
-@given(data=st.data(), histogram=histograms())
 def test_restricting_takes_a_slice(data: st.DataObject, histogram: Histogram) -> None:
     domain = histogram.domain
     names = domain.scope(_part(data, domain.names))
@@ -360,27 +239,6 @@ def test_restricting_takes_a_slice(data: st.DataObject, histogram: Histogram) ->
         expected = np.take(expected, cells[name], axis=domain.index(name))
     assert restricted.scope == tuple(name for name in domain.names if name not in cells)
     np.testing.assert_array_equal(restricted.counts, expected)
-
-
-def test_counts_are_a_read_only_copy(people: Domain) -> None:
-    given_counts: NDArray[Any] = np.array([-1, 2, 3], dtype=np.int8)  # of any integer type
-    marginal = Marginal(people, ("sex",), given_counts)
-    given_counts[0] = 99
-    assert (marginal.counts.tolist(), marginal.total) == ([-1, 2, 3], 4)
-    assert marginal.counts.dtype == np.int64
-    for counts in (marginal.counts, marginal.expand(("sex", "income")).counts):
-        with pytest.raises(ValueError, match="read-only"):
-            counts[0] = 5
-
-
-def test_a_histogram_is_the_marginal_of_the_full_scope() -> None:
-    domain = Domain((CategoricalAttribute("a", (0, 1)), CategoricalAttribute("b", (0, 1))))
-    histogram = Histogram(domain, np.array([[1, 2], [3, 4]]))
-    assert isinstance(histogram, Marginal)
-    assert (histogram.scope, histogram.total) == (("a", "b"), 10)
-    assert histogram.project(["b", "a"]).scope == ("a", "b")
-    with pytest.raises(ScopeError, match=r"expected counts of shape \(2, 2\)"):
-        Histogram(domain, np.array([1, 2]))
 
 
 @pytest.mark.parametrize(

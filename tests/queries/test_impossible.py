@@ -171,32 +171,6 @@ def test_a_question_leaves_impossible_cells_out_and_no_answer_changes(
     assert LinearQuery.from_dict(DOMAIN, possible.to_dict()).to_json() == possible.to_json()
 
 
-@pytest.mark.parametrize(
-    ("where", "same"),
-    [
-        ("age < 5 AND married = 'yes'", "age >= 3 AND age < 5 AND married = 'yes'"),
-        ("age >= 8 AND sex = 'm'", "age = 8 AND sex = 'm'"),
-    ],
-)
-def test_questions_that_differ_by_impossible_cells_alone_are_one_question(where: str, same: str) -> None:
-    assert parse_where(where, DOMAIN).key() == parse_where(same, DOMAIN).key()
-
-
-@pytest.mark.parametrize(
-    "where", [CHILD, "age < 2 AND married = 'yes' AND sex = 'f'", "age = 9 AND sex = 'm'"]
-)
-def test_a_question_about_impossible_cells_alone_is_about_nobody(where: str) -> None:
-    query = parse_where(where, DOMAIN)
-    assert (query.constant, query.scope, query.describe()) == (0, (), "nobody")
-
-
-@pytest.mark.parametrize(
-    "where", ["", "age < 3", "married = 'yes'", "age < 3 AND married = 'no'", "sex = 'f'"]
-)
-def test_a_question_that_meets_no_impossible_cell_stays_as_it_is(where: str) -> None:
-    assert parse_where(where, DOMAIN).to_json() == parse_where(where, PLAIN).to_json()
-
-
 TERMS = ("age < 5", "married = 'yes'", "sex = 'm'", "age >= 2", "sex <> 'f'")
 WHERES = st.lists(st.sampled_from(TERMS), min_size=1, max_size=3, unique=True).map(" AND ".join)
 
@@ -209,14 +183,6 @@ def test_a_condition_means_the_same_whatever_was_read_before(asked: list[str]) -
         expected = parse_where(where, reader.domain).to_json()
         assert reader.where(where).to_json() == expected
         assert reader.statement(f"SELECT COUNT(*) FROM people WHERE {where}").where.to_json() == expected
-
-
-def test_conditions_are_of_the_attributes_that_they_were_made_for() -> None:
-    with pytest.raises(DomainError, match="rule_out made for the same attributes"):
-        Domain((IntegerAttribute("age", 0, 5), PLAIN["married"]), impossible=DOMAIN.impossible[:1])
-    with pytest.raises(DomainError, match="rule_out made for the same attributes"):
-        Domain(PLAIN.attributes, impossible=(CHILD,))  # type: ignore[arg-type]  # a text, as in a schema
-    assert rule_out(rule_out(PLAIN, CHILD), "sex = 'm' AND age = 9") == DOMAIN
 
 
 def test_what_is_impossible_whatever_else_holds_is_so_of_fewer_attributes() -> None:

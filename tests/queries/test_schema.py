@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +28,6 @@ from queries import (
 )
 from queries.categories import Level
 from queries.cells import MOST_CELLS, canonical_text
-from queries.numbers import NumberCells
 from queries.schema import load_file_facts, parse_stored, stored_schema
 from queries.values import values_of
 
@@ -108,14 +103,6 @@ def test_what_a_session_keeps_of_a_domain_has_the_resolutions_that_it_tells_and_
     assert parse_stored(stored_schema(domain)) == domain
     assert parse_stored(stored_schema(domain.counted)) == domain.counted
     assert "resolution" not in stored_schema(domain.counted)
-
-
-@given(_domains())
-def test_a_schema_that_tells_no_resolution_is_one_of_the_same_cells(domain: Domain) -> None:
-    found = parse_schema(stored_schema(domain.counted))
-    assert found.counted == domain.counted
-    for one in found:
-        assert not isinstance(one, NumberCells) or one.resolution == one.usual_resolution
 
 
 def test_a_resolution_that_is_false_is_none() -> None:
@@ -303,34 +290,6 @@ def test_a_text_of_which_much_would_be_made_is_refused_before_it_is_parsed(
         load_schema(tmp_path / "people.toml")
 
 
-TOKENS = ["\"\"\"", "\'\'\'", '"', "'", "\\", "\n", "#", ".", "a", "=", "[", "]", "{", "}", ",", " ", "1.5",
-          "a.a.a.a.a.a=1", "a.a.a.a.a=1", "[a.a.a.a.a.a]", "\n[", 'b = "']  # fmt: skip
-
-
-@given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map("".join))
-def test_no_key_that_a_parser_meets_has_many_dots(text: str) -> None:
-    lengths, real = [0], tomllib._parser.parse_key  # type: ignore[attr-defined]
-
-    def parse_key(src: str, pos: int) -> Any:
-        end, key = real(src, pos)
-        lengths.append(len(key))
-        return end, key
-
-    with pytest.MonkeyPatch.context() as patch, suppress(SchemaError):
-        patch.setattr("tomllib._parser.parse_key", parse_key)
-        parse_schema(text)
-    assert max(lengths) <= 5
-
-
-def test_names_and_values_may_have_any_dots_and_signs() -> None:
-    odd = "a.b.c.d.e.f.g = [{"
-    values = tuple(f"{odd}{number}" for number in range(3000))
-    domain = Domain((CategoricalAttribute(odd, values), NumericAttribute("b", (0.5, 1.5, 2.25))), name=odd)
-    assert parse_schema(format_schema(domain)) == domain
-    many = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9) for number in range(1000)))
-    assert parse_schema(format_schema(many)) == many
-
-
 # --- levels of codes, and files beside a schema -------------------------------------------------------------
 
 
@@ -343,14 +302,6 @@ DOMAIN = Domain(
 
 def cells(where: str) -> list[int]:
     return np.flatnonzero(parse_where(where, DOMAIN).weights()).tolist()
-
-
-def test_levels_stand_from_the_coarsest_to_the_finest() -> None:
-    attribute = DOMAIN["code"]
-    assert isinstance(attribute, CategoricalAttribute)
-    assert [level.name for level in attribute.levels] == ["code_1", "code_2"]
-    assert [level.codes for level in attribute.levels] == [(0, 0, 0, 1), (0, 0, 1, 2)]
-    assert dict(DOMAIN.levels) == {"code_1": "code", "code_2": "code"}
 
 
 @pytest.mark.parametrize(
@@ -440,16 +391,6 @@ def test_what_cannot_be_declared_is_refused(tmp_path: Path, lines: str, text: st
     assert message in str(refused.value)
 
 
-def test_a_kind_that_is_misspelt_is_hinted_at() -> None:
-    for lines, told in (
-        ("type = 'integer'", "did you mean 'kind' where 'type' stands"),
-        ("kind = 'catgorical'", "got 'catgorical'; did you mean 'categorical'"),
-        ("kind = 'categorical'\nvalues_file = 'v.txt'", "values_file is read beside a schema file"),
-    ):
-        with pytest.raises(SchemaError, match=told):
-            parse_schema(f"[[attributes]]\nname = 'a'\n{lines}")
-
-
 def test_a_million_values_are_declared_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_CELLS == 1_000_000
     monkeypatch.setattr("queries.categories.MOST_CELLS", 2_000)
@@ -497,20 +438,6 @@ def test_reading_what_was_written_gives_the_lookups_back(lookup: Lookup, name: s
     assert again.lookups == domain.lookups
     assert [one.columns for one in again.lookups] == [one.columns for one in domain.lookups]
     assert again == domain
-
-
-def test_a_domain_keeps_its_lookups_in_a_copy() -> None:
-    domain = Domain((CARRIER,), lookups=(Lookup("airlines", "carrier", {"UA": "United"}),))
-    assert pickle.loads(pickle.dumps(domain)).lookups == domain.lookups  # noqa: S301 - our own bytes
-    assert copy.deepcopy(domain).lookups == domain.lookups
-    assert hash(domain.lookups[0]) == hash(copy.copy(domain.lookups[0]))
-    assert domain == Domain((CARRIER,))  # what values are called is no part of what is asked
-
-
-def test_one_text_is_the_column_name() -> None:
-    one, two = (Lookup("airlines", "carrier", {"UA": given}) for given in ("United", {"name": "United"}))
-    assert one == two
-    assert (one.columns, one.key) == (("name",), "carrier")
 
 
 def test_cells_have_the_texts_of_their_keys() -> None:
@@ -585,14 +512,6 @@ def test_a_file_needs_its_schema_beside_it_and_names_its_key(more: str, message:
         parse_schema(f'{FLIGHTS}{LOOKUP}file = "a.csv"\n{more}')
     with pytest.raises(SchemaError, match="file must be the name of a file, got 3"):
         parse_schema(f"{FLIGHTS}{LOOKUP}file = 3")
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(FLIGHTS + LOOKUP + 'file = "a.csv"\n')
-    with pytest.raises(
-        SchemaError, match=r"lookup 'airlines': expected a readable file, got .*a\.csv: No such file"
-    ):
-        load_schema(tmp_path / "s.toml")
 
 
 def test_what_is_no_lookup_is_refused_in_python() -> None:

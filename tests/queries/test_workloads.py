@@ -14,7 +14,6 @@ from fractions import Fraction
 from itertools import combinations, islice, product, repeat
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,8 +47,6 @@ from queries.workloads import (
     LARGEST_PARITY,
     MOST_DISTINCT,
     MOST_QUERIES,
-    WORKLOAD_FORMS,
-    SplitMix64,
     zipf_weights,
 )
 from tests.queries.meaning import DOMAINS, full_weights, histograms, refusal
@@ -90,16 +87,6 @@ def test_the_cells_of_a_marginal_partition_the_records(data: st.DataObject, hist
     assert next(queries, None) is None
 
 
-def test_a_workload_knows_its_size_without_walking_it() -> None:
-    domain, binary = _wide(8, 1000), _wide(200, 2)
-    assert repr(all_marginals(domain, 5)) == f"Workload(name='marginals:5', size={56 * 10**15})"
-    assert marginal_cells(domain, ["a0", "a3"]).size == 10**6
-    assert all_marginals(binary, 8).size == math.comb(200, 8) * 2**8
-    assert len(parities(binary, 10)) == math.comb(200, 10)
-    for workload, order in ((all_marginals(binary, 8), 8), (parities(binary, 10), 10)):
-        assert next(iter(workload)).scope == binary.names[:order]
-
-
 def test_more_queries_than_can_be_counted_are_refused() -> None:
     domain = _wide(200, 1000)
     with pytest.raises(ScopeError, match=r"marginals:9 would have \(more than 30 digits\); name fewer"):
@@ -121,15 +108,6 @@ def test_an_impossible_order_or_marginal_is_refused(people: Domain) -> None:
     for names, message in refused:
         with pytest.raises(ScopeError, match=message):
             marginal_cells(people, names)
-
-
-def test_a_marginal_names_its_attributes_in_declared_order(people: Domain) -> None:
-    workload = marginal_cells(people, ["sex", "age"])
-    assert workload == marginal_cells(people, ("age", "sex"))
-    assert (workload.name, workload.size) == ("marginals:age,sex", 75 * 3)
-    alone = marginal_cells(people, "sex")
-    assert (alone.name, alone) == ("marginals:sex", marginal_cells(people, ["sex"]))
-    assert [query.describe() for query in alone] == ["sex Female", "sex Male", "sex (other)"]
 
 
 @given(histogram=histograms(DOMAINS.filter(_ordered)))
@@ -156,16 +134,6 @@ def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(domain: Domain) -> 
             else:
                 text = f"{attribute.name} {'<=' if query is queries[-1] else '<'} {number_text(end)}"
             assert query.key() == parse_where(text, domain).key()
-
-
-def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(people: Domain) -> None:
-    for family, what in ((all_ranges, "ranges"), (prefixes, "prefixes")):
-        with pytest.raises(
-            ScopeError, match=f"'sex' is categorical and has no order, so it has no {what}; ask"
-        ):
-            family(people, "sex")
-        with pytest.raises(ScopeError, match="did you mean 'age'"):
-            family(people, "agee")
 
 
 @given(data=st.data(), histogram=histograms())
@@ -217,33 +185,11 @@ def test_boxes_are_the_queries_of_a_family(some: int, monkeypatch: pytest.Monkey
         assert [words for one in walked for words in one.describe()] == [one.describe() for one in queries]
 
 
-def test_ranges_of_numbers_with_their_own_cells_are_no_boxes() -> None:
-    domain = Domain((NumericAttribute("x", (0.0, 1.0, 2.0), atoms=(1.0,)),))
-    assert all_ranges(domain, "x").boxes is None
-    assert prefixes(domain, "x").boxes is None
-    assert all_marginals(domain, 1).boxes is not None
-
-
 # --- workloads ----------------------------------------------------------------------------------------------
 
 
 def _repeated(domain: Domain, size: int) -> Workload:
     return Workload("same", size, lambda: repeat(LinearQuery.everything(domain), size))
-
-
-def test_two_walks_do_not_disturb_each_other(people: Domain) -> None:
-    workload = all_ranges(people, "income")
-    first = iter(workload)
-    next(first)
-    assert len(list(workload)) == 6
-    assert len(list(first)) == 5
-
-
-def test_workloads_are_equal_where_they_ask_the_same(people: Domain) -> None:
-    assert all_ranges(people, "age") == all_ranges(people, "age")
-    assert hash(all_ranges(people, "age")) == hash(all_ranges(people, "age"))
-    assert all_ranges(people, "age") != all_ranges(people, "hours")
-    assert _repeated(people, 3) != _repeated(people, 4)
 
 
 def test_a_workload_is_as_long_as_len_can_say(people: Domain) -> None:
@@ -252,11 +198,6 @@ def test_a_workload_is_as_long_as_len_can_say(people: Domain) -> None:
     for size, message in ((MOST_QUERIES + 1, told), (-1, "would have -1; name fewer attributes")):
         with pytest.raises(ScopeError, match=message):
             _repeated(people, size)
-
-
-def test_a_workload_over_an_attribute_of_one_cell_asks_for_everybody() -> None:
-    domain = Domain((IntegerAttribute("x", 5, 5),))
-    assert [query.describe() for query in all_ranges(domain, "x")] == ["everybody"]
 
 
 # --- what is no domain, name or number ----------------------------------------------------------------------
@@ -320,16 +261,6 @@ def test_what_is_no_domain_name_number_or_text_is_refused_by_its_type(people: Do
         refused(error, message, call, people, THINGS[kind]())
 
 
-def test_a_long_name_is_cut_in_a_message(people: Domain) -> None:
-    for call in (all_ranges, prefixes, lambda people, name: marginal_cells(people, [name])):
-        with pytest.raises(ScopeError, match=r"expected an attribute of 'people', got 'a+…'$"):
-            call(people, "a" * 5000)
-    for text in ("{}:1", "marginals:{}", "prefixes:{}", "random:{}:1"):
-        with pytest.raises(QueryError) as caught:
-            parse_workload(text.format("a" * 5000), people)
-        assert len(str(caught.value)) < 300
-
-
 # --- random streams -----------------------------------------------------------------------------------------
 
 
@@ -380,16 +311,6 @@ def test_random_conjunctions_are_boxes_over_at_most_the_attributes_asked(people:
     assert counted == set(range(1, min(most, 7) + 1))
 
 
-def test_an_ordered_attribute_of_two_cells_gets_a_single_one() -> None:
-    domain = Domain((NumericAttribute("x", (0, 1, 2)), IntegerAttribute("y", 0, 0, missing=True)))
-    seen = {
-        (name, cells.start, cells.stop)
-        for query in random_conjunctions(domain, 100, seed=0)
-        for name, cells in zip(query.scope, query.box, strict=True)
-    }
-    assert seen == {("x", 0, 1), ("x", 1, 2), ("y", 0, 1)}
-
-
 @pytest.mark.parametrize("stream", [random_conjunctions, popular_conjunctions])
 @pytest.mark.parametrize(
     ("size", "most", "message"),
@@ -408,15 +329,6 @@ def test_an_impossible_stream_is_refused(
         stream(people, size, seed=0, most_attributes=most)
 
 
-def test_a_stream_without_end_is_walked_one_question_at_a_time(people: Domain) -> None:
-    for workload in (
-        random_conjunctions(people, 2**63 - 1, seed=1),
-        popular_conjunctions(people, 2**63 - 1, seed=1, distinct=10),
-    ):
-        assert len(workload) == 2**63 - 1
-        assert len(list(islice(workload, 5))) == 5
-
-
 def test_a_seed_counts_modulo_2_to_the_64(people: Domain) -> None:
     assert random_conjunctions(people, 5, seed=2**64 + 3).name == "random:5:3"
     assert random_conjunctions(people, 5, seed=-1).name == f"random:5:{2**64 - 1}"
@@ -425,28 +337,9 @@ def test_a_seed_counts_modulo_2_to_the_64(people: Domain) -> None:
     assert [query.key() for query in one] == [query.key() for query in other]
 
 
-@pytest.mark.parametrize(
-    ("seed", "words"),
-    [
-        (0, [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]),
-        (1234567, [6457827717110365317, 3203168211198807973, 9817491932198370423]),
-    ],
-)
-def test_the_generator_is_splitmix64_as_published(seed: int, words: list[int]) -> None:
-    generator = SplitMix64(seed)
-    assert [generator.next() for _ in words] == words
-
-
 def test_the_random_stream_is_the_published_one() -> None:
     published = "2588d5020d6337496d9171ea313979230f95ec986351dbdf28140e6d88fa33ed"
     assert _digest(random_conjunctions(_declared(ADULT_FULL), 10_000, seed=0)) == published
-
-
-def test_streams_of_other_seeds_or_numbers_of_attributes_are_told_apart(people: Domain) -> None:
-    streams = [random_conjunctions(people, 20, seed=seed) for seed in range(5)]
-    streams.append(random_conjunctions(people, 20, seed=0, most_attributes=1))
-    assert len({workload.name for workload in streams}) == 6
-    assert len({tuple(query.key() for query in workload) for workload in streams}) == 6
 
 
 def _ranks(workload: Workload, pool: list[bytes]) -> list[int]:
@@ -469,26 +362,6 @@ def test_a_popular_stream_repeats_the_first_different_random_questions(people: D
     workload = popular_conjunctions(people, 2000, seed=7, distinct=50)
     assert (workload.name, len(workload)) == ("popular:2000:7:50:1", 2000)
     assert set(_ranks(workload, pool)) == set(range(50))
-
-
-def test_a_shorter_popular_stream_is_the_start_of_a_longer_one(people: Domain) -> None:
-    long, short = (
-        [query.key() for query in popular_conjunctions(people, size, seed=7, distinct=20)] for size in (40, 9)
-    )
-    assert long[:9] == short
-
-
-def test_another_seed_or_exponent_or_number_makes_another_popular_stream(people: Domain) -> None:
-    workloads = [
-        popular_conjunctions(
-            people, 50, seed=seed, distinct=distinct, exponent=exponent, most_attributes=most
-        )
-        for seed, distinct, exponent, most in [
-            (1, 30, 1.0, 3), (2, 30, 1.0, 3), (1, 31, 1.0, 3), (1, 30, 2.5, 3), (1, 30, 1.0, 2),
-        ]
-    ]  # fmt: skip
-    assert len({workload.name for workload in workloads}) == 5
-    assert len({tuple(query.key() for query in workload) for workload in workloads}) == 5
 
 
 @pytest.mark.statistical
@@ -515,12 +388,6 @@ def test_zipf_weights_of_whole_exponents_are_rounded_quotients(power: int) -> No
     assert zipf_weights(500, Decimal(power)) == expected
     with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_UP)):  # of the caller
         assert zipf_weights(500, Decimal(power)) == expected
-
-
-def test_zipf_weights_of_a_half_are_rounded_roots() -> None:
-    with mpmath.workdps(60):
-        roots = [int(mpmath.nint(mpmath.mpf(2) ** 40 / mpmath.sqrt(rank))) for rank in range(1, 501)]
-    assert zipf_weights(500, Decimal("0.5")) == roots
 
 
 def test_the_popular_stream_is_the_published_one() -> None:
@@ -631,18 +498,6 @@ def test_any_other_text_is_refused_as_a_question_and_nothing_else(text: str) -> 
 def test_a_name_is_read_and_written_in_one_form(text: str, name: str, size: int) -> None:
     workload = parse_workload(text, ODD)
     assert (workload.name, workload.size) == (name, size)
-
-
-def test_every_kind_has_a_form_that_begins_with_it() -> None:
-    assert list(WORKLOAD_FORMS) == sorted(WORKLOAD_FORMS)
-    assert all(form.startswith(f"{kind}:") for kind, form in WORKLOAD_FORMS.items())
-
-
-def test_a_domain_that_cannot_give_so_many_questions_refuses_them() -> None:
-    wide = Domain(tuple(IntegerAttribute(f"a{number}", 1, 1000) for number in range(50)))
-    for text in ("marginals:7", "marginals:50"):
-        error = refusal(parse_workload, text, wide)
-        assert (error.code, error.position) == ("too_large", text.index(":") + 1)
 
 
 HUGE = [
