@@ -37,11 +37,6 @@ DOMAIN = Domain(
     ),
     name="people",
 )
-ROWS: dict[str, list[str | None]] = {
-    "age": ["20", "30", "40"],
-    "sex": [None, "Male", "Female"],
-    "in come": ["1", "2", "3"],
-}
 CANARY = "a record of the canary"
 FILES = ("t.csv", "t.parquet", "t.json", "t.db")
 
@@ -365,23 +360,3 @@ def test_synthetic_rows_are_asked_with_their_types(catalogue: Catalogue) -> None
     assert refused.text is None  # NULL in its place would be a wrong answer
     with pytest.raises(QueryError, match=r"got pg_read_file$"):
         catalogue.rows(refused, tables)
-
-
-@pytest.mark.parametrize(
-    ("columns", "found"),
-    [
-        ("STDDEV_SAMP(age), VAR_POP(age), MEDIAN(age)", (10, 200 / 3, 30)),
-        ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY age) AS q, CORR(age, age)", (25, 1)),
-        ("AVG(LN(age)), MAX(SQRT(age)), MIN(POWER(age, 2)), SUM(SIGN(age))", (3.361937, 1600**0.25, 400, 3)),
-        ("MAX(GREATEST(age, 35)), MIN(LEAST(age, 15)), MAX(STRPOS(sex, 'male')), MAX(LEFT(sex, 2))",
-         (40, 15, 3, "Ma")),
-        ("COUNT(CASE WHEN RANDOM() < 2 THEN 1 END), MAX(TO_DATE('2023-03-01', 'YYYY-MM-DD'))",
-         (3, datetime.date(2023, 3, 1))),
-    ],
-)  # fmt: skip
-def test_rows_are_summarized_by_functions_of_values_alone(
-    catalogue: Catalogue, columns: str, found: tuple[Any, ...]
-) -> None:
-    reading = catalogue.read(f"SELECT {columns} FROM synthetic.people", "ann")
-    (row,) = catalogue.rows(reading, catalogue.synthetic(ROWS))[1]
-    assert [*row] == [one if isinstance(one, str | datetime.date) else pytest.approx(one) for one in found]

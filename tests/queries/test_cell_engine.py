@@ -334,12 +334,6 @@ def test_without_the_library_plain_conditions_are_answered_and_others_refused(
         parse_where("x + n > 2", WIDE)
 
 
-@pytest.mark.parametrize("number", ["x * 1e90 * 1e90", "LEAST(x * 1e99 * 1e99 * 1e99 * 1e99, 3)"])
-def test_numbers_that_leave_their_range_are_refused(number: str) -> None:
-    with pytest.raises(QueryError, match=r"expected numbers of at most 1e\+100 here"):
-        parse_where(f"{number} = 3", WIDE)
-
-
 def test_two_undeclared_texts_may_be_equal_or_not() -> None:
     same = Domain(tuple(CategoricalAttribute(name, ("x",), other=True) for name in "ab"), name="t")
     for condition in ("a = b", "a <> b", "COALESCE(a, 'x') = b", "NULLIF(a, b) IS NULL"):
@@ -433,8 +427,7 @@ def test_a_condition_holds_wherever_it_is_said_to_and_nowhere_else(
     duck: duckdb.DuckDBPyConnection, term: str, tests: list[str]
 ) -> None:
     inner = [test.format(term) for test in tests]
-    forms = ("{}", "NOT ({})", "({}) AND n > 1", "({}) OR b = 'y'")
-    wrong, refused = unsound(duck, "single", [form.format(one) for one in inner for form in forms])
+    wrong, refused = unsound(duck, "single", [*inner, *(f"NOT ({one})" for one in inner)])
     # Of an attribute alone what it does not declare is told.
     codes = "unknown_value empty_range" if term in DOMAIN else "unaligned empty_range"
     assert wrong == refused_otherwise(refused, codes) == []

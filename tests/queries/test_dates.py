@@ -17,15 +17,11 @@ from queries import (
     DateAttribute,
     DatetimeAttribute,
     Domain,
-    DomainError,
-    QueryError,
-    SchemaError,
     TimeAttribute,
     decode_records,
     encode_records,
     format_schema,
     parse_schema,
-    parse_sql,
     parse_where,
 )
 from queries.dates import CLOCK_WIDTHS, DAY, clock_text, clock_time, read_clock
@@ -88,27 +84,6 @@ def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataO
         below = [parse_where(where, domain) for where in (f"d < {at}", f"d <= {before}", f"NOT d >= {at}")]
         assert all(query.aligned for query in below)
         assert len({query.key() for query in below}) == 1
-
-
-def test_groups_are_periods_and_hold_every_day_once() -> None:
-    domain = Domain((times("hour", missing=True, other=True),), name="t")
-    for text, count, first in (
-        ("YEAR(d)", 5, 2022), ("MONTH(d)", 14, 1), ("HOUR(d)", 26, 0), ("DAY(d)", 33, 1),
-        ("DATE_TRUNC('month', d)", 28, "2022-02-01"), ("DATE_TRUNC('quarter', d)", 11, "2022-01-01"),
-        ("DATE_TRUNC('week', d)", 111, "2022-02-07"), ("DATE_TRUNC('year', d)", 5, "2022-01-01"),
-        ("DATE_TRUNC('hour', d)", 24 * 754 + 2, None),
-    ):  # fmt: skip
-        sql = f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p"
-        if first is None:
-            with pytest.raises(QueryError, match="at most 10,000 groups, got 18,096"):
-                parse_sql(sql, domain)
-            continue
-        groups = parse_sql(sql, domain)
-        assert groups.size == count
-        labels = tuple(group.labels for group in groups.groups())
-        assert (labels[0], labels[-2:]) == ((first,), ((None,), ("(other)",)))
-        weights = sum(query.weights() for _, _, query in groups.questions())
-        np.testing.assert_array_equal(weights, np.full(domain.size, 2**20))
 
 
 # --- texts -----------------------------------------------------------------------------------------------
@@ -313,27 +288,6 @@ def test_empty_values_and_those_outside_fall_as_for_other_kinds() -> None:
 # --- declaring ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ((time(22), time(6), "hour"), "does not go over midnight, got min=22:00:00, max=06:00:00; declare"),
-        (("06:00", time(6), "hour"), "min must be a time of day from 00:00:00 to 23:59:59 without a zone"),
-        ((time(6), datetime(2023, 1, 1), "hour"), "max must be a time of day"),
-        ((time(6), time(7, 0, 0, 5), "hour"), "max must be a time of day"),
-        (
-            (time(6), time(7), "7 minutes"),
-            "width must be one of minute, 5 minutes, .*; did you mean '.*minutes'",
-        ),
-        ((time(6), time(7), "day"), "width must be one of minute"),
-        ((time(6), time(7), 30), "width must be one of minute"),
-    ],
-)
-def test_a_declaration_that_cannot_be_is_refused_in_one_line(given: tuple[object, ...], told: str) -> None:
-    with pytest.raises(DomainError, match=f"^attribute 'x': .*{told}") as caught:
-        TimeAttribute("x", *given)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-
-
 def declared(low: str, high: str, more: str = "") -> Domain:
     return parse_schema(f'[[attributes]]\nname = "start"\nkind = "time"\nmin = {low}\nmax = {high}\n{more}')
 
@@ -345,28 +299,6 @@ def test_a_schema_has_times_as_toml_or_as_texts_and_the_last_minute_is_whole() -
     ):  # fmt: skip
         assert declared(low, high, 'width = "30 minutes"') == expected
     assert declared('"00:00"', '"23:59"')["start"].size == 24
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "more", "told"),
-    [
-        ('"06:00"', '"24:00"', "", "max must be a time of day .*, got '24:00'"),
-        ('"22:00"', '"06:00"', "", "does not go over midnight, got min=22:00:00, max=06:00:59"),
-        ("6", '"22:00"', "", "min must be a time of day .*, got 6"),
-        ("2023-03-31", '"22:00"', "", "min must be a time of day"),
-        (
-            '"06:00"',
-            '"21:59"',
-            'zone = "UTC"',
-            "kind 'time' knows the keys .* 'zone' is for kind = 'datetime'",
-        ),
-        ('"06:00"', '"21:59"', 'width = "week"', "width must be one of minute"),
-    ],
-)
-def test_a_schema_that_cannot_be_is_refused_in_one_line(low: str, high: str, more: str, told: str) -> None:
-    with pytest.raises(SchemaError, match=told) as caught:
-        declared(low, high, more)
-    assert "\n" not in str(caught.value)
 
 
 # --- drawing -----------------------------------------------------------------------------------------------

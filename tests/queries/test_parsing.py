@@ -30,7 +30,7 @@ from queries import (
 )
 from queries.cells import GRAMMAR_WORDS, quoted_name
 from queries.comparisons import COMPARE, Comparison, Junction, Not, Operator, Predicate, Scalar
-from queries.parsing import parse_sql, plain_predicate, read_line, require_aligned, structured_predicate
+from queries.parsing import parse_sql, plain_predicate, read_line, structured_predicate
 from queries.segments import count_where
 from queries.sql_tree import LONGEST_TEXT, SQL_WORDS
 from tests.queries.meaning import read_predicate, refusal
@@ -435,46 +435,6 @@ def test_the_longest_text_is_read_and_one_that_is_too_long_or_too_deep_is_refuse
     assert (large.code, large.position) == ("wrong_kind", 0)
     for opening in ("NOT ", "(", "-", "age = (", "abs(", "CASE WHEN ", "age IN (", "[", "a."):
         refusal(parse_where, opening * (LONGEST_TEXT // len(opening)), people)
-
-
-OTHERS = Domain(
-    (
-        CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-        IntegerAttribute("age", 0, 9, other=True),
-        CategoricalAttribute("region", ("(other)", "north")),
-    )
-)
-
-
-@pytest.mark.parametrize(
-    ("where", "cells"),
-    [
-        ("sex = '(other)'", {"sex": [3]}),
-        ("sex <> '(other)'", {"sex": [0, 1]}),  # an empty value is neither, as in any comparison
-        ("NOT sex = '(other)'", {"sex": [0, 1]}),
-        ("sex IN ('Male', '(other)')", {"sex": [1, 3]}),
-        ("sex IN ('(other)')", {"sex": [3]}),
-        ("age = '(other)'", {"age": [10]}),
-        ("age <> '(other)'", {"age": list(range(10))}),
-        ("NOT (age = '(other)' OR age < 5)", {"age": [5, 6, 7, 8, 9]}),
-        ("region = '(other)'", {"region": [0]}),  # a declared value like any other
-    ],
-)
-def test_undeclared_values_are_asked_for_by_the_name_of_their_cell(
-    where: str, cells: dict[str, list[int]]
-) -> None:
-    ((name, expected),) = cells.items()
-    query = parse_where(where, OTHERS)
-    assert query.scope == (name,)
-    assert np.flatnonzero(query.weights()).tolist() == expected
-
-
-def test_hints_say_how_special_cells_are_asked_for() -> None:
-    told = "any other is '(other)'; an empty one IS NULL; got 'Mal'"
-    assert told in refusal(parse_where, "sex = 'Mal'", OTHERS).message
-    hyphen = Domain((NumericAttribute("a-b", (0, 10, 20, 30)),))
-    near = 'nearest to it: "a-b" >= 10 AND "a-b" < 20;'
-    assert near in refusal(require_aligned, parse_where('"a-b" = 15', hyphen)).message
 
 
 # --- texts at random ---------------------------------------------------------------------------------------

@@ -181,22 +181,6 @@ def test_a_question_that_was_read_before_is_the_same_one(people: Domain) -> None
     assert reader.statement("SELECT COUNT(*) FROM people WHERE age = 30") is counted
 
 
-def test_the_comparisons_of_a_condition_that_is_read_whole_are_known_from_then_on(
-    people: Domain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = QuestionReader(people)
-    asked = {"age": {"between": [30, 39]}, "sex": {"in": ["Male"]}, "hours": {"ge": 0}}
-    reader.where(asked)
-    reader.where("age >= 30 AND sex = 'Male'")
-    expected = [
-        outcome(parse_where, one, people)
-        for one in (*({name: one} for name, one in asked.items()), "sex = 'Male'", "age >= 30")
-    ]
-    monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
-    again = [{name: one} for name, one in asked.items()]
-    assert [outcome(reader.where, one) for one in (*again, "sex = 'Male'", "age >= 30")] == expected
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -293,13 +277,6 @@ def test_every_line_that_is_refused_is_told_with_its_number(tmp_path: Path) -> N
     assert numbers == ["line 2", "line 3", "line 5", "line 6"]
     with pytest.raises(QueryError, match="line 2: unknown attribute 'ages'"):
         in_text(tmp_path, "age >= 65;\nages\n < 3;")
-
-
-def test_of_very_many_refused_lines_a_hundred_are_told(tmp_path: Path) -> None:
-    with pytest.raises(QueryError) as caught:
-        in_text(tmp_path, "ages < 3\n" * 250)
-    *lines, last = caught.value.message.splitlines()
-    assert (len(lines), last) == (100, "and 150 more")
 
 
 def test_a_workload_has_each_group_by_itself_and_refuses_what_counts_do_not_answer(tmp_path: Path) -> None:
@@ -441,18 +418,6 @@ def test_too_many_groups_of_a_computed_key_are_refused_before_they_are_made() ->
 
 
 # --- memory ---------------------------------------------------------------------------------------------
-
-
-def test_what_is_asked_in_turns_and_has_little_too_much_is_mostly_found() -> None:
-    memory: Memory[int] = Memory(900, 10**6)
-    found = 0
-    for turn in range(10):
-        for number in range(1000):
-            if memory.get(number) is None:
-                memory.keep(number, turn, 0)
-            else:
-                found += 1
-    assert found > 0.7 * 9 * 1000  # by what was looked for last, none
 
 
 def test_it_takes_so_many_bytes_at_most_and_no_entry_an_eighth_of_them() -> None:

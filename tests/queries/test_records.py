@@ -36,7 +36,6 @@ from queries import (
     encode_records,
     format_schema,
     parse_schema,
-    parse_where,
     parse_workload,
 )
 from queries.plain_values import UNREADABLE, plain_value
@@ -208,27 +207,6 @@ def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
     assert values.encode("TRUE") == 0
 
 
-# Values of two attributes by the cell that was worked by hand; test_plain_values.py has other types.
-BY_HAND: dict[str, dict[int, list[object]]] = {
-    "age": {
-        13: [30, 30.0, "30", " +30.0\t", "3e1"], 0: [17, -5], 73: [1000, 10**30], 74: ["", None, math.nan],
-        -1: ["30.5", 30.5, "thirty", "30 years", "9" * 401],
-    },
-    "income": {  # a number on an edge belongs to the cell above
-        0: [-1, 0, 9_999.99],
-        1: [10_000, "1e4"],
-        2: [49_999, 50_000, 1e300],
-        -1: ["x"],
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_values_have_the_cells_worked_by_hand(people: Domain, name: str) -> None:
-    for cell, values in BY_HAND[name].items():
-        assert [values_of(people[name]).encode(one) for one in values] == [cell] * len(values), cell
-
-
 def test_a_category_is_matched_by_its_text_or_its_number() -> None:
     number = values_of(CategoricalAttribute("a", (3, "x"), other=True))
     text = values_of(CategoricalAttribute("a", ("3", "x"), other=True))
@@ -371,23 +349,6 @@ def test_an_atom_has_a_cell_behind_the_others() -> None:
     ]  # fmt: skip
     assert [values_of(RATE).encode(value) for value in (0, 0.5, "5e-1", 0.50001, 2, "")] == [0, 2, 2, 1, 1, 3]
     assert values_of(GAIN).reading(0.5) is Reading.FRACTION
-
-
-@pytest.mark.parametrize(
-    ("where", "cells"),
-    [
-        ("gain = 0", [3]), ("gain > 0", [0, 1, 2, 4]), ("gain >= 1", [0, 1, 2, 4]),
-        ("gain <> 0", [0, 1, 2, 4]),
-        ("gain < 5000", [0, 3]), ("gain <= 4999", [0, 3]), ("gain BETWEEN 1 AND 4999", [0]),
-        ("gain >= 10000", [2, 4]), ("gain < 99999", [0, 1, 2, 3]), ("gain IN (0, 99999)", [3, 4]),
-        ("gain = '(other)'", [5]), ("rate = 0.5", [2]), ("rate > 0.5", [1]), ("rate >= 0.5", [1, 2]),
-        ("rate < 0.5", [0]), ("rate <= 0.5", [0, 2]), ("NOT rate = 0.5", [0, 1]), ("rate IS NULL", [3]),
-    ],
-)  # fmt: skip
-def test_a_comparison_at_an_atom_is_aligned(where: str, cells: list[int]) -> None:
-    query = parse_where(where, DOMAIN)
-    assert query.aligned
-    assert np.flatnonzero(query.weights()).tolist() == cells
 
 
 def test_prefixes_and_ranges_hold_the_atoms_between_their_ends() -> None:

@@ -205,58 +205,6 @@ def test_hostile_statements_have_one_clear_error_and_its_place(statement: str, p
         parse_sql(way, STOPS)
 
 
-@pytest.mark.parametrize(
-    ("statement", "instead"),
-    [
-        ("SELECT COUNT(DISTINCT hour) FROM stops",
-         "SELECT hour, COUNT(*) FROM stops GROUP BY hour HAVING COUNT(*) >= 1"),
-        ("SELECT COUNT(DISTINCT HOUR) AS n FROM stops AS s GROUP BY s.gender",
-         "SELECT gender, hour, COUNT(*) FROM stops GROUP BY gender, hour HAVING COUNT(*) >= 1"),
-        ("SELECT COUNT(DISTINCT hour) FROM stops WHERE HOUR > 3 AND date >= '2017-03-01'",
-         "SELECT hour, COUNT(*) FROM stops WHERE \"hour\" > 3 AND \"date\" >= '2017-03-01' "
-         "GROUP BY hour HAVING COUNT(*) >= 1"),
-        ("WITH s AS (SELECT * FROM stops WHERE hour > 3) SELECT COUNT(DISTINCT hour) FROM s",
-         "SELECT hour, COUNT(*) FROM stops WHERE \"hour\" > 3 GROUP BY hour HAVING COUNT(*) >= 1"),
-    ],
-)  # fmt: skip
-def test_different_values_are_counted_in_the_same_groups_and_of_the_same_records(
-    statement: str, instead: str
-) -> None:
-    message = refusal(parse_sql, statement, STOPS).message
-    assert f"; write {instead}, and count its rows, or run" in message
-    parse_sql(instead, STOPS)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT COUNT(DISTINCT hour / 2) FROM stops",
-        "SELECT COUNT(DISTINCT hour) FROM stops GROUP BY hour / 2",
-        "SELECT COUNT(DISTINCT race) FROM stops WHERE pg_sleep(1) = 3",
-    ],
-)
-def test_what_would_lose_a_condition_or_a_group_is_not_told(statement: str) -> None:
-    message = refusal(parse_sql, statement, STOPS).message
-    assert "and count its rows" not in message
-
-
-@pytest.mark.parametrize(
-    ("statement", "name"),
-    [
-        ("SELECT COUNT(*) FROM stops WHERE race = 'White' AND case 3", None),
-        ("SELECT COUNT(*) FROM stops WHERE date > pg_sleep(1) AND hour = 3", None),
-        ("SELECT STRING_AGG(date, ',') FROM stops WHERE hour = 3", None),
-        ("SELECT MODE(hour) FROM stops WHERE date >= DATE '2017-03-01'", None),
-        ("SELECT COUNT(*) FROM stops WHERE (hour + 1) * (case = TRUE) ~ 3", None),
-        ("SELECT COUNT(*) FROM stops WHERE case || race = 'x'", "case"),
-    ],
-)
-def test_a_word_is_told_to_be_a_name_where_that_helps(statement: str, name: str | None) -> None:
-    error = refusal(parse_sql, statement, STOPS)
-    assert ("is a word of SQL here" in error.message) == (name is not None)
-    assert name is None or f'"{name}"' in error.message
-
-
 SEEDS = [
     "SELECT race, COUNT(*) AS n FROM stops WHERE hour BETWEEN 6 AND 9 GROUP BY race HAVING COUNT(*) > 5 ORDER BY n DESC LIMIT 3",  # noqa: E501
     "SELECT gender, AVG(hour) FROM stops WHERE date >= DATE '2017-03-01' GROUP BY 1",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import time
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,12 +20,10 @@ from queries import (
     CategoricalAttribute,
     Domain,
     DomainError,
-    Histogram,
     IntegerAttribute,
     LinearQuery,
     NumericAttribute,
     QueryError,
-    encode_records,
     parse_where,
 )
 from queries.comparisons import Comparison, Junction, Operator, Predicate
@@ -35,7 +31,7 @@ from queries.factors import Factor
 from queries.segments import count_where
 from queries.statements import Statement
 from queries.work import counted_reading
-from tests.queries.meaning import ORDERS, Known, compared, full_weights, holds, refusal, trees
+from tests.queries.meaning import Known, compared, full_weights, holds, refusal, trees
 
 Value: TypeAlias = Fraction | str | None  # None is an empty value, OTHER an undeclared one
 
@@ -225,74 +221,6 @@ def test_groups_split_a_question_and_its_readings(data: st.DataObject) -> None:
             np.testing.assert_array_equal(full_weights(part), full_weights(whole) * inside)
             decided.append(full_weights(part))
         assert group.aligned == np.array_equal(decided[1], decided[2])
-
-
-REALS = st.floats(-1e6, 1e6, allow_subnormal=True) | st.integers(-3, 3).map(float)
-REAL_DOMAINS = st.builds(
-    lambda edges, low, extent, width: Domain(
-        (
-            NumericAttribute("x", tuple(sorted(edges)), missing=True),
-            IntegerAttribute("n", low, low + extent, width, missing=True),
-        )
-    ),
-    st.sets(REALS, min_size=2, max_size=6),
-    st.integers(-5, 5),
-    st.integers(0, 11),
-    st.integers(1, 5),
-)
-
-
-def _near(attribute: Attribute) -> st.SearchStrategy[float]:
-    """Return numbers at edges, next to them, inside cells and outside the ends."""
-    edges = st.sampled_from(attribute.boundaries).map(float)
-    if attribute.is_whole:
-        return st.tuples(edges, st.integers(-2, 2)).map(sum)
-    beside = st.tuples(edges, st.sampled_from([math.inf, -math.inf])).map(lambda pair: math.nextafter(*pair))
-    return st.one_of(edges, beside, REALS)
-
-
-def _real_comparisons(attribute: Attribute) -> st.SearchStrategy[Comparison]:
-    compare = partial(st.builds, Comparison, st.just(attribute.name))
-    numbers = _near(attribute)
-    pairs = st.tuples(numbers, numbers).map(lambda ends: tuple(sorted(ends)))
-    return st.one_of(
-        compare(st.sampled_from(list(ORDERS)), st.tuples(numbers)),
-        compare(st.just("between"), pairs),
-        compare(st.just("in"), st.lists(numbers, min_size=1, max_size=3).map(tuple)),
-        compare(st.just("missing")),
-    )
-
-
-@given(data=st.data())
-def test_the_raw_count_lies_between_the_readings_and_is_the_answer_where_cells_decide(
-    data: st.DataObject,
-) -> None:
-    domain = data.draw(REAL_DOMAINS)
-    row = st.fixed_dictionaries({attribute.name: st.none() | _near(attribute) for attribute in domain})
-    rows = data.draw(st.lists(row, min_size=1, max_size=25))
-    predicate = data.draw(trees(st.one_of([_real_comparisons(attribute) for attribute in domain]), leaves=5))
-    try:
-        query = count_where(predicate, domain)
-    except QueryError as error:
-        assert error.code in ("empty_range", "unknown_value")  # noqa: PT017
-        return
-
-    def told(one: Comparison, row: dict[str, float | None]) -> Known:
-        value, ends = row[one.attribute], domain[one.attribute]
-        if one.operator == "missing" or value is None:
-            return value is None if one.operator == "missing" else None
-        assert isinstance(ends, NumericAttribute | IntegerAttribute)
-        return compared(one, min(max(value, ends.ends[0]), ends.last))  # clipped to the declared ends
-
-    truth = sum(holds(predicate, partial(told, row=row)) is True for row in rows)
-    frame = pd.DataFrame({name: [row[name] for row in rows] for name in domain.names}, dtype=np.float64)
-    counts = np.zeros(domain.shape, dtype=np.int64)
-    np.add.at(counts, tuple(column.astype(np.int64) for column in encode_records(frame, domain).columns), 1)
-    histogram = Histogram(domain, counts)
-    least, most = (reading.answer(histogram) / UNITS for reading in query.readings or (query, query))
-    assert least <= truth <= most
-    assert least <= query.answer(histogram) / UNITS <= most
-    assert not query.aligned or least == most
 
 
 # --- examples worked by hand -------------------------------------------------------------------------------

@@ -148,31 +148,6 @@ def test_keys_come_first_whoever_names_them(keys: str) -> None:
     }
 
 
-DEEP = (
-    "lists, and types with parentheses, are nested at most 6 deep; write fewer in each other, or run the "
-    "statement on synthetic records, which pmw export writes"
-)
-
-
-@pytest.mark.parametrize(
-    ("statement", "code", "message"),
-    [
-        ("SELECT COUNT(*) FROM people WHERE " + " OR ".join(["age = 30"] * 1000), "too_long",
-         "a condition or statement has at most 4,096 bytes"),
-        (f"SELECT COUNT(*) FROM people WHERE {'(' * 1900}age = 30{')' * 1900}", "too_long",
-         "the statement is nested too deeply; write fewer parentheses"),
-        (f"SELECT COUNT(*) FROM people WHERE age = {'DATE(' * 200}30{')' * 200}", "unsupported",
-         DEEP),
-        (f"SELECT COUNT(*) FROM people WHERE age = {'[' * 7}30{']' * 7}", "unsupported",
-         DEEP),
-    ],
-    ids=range(4),
-)  # fmt: skip
-def test_a_statement_that_is_too_long_says_why(statement: str, code: str, message: str) -> None:
-    error = refusal(parse_sql, statement, PEOPLE)
-    assert (error.code, error.message) == (code, message)
-
-
 def test_a_line_may_hold_a_statement_and_its_groups_have_marks_that_no_analyst_can_give() -> None:
     line = '{"id": 1, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "request_id": "a"}'
     for text, marks in ((line, ["a", "a\n1", "a\n2"]), (line.replace('"a"', "null"), [None] * 3)):
@@ -236,16 +211,6 @@ CELLS = Domain(
     ),
     name="people",
 )
-
-
-def test_numbers_are_known_to_their_cells() -> None:
-    parsed = parse_sql("SELECT SUM(wide), SUM(pay), AVG(pay * 2) FROM people", CELLS)
-    wide, pay = parsed.columns[0].node, parsed.columns[1].node
-    assert isinstance(wide, Linear)
-    assert isinstance(pay, Linear)
-    assert (wide.low.tolist(), wide.high.tolist()) == ([0, 4, 8], [3, 7, 11])
-    assert (pay.low.tolist(), pay.high.tolist()) == ([0, 10], [10, 20])
-    assert parsed.notes == ("numbers beyond the declared ends count as the ends",)
 
 
 @pytest.mark.parametrize(
