@@ -108,14 +108,12 @@ class QuestionReader:
         return found
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
-        """Return the query of a structured condition of one comparison for each name; None for others."""
         if any(len(conditions) != 1 for conditions in where.values()):
             return None
         keys = {name: f"{name!r}{conditions!r}" for name, conditions in where.items()}
         return self._product(keys, lambda: parse_where(where, self.domain))
 
     def _text(self, where: str, head: str) -> LinearQuery | None:
-        """Return the query of a plain where-text of one comparison for each name; None for others."""
         terms = list(plain_terms(where))
         keys = {one["name"].strip('"'): head + one[0] for one in terms if one is not None}
         if len(keys) < len(terms):
@@ -153,7 +151,6 @@ class QuestionReader:
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:
-    """Tell whether a structured condition holds texts, numbers and lists of them alone."""
     if type(where) is not dict:
         return False
     for name, conditions in where.items():
@@ -197,7 +194,6 @@ def questions_in_text(
 
 
 def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the questions in a text, each with the number of its first line."""
     lines = [b"" if line.lstrip().startswith(b"--") else line.strip() for line in text.splitlines()]
     ends = any(line.endswith(b";") for line in lines)
     first, piece = 1, list[bytes]()

@@ -29,7 +29,7 @@ from queries import (
     parse_where,
 )
 from queries.cells import GRAMMAR_WORDS, quoted_name
-from queries.comparisons import COMPARE, Comparison, Junction, Not, Operator, Predicate, Scalar
+from queries.comparisons import COMPARE, Comparison, Junction, Operator, Predicate, Scalar, negation
 from queries.parsing import parse_sql, plain_predicate, read_line, structured_predicate
 from queries.segments import count_where
 from queries.sql_tree import LONGEST_TEXT, SQL_WORDS
@@ -242,7 +242,7 @@ def test_each_operator_states_its_comparison_and_keys_are_joined_by_and(people: 
     )
     assert structured_predicate(where, people) == Junction("and", terms)
     for name, key, flag in (("age", "is_missing", "missing"), ("sex", "is_other", "other")):
-        negated = Not(Comparison(name, flag, (), f"where.{name}.{key}"))  # type: ignore[arg-type]  # one of both
+        negated = negation(Comparison(name, flag, (), f"where.{name}.{key}"))  # type: ignore[arg-type]  # one of both
         assert structured_predicate({name: {key: False}}, people) == Junction("and", (negated,))
     assert structured_predicate({}, people) == Junction("and", ())
 
@@ -348,22 +348,22 @@ READ: list[tuple[str, Predicate]] = [
     ("age>=30", _age("ge", 30)),
     ("'Male' = sex", _is("sex", "Male", 9)),
     ("age BETWEEN 30 AND 39", _age("between", 30, 39)),
-    ("age NOT BETWEEN 30 AND 39", Not(_age("between", 30, 39))),
+    ("age NOT BETWEEN 30 AND 39", negation(_age("between", 30, 39))),
     ("age IN (30)", _age("in", 30)),
     ("age IN (30, -31, (32))", _age("in", 30, -31, 32)),
-    ("sex NOT IN ('Male', 'Female')", Not(Comparison("sex", "in", ("Male", "Female"), 0))),
+    ("sex NOT IN ('Male', 'Female')", negation(Comparison("sex", "in", ("Male", "Female"), 0))),
     ("age IS NULL", _age("missing")),
-    ("age IS NOT NULL", Not(_age("missing"))),
-    ("NOT age IS NULL", Not(_age("missing", at=4))),
+    ("age IS NOT NULL", negation(_age("missing"))),
+    ("NOT age IS NULL", negation(_age("missing", at=4))),
     # AND binds tighter than OR, and NOT tighter than both.
     ("age = 1 AND age = 2 AND age = 3", _all(_is("age", 1), _is("age", 2, 12), _is("age", 3, 24))),
     ("age = 1 OR age = 2 OR age = 3", _any(_is("age", 1), _is("age", 2, 11), _is("age", 3, 22))),
     ("age = 1 OR age = 2 AND age = 3", _any(_is("age", 1), _all(_is("age", 2, 11), _is("age", 3, 23)))),
     ("age = 1 AND age = 2 OR age = 3", _any(_all(_is("age", 1), _is("age", 2, 12)), _is("age", 3, 23))),
     ("(age = 1 OR age = 2) AND age = 3", _all(_any(_is("age", 1, 1), _is("age", 2, 12)), _is("age", 3, 25))),
-    ("NOT age = 1 AND age = 2", _all(Not(_is("age", 1, 4)), _is("age", 2, 16))),
-    ("NOT (age = 1 OR age = 2)", Not(_any(_is("age", 1, 5), _is("age", 2, 16)))),
-    ("NOT NOT age = 1", Not(Not(_is("age", 1, 8)))),
+    ("NOT age = 1 AND age = 2", _all(negation(_is("age", 1, 4)), _is("age", 2, 16))),
+    ("NOT (age = 1 OR age = 2)", negation(_any(_is("age", 1, 5), _is("age", 2, 16)))),
+    ("NOT NOT age = 1", negation(negation(_is("age", 1, 8)))),
     ("age BETWEEN 1 AND 2 AND age = 3", _all(_age("between", 1, 2), _is("age", 3, 24))),
     ("((age = 1))", _is("age", 1, 2)),
     ("", _all()),
@@ -578,8 +578,6 @@ def _named(predicate: Predicate, name: str) -> list[object]:
             return [shown, predicate.operator, predicate.values, predicate.part]
         case Junction(kind, children):
             return [kind, *(_named(child, name) for child in children)]
-        case Not(child):
-            return ["not", _named(child, name)]
     raise AssertionError(predicate)
 
 

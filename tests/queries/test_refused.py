@@ -34,8 +34,7 @@ from queries import (
     parse_workload,
 )  # fmt: skip
 from queries.sql_tree import _ARGUMENT_WORDS, _WORDS, SYNTHETIC
-from queries.statement_grammar import REFUSALS
-from queries.ways import WAYS, way_on
+from queries.statement_grammar import REFUSALS, WAYS, way_on
 from tests.queries.meaning import PEOPLE, refusal
 from tests.queries.test_cell_engine import DOMAIN as SINGLE_CELLS
 from tests.queries.test_date_parts import FIRST, LAST

@@ -26,7 +26,7 @@ from queries import (
     QueryError,
     parse_where,
 )
-from queries.comparisons import Comparison, Junction, Operator, Predicate
+from queries.comparisons import Comparison, Junction, Operator, Predicate, comparisons_of
 from queries.factors import Factor
 from queries.segments import count_where
 from queries.statements import Statement
@@ -195,7 +195,7 @@ def test_weights_are_shares_and_readings_leave_out_or_take_what_cells_cannot_dec
     assert query.aligned == all(one == other for one, other in decisions.values())
     assert np.all(least <= weights)
     assert np.all(weights <= most)
-    assert set(query.scope) <= {one.attribute for one in predicate.comparisons()}
+    assert set(query.scope) <= {one.attribute for one in comparisons_of(predicate)}
     assert all(set(reading.scope) <= set(query.scope) for reading in query.readings or ())
     again = LinearQuery.from_dict(domain, json.loads(query.to_json()))
     assert (again.to_json(), again.scope, again.aligned) == (query.to_json(), query.scope, query.aligned)
