@@ -278,6 +278,14 @@ def test_a_key_that_cuts_cells_names_the_width_that_does_not(width: str, text: s
     assert parse_sql("SELECT d, COUNT(*) FROM t GROUP BY d", days(width)).size
 
 
+def test_no_width_decides_what_is_shorter_than_an_hour() -> None:
+    refused = refusal(parse_sql, "SELECT d + INTERVAL 1 DAY, COUNT(*) FROM t GROUP BY 1", hours("day"))
+    assert "declare" not in refused.message
+    assert "GROUP BY d, which counts each day" in refused.message
+    told = refusal(parse_sql, "SELECT HOUR(d), COUNT(*) FROM t GROUP BY 1", hours("day"))
+    assert "declare 'd' with width = 'hour'" in told.message
+
+
 # --- the calendar -----------------------------------------------------------------------------------------
 
 
