@@ -11,8 +11,8 @@ durable in a session file, and query objects to the public model file. Shares of
 with other questions in the profiler, which makes many short calls look longer than they are.
 
 ``--ranges`` tells how many lines of ``pmw ask --stream`` are answered in a CPU second, without start-up, of a
-session that was asked 10,000 conditions of three ranges of five attributes: 50,000 lines with these, and 10,000
-with others. With ``--beside DIR`` another checkout's come first, of a session of its own.
+session that was asked 10,000 conditions of three ranges of five attributes: 50,000 lines with these, and
+10,000 with others. With ``--beside DIR`` another checkout's come first, of a session of its own.
 
 ``--grow 1000000`` tells what a session file and its process come to after so many questions, of which a
 quarter of each chunk, or more, was asked before: while it goes, how many were answered, how many of them were

@@ -159,7 +159,6 @@ def _untold(node: exp.Expr) -> QueryError:
 
 
 def _quantile(node: exp.Expr) -> tuple[exp.Expr, float]:
-    """Return the number of a quantile, and its part."""
     if isinstance(node, exp.Median):
         return node.this, 0.5
     if isinstance(node, exp.WithinGroup):
@@ -245,7 +244,6 @@ def over_records(node: exp.Expr, domain: Domain) -> QueryError:
 def _neighbour(
     node: exp.Expr, read: Callable[[exp.Expr], Node], partition: tuple[Node, ...], order: tuple[Sorting, ...]
 ) -> Window:
-    """Return LAG or LEAD: the value of a frame of one row."""
     offset, default = node.args.get("offset"), node.args.get("default")
     text = "1" if offset is None else offset.sql()
     if not text.isdigit():

@@ -182,7 +182,6 @@ def _codes(asked: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _cells(ends: ArrayLike, attributes: int) -> NDArray[np.int64]:
-    """Return ends of ranges as a table: int64, shape (n, attributes)."""
     found = np.asarray(ends)
     if found.ndim == 1 and attributes == 1:
         found = found.reshape(-1, 1)

@@ -255,7 +255,6 @@ class Catalogue:
         return (none or never) and tree.find(exp.AggFunc, exp.Group, exp.Window) is None
 
     def _is_allowed(self, node: exp.Expr) -> bool:
-        """Tell whether DuckDB may be asked a node."""
         if isinstance(node, exp.Anonymous):
             return isinstance(node.this, str) and node.name.casefold() in FUNCTIONS
         if isinstance(node, exp.Table):
@@ -330,7 +329,6 @@ def _texts(values: Any) -> Any:
 
 
 def _made(line: re.Match[str]) -> str:
-    """Return the statement that makes one of the catalogue's tables."""
     _, name, *columns = line[0].split()
     listed = (f"{one.rstrip('#?*')} {_KINDS.get(one[-1], 'VARCHAR DEFAULT ' + repr(''))}" for one in columns)
     return f"CREATE TABLE {name} ({', '.join(listed)});"
@@ -374,7 +372,6 @@ def _is_common(table: exp.Table) -> bool:
 
 
 def _limit(tree: exp.Query) -> None:
-    """Bound how many rows a statement gives."""
     limit = tree.args.get("limit")
     count = None if limit is None else limit.args.get("count") or limit.expression
     while isinstance(count, exp.Cast | exp.Paren):
@@ -402,7 +399,6 @@ def _is_alone(tree: exp.Query) -> bool:
 
 
 def _whole(text: str) -> int | None:
-    """Return a whole number of few digits; None for any other text."""
     return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 

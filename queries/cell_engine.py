@@ -503,7 +503,6 @@ class Writer:
         return cells, {name: told[sql] for name, sql in columns.items()}
 
     def _asked(self, columns: Mapping[str, str]) -> dict[str, None]:
-        """Return the SQL of columns and of checks, each once."""
         return dict.fromkeys([*columns.values(), *(check for check, _, _ in self.checks)])
 
     def _text(self, columns: Mapping[str, str]) -> str:
@@ -589,8 +588,6 @@ def some_decided(passed: np.ma.MaskedArray[Any, Any], cells: NDArray[np.int64]) 
 
 
 class _Cells:
-    """What the rows of each cell hold together."""
-
     def __init__(self, rows: Writer, columns: Mapping[str, str]) -> None:
         self.rows = rows
         self.cells, self.found = rows.evaluated(columns)
@@ -614,7 +611,6 @@ class _Cells:
         return CellCondition(self.rows.scope, least.reshape(self.shape), part, most.reshape(self.shape))
 
     def _some(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return the cells with a row of some."""
         some = np.zeros(self.size, dtype=bool)
         some[self.cells[np.asarray(rows, dtype=bool)]] = True
         return some

@@ -300,7 +300,6 @@ class CellValues:
         return found
 
     def _distinct(self) -> tuple[list[Any], NDArray[np.intp]]:
-        """Return the values, each once, and of each cell that holds one which of them it is."""
         if self.labels is None:
             values, numbers = np.unique(self.middle[self.present], return_inverse=True)
             return values.tolist(), numbers

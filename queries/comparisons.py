@@ -61,38 +61,8 @@ def example_texts(texts: Sequence[str], most: int = 1) -> list[str]:
     return [quoted_text(one) for one in (shown or texts)[:most]]
 
 
-Where: TypeAlias = Callable[["Comparison", bool], NDArray[np.bool_]]
-
-
-class Predicate(ABC):
-    """What holds for a record, or does not."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def comparisons(self) -> Iterator[Comparison]:
-        """Yield its comparisons, from left to right."""
-
-    @abstractmethod
-    def pushed(self, *, negated: bool = False) -> Predicate:
-        """Return it, or its negation, with NOT at comparisons alone (De Morgan), and ANDs and ORs flat."""
-
-    @abstractmethod
-    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
-        """Return where it is true, or where it is false; where neither, it is unknown (Kleene's logic).
-
-        Args:
-            where: tells of a comparison where it is true, or with True where it is false.
-        """
-
-    def joined_by(self, kind: Literal["and", "or"]) -> tuple[Predicate, ...]:
-        """Return what it joins by AND, or by OR; itself where it joins nothing by that."""
-        del kind
-        return (self,)
-
-
 @dataclass(frozen=True, slots=True)
-class Comparison(Predicate):
+class Comparison:
     """``attribute operator values``.
 
     Args:
@@ -118,55 +88,59 @@ class Comparison(Predicate):
         """What it says of an order, such as ``("ge", 30)``; all of it holds."""
         return tuple(zip(_BOUNDS.get(self.operator, ()), self.values, strict=False))
 
-    def comparisons(self) -> Iterator[Comparison]:
-        yield self
-
-    def pushed(self, *, negated: bool = False) -> Predicate:
-        return Not(self) if negated else self
-
-    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
-        return where(self, negated)
-
 
 @dataclass(frozen=True, slots=True)
-class Junction(Predicate):
-    """Predicates that all hold (``and``), or one of which does (``or``); of none, ``and`` holds alone."""
+class Junction:
+    """Predicates that all hold (``and``), or one of which does (``or``); of none, ``and`` holds alone.
 
-    kind: Literal["and", "or"]
+    The one of ``not`` is false.
+    """
+
+    kind: Literal["and", "or", "not"]
     children: tuple[Predicate, ...]
 
-    def comparisons(self) -> Iterator[Comparison]:
-        for child in self.children:
-            yield from child.comparisons()
 
-    def pushed(self, *, negated: bool = False) -> Predicate:
-        kind: Literal["and", "or"] = "and" if (self.kind == "and") != negated else "or"
-        pushed = [child.pushed(negated=negated).joined_by(kind) for child in self.children]
-        return Junction(kind, tuple(child for children in pushed for child in children))
-
-    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
-        found = (child.holds(where, negated=negated) for child in self.children)
-        every = (self.kind == "and") != negated
-        return functools.reduce(operator.and_ if every else operator.or_, found, np.array(every))
-
-    def joined_by(self, kind: Literal["and", "or"]) -> tuple[Predicate, ...]:
-        return self.children if self.kind == kind else (self,)
+Predicate: TypeAlias = Comparison | Junction  # what holds for a record, or does not
+Where: TypeAlias = Callable[[Comparison, bool], NDArray[np.bool_]]
 
 
-@dataclass(frozen=True, slots=True)
-class Not(Predicate):
-    """The child is false."""
+def negation(predicate: Predicate) -> Predicate:
+    """Return what holds where a predicate is false."""
+    return Junction("not", (predicate,))
 
-    child: Predicate
 
-    def comparisons(self) -> Iterator[Comparison]:
-        return self.child.comparisons()
+def comparisons_of(predicate: Predicate) -> Iterator[Comparison]:
+    """Yield the comparisons of a predicate, from left to right."""
+    if isinstance(predicate, Comparison):
+        yield predicate
+        return
+    for child in predicate.children:
+        yield from comparisons_of(child)
 
-    def pushed(self, *, negated: bool = False) -> Predicate:
-        return self.child.pushed(negated=not negated)
 
-    def holds(self, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
-        return self.child.holds(where, negated=not negated)
+def joined_by(kind: Literal["and", "or"], predicate: Predicate, *, negated: bool = False) -> list[Predicate]:
+    """Return what a predicate, or its negation, joins by AND, or by OR, with NOT at comparisons alone."""
+    if isinstance(predicate, Comparison):
+        return [negation(predicate) if negated else predicate]
+    if predicate.kind == "not":
+        return joined_by(kind, predicate.children[0], negated=not negated)
+    own: Literal["and", "or"] = "and" if (predicate.kind == "and") != negated else "or"
+    found = [one for child in predicate.children for one in joined_by(own, child, negated=negated)]
+    return found if own == kind else [Junction(own, tuple(found))]  # De Morgan
+
+
+def where_true(predicate: Predicate, where: Where, *, negated: bool = False) -> NDArray[np.bool_]:
+    """Return where a predicate is true, or false; where neither, it is unknown (Kleene's logic).
+
+    ``where`` tells of a comparison where it is true, or with True where it is false.
+    """
+    if isinstance(predicate, Comparison):
+        return where(predicate, negated)
+    if predicate.kind == "not":
+        return where_true(predicate.children[0], where, negated=not negated)
+    found = (where_true(child, where, negated=negated) for child in predicate.children)
+    every = (predicate.kind == "and") != negated
+    return functools.reduce(operator.and_ if every else operator.or_, found, np.array(every))
 
 
 def connected_terms(terms: Sequence[Predicate]) -> list[list[Predicate]]:
@@ -175,7 +149,7 @@ def connected_terms(terms: Sequence[Predicate]) -> list[list[Predicate]]:
         return [[one] for one in terms]
     groups: list[tuple[set[str], list[Predicate]]] = []
     for term in terms:
-        names = {comparison.attribute for comparison in term.comparisons()}
+        names = {comparison.attribute for comparison in comparisons_of(term)}
         members = [term]
         for touched in [group for group in groups if group[0] & names]:
             names |= touched[0]
@@ -257,7 +231,6 @@ class Meaning(ABC, Generic[_Kind]):
         return ()
 
     def _special_cell(self, comparison: Comparison) -> int:
-        """Return the cell of empty or of undeclared values, which a comparison asks for."""
         flag = comparison.operator
         code = self.attribute.missing_code if flag == "missing" else self.attribute.other_code
         if code is None:
@@ -383,7 +356,6 @@ class _Ordered(Meaning[_Scale]):
     _whole_called: ClassVar[str] = "whole numbers"
 
     def _number(self, value: Scalar, position: Position) -> float:
-        """Return the number of the scale that a question compares with."""
         if isinstance(value, bool | str):
             raise self._refusal(f"holds numbers; got {shown_value(value)}", "wrong_kind", position)
         try:

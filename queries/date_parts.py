@@ -117,7 +117,6 @@ class DatePart:
 
     @property
     def _before(self) -> list[Step]:
-        """The steps before it goes back to a period's start."""
         return list(itertools.takewhile(lambda step: not step.period, self.steps))
 
     @property

@@ -113,7 +113,6 @@ def _of_day(found: dict[str, str | None]) -> int | None:
 
 
 def _offset(text: str) -> int | None:
-    """Return the seconds of an offset such as ``+02:00``, or None where there is no such offset."""
     if text == "Z":
         return 0
     digits = text[1:].replace(":", "").ljust(6, "0")
@@ -124,7 +123,6 @@ def _offset(text: str) -> int | None:
 
 
 def _on_clock(instant: int, zone: ZoneInfo) -> int:
-    """Return what the clock of a zone shows at a second of universal time."""
     try:
         known = datetime.datetime.fromordinal(instant // DAY) + datetime.timedelta(seconds=instant % DAY)
         offset = known.replace(tzinfo=datetime.UTC).astimezone(zone).utcoffset()

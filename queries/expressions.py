@@ -337,7 +337,6 @@ def _multiple(one: Linear, other: Linear) -> float | None:
 
 
 def _is_same(one: Linear, other: Linear) -> bool:
-    """Tell whether two sums are of the same records."""
     first, second = one.condition, other.condition
     if first is second or first is None or second is None:
         return first is second

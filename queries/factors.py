@@ -28,8 +28,6 @@ _Weights: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dense:
-    """Every weight: int64, one axis per attribute, read-only."""
-
     values: _Weights
 
     @property
@@ -236,7 +234,6 @@ def _require_units(weights: NDArray[np.integer[Any]]) -> None:
 
 
 def _compact(given: NDArray[np.integer[Any]]) -> tuple[_Dense | _Runs | _Bits, _Counts]:
-    """Return how weights of many cells are kept, and their counts."""
     flat = given.reshape(-1)
     starts = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
     values = _in_units(flat[starts])
@@ -251,7 +248,6 @@ def _compact(given: NDArray[np.integer[Any]]) -> tuple[_Dense | _Runs | _Bits, _
 
 
 def _box(given: NDArray[np.integer[Any]], kept: _Dense | _Runs | _Bits) -> tuple[slice, ...]:
-    """Return the smallest box that holds all non-zero weights, of which there are some."""
     if given.ndim == 1 and isinstance(kept, _Runs):
         (inside,) = kept.values.nonzero()
         ends = np.append(kept.starts[1:], given.size)

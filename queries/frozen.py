@@ -103,7 +103,6 @@ def _written_init(cls: type) -> Any:
 
 
 def _parameters(fields: Sequence[dataclasses.Field[Any]], known: dict[str, Any]) -> list[str]:
-    """Return the parameters of ``__init__``: fields in order, those by keyword alone last."""
     texts = {
         field.name: f"{field.name}=_default_{field.name}" if f"_default_{field.name}" in known else field.name
         for field in fields
@@ -115,7 +114,6 @@ def _parameters(fields: Sequence[dataclasses.Field[Any]], known: dict[str, Any])
 
 
 def _written_eq(cls: type) -> Any:
-    """Return the ``__eq__`` of a dataclass: of objects of one class, the fields that are compared."""
     names = [field.name for field in dataclasses.fields(cls) if field.compare]
     body = [
         "if other.__class__ is not self.__class__: return NotImplemented",
@@ -125,7 +123,6 @@ def _written_eq(cls: type) -> Any:
 
 
 def _written_hash(cls: type) -> Any:
-    """Return the ``__hash__`` of a dataclass: that of the fields that are compared."""
     names = [
         field.name
         for field in dataclasses.fields(cls)
@@ -141,7 +138,6 @@ def _tuple_of(owner: str, names: Sequence[str]) -> str:
 def _written(
     cls: type, name: str, parameters: Sequence[str], body: Sequence[str], known: dict[str, Any]
 ) -> Any:
-    """Return a method of a class, compiled from its text."""
     text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in body)
     space: dict[str, Any] = {**known, "__name__": cls.__module__}
     exec(text, space)  # noqa: S102  # a text of the names of fields alone

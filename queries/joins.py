@@ -63,13 +63,11 @@ class JoinedLookup:
 # --- the tree -----------------------------------------------------------------------------------------------
 
 
-def take_joins(
-    tree: exp.Select, domain: Domain, tables: set[str], known: Sequence[str]
-) -> tuple[JoinedLookup, ...]:
+def take_joins(tree: exp.Select, domain: Domain, tables: set[str]) -> tuple[JoinedLookup, ...]:
     """Return the lookups that a statement joins, and take the joins off it."""
     joined: list[JoinedLookup] = []
     for join in tree.args.get("joins") or ():
-        one = _lookup_of(join, domain, known)
+        one = _lookup_of(join, domain)
         alias = one.alias.casefold()
         if alias in tables or alias in [other.alias.casefold() for other in joined]:
             raise join_refusal(join, f"{one.alias!r} stands for two tables", domain)
@@ -82,12 +80,12 @@ def take_joins(
     return tuple(joined)
 
 
-def _lookup_of(join: exp.Join, domain: Domain, known: Sequence[str]) -> JoinedLookup:
+def _lookup_of(join: exp.Join, domain: Domain) -> JoinedLookup:
     table = join.this
     name = table.name if isinstance(table, exp.Table) else ""
     quoted = name and table.this.args.get("quoted")
     found = [one for one in domain.lookups if _is_called(name, one.name, not quoted)]
-    if not found or name.casefold() in known:
+    if not found:
         hint = nearest(name, tuple(one.name for one in domain.lookups)) if name else ""
         raise join_refusal(join, f"a join with {f'{name[:60]!r}{hint}' if name else 'a sub-query'}", domain)
     side, kind, method = (join.args.get(key) or "" for key in ("side", "kind", "method"))
@@ -98,7 +96,6 @@ def _lookup_of(join: exp.Join, domain: Domain, known: Sequence[str]) -> JoinedLo
 
 
 def _is_by_key(join: exp.Join, joined: JoinedLookup, domain: Domain, tables: set[str]) -> bool:
-    """Tell whether a join is of a record's value and the key that equals it."""
     lookup, using, on = joined.lookup, join.args.get("using") or [], join.args.get("on")
     if using:
         return len(using) == 1 and all(

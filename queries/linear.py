@@ -345,7 +345,6 @@ def range_factor(name: str, size: int, start: int, stop: int) -> Factor:
 
 
 def _text(factor: Factor) -> str:
-    """Return the canonical text of a factor: its attributes, and the runs of its weights."""
     if factor.is_box and len(factor.box) == 1:
         (side,) = factor.box  # the same, in a tenth of the time
         return f"[[{_quoted(factor.scope[0])}],[[{side.start},{side.stop},{UNITS}]]]"
@@ -360,7 +359,6 @@ _kept_text = functools.lru_cache(maxsize=1024)(_runs_text)  # by identity: reade
 
 
 def _chosen(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> Factor:
-    """Return one record in each of some cells of an attribute."""
     size, listed = domain[name].size, np.atleast_1d(cells)
     low, high = (int(listed.min()), int(listed.max())) if listed.size else (0, 0)
     if not 0 <= low <= high < size:

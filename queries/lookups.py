@@ -143,7 +143,6 @@ def _check_keys(lookup: Lookup, attributes: Sequence[Cells]) -> None:
 
 
 def _declared(attribute: Cells) -> list[str]:
-    """Return the text of each base cell, as a key is matched with it."""
     return [attribute.label(code) for code in range(attribute.base_size)]
 
 

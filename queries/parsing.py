@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from queries.categories import CategoricalAttribute
 from queries.cells import GRAMMAR_WORDS, nearest
-from queries.comparisons import Comparison, Junction, Not, Operator, Predicate, Scalar, resolve_operand
+from queries.comparisons import Comparison, Junction, Operator, Predicate, Scalar, negation, resolve_operand
 from queries.domain import Domain
 from queries.errors import DomainError, QueryError
 from queries.frozen import dataclass
@@ -193,7 +193,6 @@ def require_aligned(query: LinearQuery) -> None:
 
 
 def _edges(domain: Domain, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the ordered ones of some attributes, with the edges of their cells."""
     found = []
     for attribute in map(domain.__getitem__, names):
         if not isinstance(attribute, CategoricalAttribute):
@@ -402,7 +401,7 @@ def structured_predicate(where: Mapping[str, Any], domain: Domain) -> Predicate:
         for key, value in conditions.items():
             operator, values = _read(key, value, f"{path}.{key}")
             term = Comparison(attribute, operator, values, f"{path}.{key}", part)
-            terms.append(Not(term) if value is False and not values else term)
+            terms.append(negation(term) if value is False and not values else term)
     return Junction("and", tuple(terms))
 
 

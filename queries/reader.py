@@ -115,7 +115,6 @@ class QuestionReader:
         return found
 
     def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
-        """Return the query of a structured condition of one comparison for each name; None for others."""
         if any(len(conditions) != 1 for conditions in where.values()):
             return None
         terms: dict[str, _Term] = {}
@@ -188,7 +187,6 @@ class QuestionReader:
 
 
 def _is_plain(where: Mapping[str, Any]) -> bool:
-    """Tell whether a structured condition holds texts, numbers and lists of them alone."""
     if type(where) is not dict:
         return False
     for name, conditions in where.items():
@@ -232,7 +230,6 @@ def questions_in_text(
 
 
 def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the questions in a text, each with the number of its first line."""
     lines = [b"" if line.lstrip().startswith(b"--") else line.strip() for line in text.splitlines()]
     ends = any(line.endswith(b";") for line in lines)
     first, piece = 1, list[bytes]()

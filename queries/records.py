@@ -343,7 +343,6 @@ def frame_columns(frame: pd.DataFrame, names: Iterable[str]) -> Columns:
 
 
 def _number_cells(own: Values[Any], numbers: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Return the cells of numbers, made at once; None where they are made one after the other."""
     with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
         return own.encode_numbers(numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64))
 

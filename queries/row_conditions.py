@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from queries.cell_engine import Term, Truth, Writer
 from queries.cell_values import CellCondition, CellValues, counted_where
-from queries.comparisons import Junction, Not
+from queries.comparisons import Junction, negation
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery, nearest_to
@@ -32,7 +32,7 @@ from queries.sql_tree import (
     require_bare,
     with_quoting_hint,
 )
-from queries.ways import examples
+from queries.statement_grammar import examples
 from queries.work import once
 
 _Written = TypeVar("_Written", Term, Truth)
@@ -58,7 +58,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
             return CellCondition.constant(bool(node.this) != negated)
         if not is_computed(node) and (isinstance(node, exp.Column) or not is_operand(node)):
             predicate = convert_condition(node, domain)
-            return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+            return CellCondition.of(count_where(negation(predicate) if negated else predicate, domain))
         return _computed(node, domain, negated)
 
 
@@ -143,13 +143,11 @@ def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:
 
 
 def _only_name(node: exp.Expr) -> str | None:
-    """Return the name of the one attribute of a condition; None of several, and of columns of lookups."""
     names = {one.name.casefold() for one in node.find_all(exp.Column)}
     return names.pop() if len(names) == 1 and node.find(exp.Dot) is None else None
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield what a condition joins by AND, from left to right."""
     waiting = [node]
     while waiting:
         one = waiting.pop()

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from queries.categories import CategoricalAttribute
 from queries.cells import quoted_name
-from queries.comparisons import Comparison, Junction, Not, Order, Predicate, Scalar
+from queries.comparisons import Comparison, Junction, Order, Predicate, Scalar, negation
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.sql_dates import dated_text, part_of
@@ -269,7 +269,6 @@ def _missing(node: exp.Expr, domain: Domain) -> Predicate:
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> Predicate:
-    """Return the condition that an attribute of truth values is by itself."""
     name = _attribute(node, domain)
     attribute = next((one for one in domain if one.name == name), None)
     if isinstance(attribute, CategoricalAttribute) and all(isinstance(one, bool) for one in attribute.values):
@@ -309,7 +308,7 @@ def _membership(node: exp.Expr, domain: Domain) -> Predicate:
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
     exp.Paren: lambda node, domain: convert_condition(node.this, domain),
-    exp.Not: lambda node, domain: Not(convert_condition(node.this, domain)),
+    exp.Not: lambda node, domain: negation(convert_condition(node.this, domain)),
     exp.And: _chain,
     exp.Or: _chain,
     exp.Between: _range,
@@ -327,7 +326,6 @@ def _attribute(node: exp.Expr, domain: Domain) -> str:
 
 
 def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
-    """Return the attribute that a node names, and its level where it names one."""
     require_no_hyphen(node, domain)
     check_node(node)
     if not isinstance(node, exp.Column):

@@ -29,7 +29,7 @@ from queries.cell_values import (
     require_finite,
 )
 from queries.cells import OTHER_LABEL, canonical_text, number_text, quoted_name
-from queries.comparisons import Comparison, Not, Order, example_texts, meaning_of, shown_value
+from queries.comparisons import Comparison, Order, example_texts, meaning_of, negation, shown_value
 from queries.date_parts import CALENDAR, moment_text_sql
 from queries.dates import Periods, read_clock, read_seconds
 from queries.domain import Domain
@@ -244,7 +244,6 @@ def _line(node: exp.Expr, form: str, sides: tuple[Term, Term], domain: Domain) -
 
 
 def _function(node: exp.Expr, rows: Writer) -> Term:
-    """Return FLOOR, CEIL, SQRT or LN, which grow with their number."""
     inner, kind = _numbers(node.this, rows, "arithmetic"), Kind.DOUBLE
     if isinstance(node, exp.Floor | exp.Ceil):
         kind = Kind.WHOLE
@@ -254,7 +253,6 @@ def _function(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _round(node: exp.Expr, rows: Writer) -> Term:
-    """Return numbers rounded half away from zero, as SQL does."""
     given = node.args.get("decimals")
     wanted = 0 if given is None else constant_of(given, rows.domain)
     if wanted is None or wanted != int(wanted) or abs(wanted) > 99:
@@ -278,7 +276,6 @@ def _absolute(node: exp.Expr, rows: Writer) -> Term:
 
 
 def _extreme(node: exp.Expr, rows: Writer) -> Term:
-    """Return GREATEST or LEAST of numbers; NULL is left out."""
     terms = [_numbers(one, rows, node.key.upper()) for one in (node.this, *node.expressions)]
     for one in terms:
         if one.column and one.source is None:
@@ -341,7 +338,6 @@ def _count(node: exp.Expr, rows: Writer) -> int:
 
 
 def _of_text(node: exp.Expr, rows: Writer) -> Term:
-    """Return a function of texts, and of numbers of characters."""
     names = ("this", "expression", "start", "length", "replacement")
     first, *others = [one for name in names if isinstance(one := node.args.get(name), exp.Expr)]
     counts, texts = list[int](), [_text(first, rows)]
@@ -482,7 +478,9 @@ def _errors_of_part(node: exp.Expr, domain: Domain) -> tuple[Callable[[], QueryE
 def _native(node: exp.Expr, rows: Writer) -> Truth:
     """Return a plain comparison of an attribute, whose cells are decided without an engine."""
     predicate = convert_condition(node, rows.domain)
-    holds, fails = (CellCondition.of(count_where(one, rows.domain)) for one in (predicate, Not(predicate)))
+    holds, fails = (
+        CellCondition.of(count_where(one, rows.domain)) for one in (predicate, negation(predicate))
+    )
     scope = holds.scope or fails.scope
     if not scope:
         return Truth.certain("TRUE" if holds.most else "FALSE" if fails.most else "CAST(NULL AS BOOLEAN)")
@@ -520,7 +518,6 @@ def _compared_texts(one: Term, sign: Order, two: Term) -> Truth:
 
 
 def _no_order(one: Term, two: Term) -> QueryError:
-    """Return the error of texts that are compared by an order, which shows how values are listed."""
     sides = [term.source for term in (one, two) if term.source is not None and term.source.declared]
     names = [quoted_name(*values.scope) for values in sides]
     texts = [example_texts(sorted(values.declared))[0] for values in sides]
@@ -550,7 +547,6 @@ def _dated(term: Term, other: Term, shapes: set[str], rows: Writer) -> Term:
 
 
 def _mixed(one: Term, two: Term, rows: Writer) -> QueryError:
-    """Return the error of two values of different kinds, which tells what each of them is."""
     periods = {one.shape, two.shape}.intersection(PERIODS)
     text = next((side for side in (one, two) if side.shape == "text"), None)
     way = ""
@@ -574,7 +570,6 @@ def _kind(term: Term, rows: Writer) -> str:
 
 
 def _names_in(term: Term, rows: Writer) -> tuple[str, ...]:
-    """Return the attributes that a term names."""
     numbers = set(re.findall(r"(?:\x01|\b[a-z])([0-9]+)", term.sql))
     return rows.domain.scope(
         list({one.attribute for one in rows.inputs.values() if str(one.number) in numbers})
@@ -728,7 +723,6 @@ def _nulls(term: Term) -> Truth:
 
 
 def _distinct(node: exp.Expr, rows: Writer) -> Truth:
-    """Return IS DISTINCT FROM: unequal, where NULL equals NULL."""
     require_declared(node.this, node.expression, rows.domain)
     one, two = (value_term(side, rows) for side in (node.this, node.expression))
     found = _nulls(one).both(_nulls(two))
@@ -739,7 +733,6 @@ def _distinct(node: exp.Expr, rows: Writer) -> Truth:
 
 
 def _pattern(node: exp.Expr, rows: Writer) -> Truth:
-    """Return LIKE and ILIKE, with ESCAPE or without."""
     like, escape = (node.this, node.expression) if isinstance(node, exp.Escape) else (node, None)
     mark = None if escape is None else quoted(escape, node)
     pattern, term = quoted(like.expression, node), value_term(like.this, rows)
@@ -765,7 +758,6 @@ def _pattern(node: exp.Expr, rows: Writer) -> Truth:
 
 
 def _choice_of_conditions(node: exp.Expr, rows: Writer) -> Truth:
-    """Return where CASE, or IF, of conditions is true."""
     branches, default = branches_of(node)
     tests = [rows.decided(truth_of(test, rows)) for test, _ in branches]
     found = [rows.decided(truth_of(one, rows)) for one in (*(value for _, value in branches), default)]
@@ -773,7 +765,6 @@ def _choice_of_conditions(node: exp.Expr, rows: Writer) -> Truth:
 
 
 def _first_known(node: exp.Expr, rows: Writer) -> Truth:
-    """Return where COALESCE of conditions is true."""
     found = [rows.decided(truth_of(one, rows)) for one in (node.this, *node.args["expressions"])]
     return Truth.certain(f"coalesce({', '.join(found)})")
 

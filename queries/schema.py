@@ -170,7 +170,6 @@ def _read_text(path: Path, what: str, largest: int) -> str:
 
 
 def _not_toml(text: str, reason: str) -> SchemaError:
-    """Return the error of a text that is no TOML, with the line that the parser names."""
     place = re.search(r" \(at line ([0-9]+), column ([0-9]+)\)$", reason)
     if place:
         reason = f"{reason[: place.start()]} (column {place[2]})"
@@ -249,7 +248,6 @@ def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str
 
 
 def _key_hint(key: str, known: tuple[str, ...]) -> str:
-    """Return what a key that is not known was perhaps meant to be: another key, or one of another kind."""
     if key == "type" and "kind" in known:
         return "; did you mean 'kind'?"
     kinds = [kind for kind, (_, required, optional) in _KINDS.items() if key in (*required, *optional)]
@@ -355,7 +353,6 @@ _PREPARED: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 
 
 def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
-    """Return what a section declares with the files that it names read in."""
     filled = {key: value for key, value in entry.items() if key not in _FILES}
     for key, fills in _FILES.items():
         if key not in entry:
@@ -438,7 +435,6 @@ def _read_table(
 
 
 def _wrong_parents(row: list[str], header: list[str], found: Mapping[str, list[str]]) -> str:
-    """Return what is wrong with a line of parents; an empty text where nothing is."""
     value = repr(row[0][:60])
     if row[0] in found:
         also = "with another parent" if found[row[0]] != row[1:] else "again"
@@ -490,7 +486,6 @@ def _lookup_file(
 
 
 def _wrong_key(row: list[str], header: list[str], found: Mapping[str, list[str]]) -> str:
-    """Return what is wrong with a line of a lookup; an empty text where nothing is."""
     if row[0] == "":
         return f"the key is missing, in column {header[0]!r}"
     return f"the key {row[0][:60]!r} stands there again" if row[0] in found else ""

@@ -28,9 +28,12 @@ from queries.comparisons import (
     Junction,
     Meaning,
     Predicate,
+    comparisons_of,
     connected_terms,
+    joined_by,
     meaning_of,
     resolve_attribute,
+    where_true,
 )
 from queries.domain import Attribute, Domain
 from queries.frozen import dataclass
@@ -48,8 +51,7 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
 
 def conditions_where(predicate: Predicate, domain: Domain) -> list[CellCondition | CellRange]:
     """Return where a predicate holds: conditions on different attributes, which all hold."""
-    terms = predicate.pushed().joined_by("and")
-    groups = connected_terms(terms)
+    groups = connected_terms(joined_by("and", predicate))
     return [_range_where(members, domain) or _evaluate(members, domain) for members in groups]
 
 
@@ -78,7 +80,6 @@ def _range_where(terms: Sequence[Predicate], domain: Domain) -> CellRange | None
 
 
 def _held_range(attribute: Attribute, start: int, stop: int, pieces: int = 0) -> CellRange:
-    """Return the condition that holds in some consecutive cells."""
     name, size = attribute.name, attribute.size
     count_cells(size + pieces, (name,))
     held = range_factor(name, size, start, stop)
@@ -155,7 +156,7 @@ class _Segments:
 
 def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
     """Return the share of each cell where terms hold that are not about different attributes."""
-    comparisons = [comparison for term in terms for comparison in term.comparisons()]
+    comparisons = [comparison for term in terms for comparison in comparisons_of(term)]
     for one in comparisons:
         resolve_attribute(one.attribute, domain, one.position)
     scope = domain.scope(list({one.attribute for one in comparisons}))
@@ -175,7 +176,7 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> CellCondition:
         return found.reshape([-1 if other == axis else 1 for other in range(len(scope))])
 
     whole = terms[0] if len(terms) == 1 else Junction("and", tuple(terms))
-    return _weighted(scope, segments, np.broadcast_to(whole.holds(where), shape))
+    return _weighted(scope, segments, np.broadcast_to(where_true(whole, where), shape))
 
 
 def _weighted(
@@ -197,7 +198,6 @@ def _weighted(
 
 
 def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
-    """Cut the cells of an attribute wherever one of its comparisons changes."""
     known = meaning_of(attribute).boundaries
     ends = {
         _without_atoms(attribute, end, known)
@@ -227,7 +227,6 @@ def _cut(attribute: Attribute, asked: Iterable[Intervals]) -> _Segments:
 
 @functools.lru_cache(maxsize=1024)
 def _whole_cells(attribute: Attribute) -> _Segments:
-    """Return the segments of an attribute that no comparison cuts: its cells."""
     starts = np.array(meaning_of(attribute).points[:-1], dtype=np.float64)
     return _Segments(attribute, starts, np.arange(attribute.size), np.ones(attribute.size))
 

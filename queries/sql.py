@@ -39,7 +39,6 @@ from queries.expressions import (
 )
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
-from queries.query_trees import conditions_of, grouping_sets, is_grouped
 from queries.row_conditions import row_value, where_query, with_edges
 from queries.row_nodes import WHOLE_TYPES, placed
 from queries.sql_dates import canonical_parts, part_of, part_title
@@ -62,10 +61,12 @@ from queries.statement_grammar import (
     check_nodes,
     check_statement,
     counted_by,
+    examples,
     is_of_people,
     people_counts,
     plain_spelling,
     require_countable,
+    way_on,
     written_title,
 )
 from queries.statements import CLIPPED, TOTAL, Grouping, OutputColumn, Statement, attribute_grouping
@@ -75,11 +76,13 @@ from queries.sub_queries import (
     ONE_EACH,
     arms_of,
     asked_first,
+    conditions_of,
     flat_statement,
+    grouping_sets,
+    is_grouped,
     with_distinct,
     with_numbers,
 )
-from queries.ways import examples, way_on
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 _OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
@@ -256,7 +259,6 @@ def _shows_nothing(tree: exp.Select) -> bool:
 
 
 def _is_false(test: exp.Expr) -> bool:
-    """Tell whether a condition is FALSE, or that two different numbers are equal."""
     if isinstance(test, exp.EQ) and isinstance(test.this, exp.Literal):
         return isinstance(test.expression, exp.Literal) and test.this != test.expression
     return isinstance(test, exp.Boolean) and not test.this
@@ -267,7 +269,6 @@ def _unnamed(node: exp.Expr) -> exp.Expr:
 
 
 def _no_rows(tree: exp.Select, text: str, domain: Domain) -> Statement:
-    """Return the statement of the columns of a query without rows."""
     titles: list[str] = []
     for node in tree.expressions:
         inner = _unnamed(node)
@@ -294,7 +295,6 @@ def _without_empty(tree: exp.Select, domain: Domain) -> list[str]:
 
 
 def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
-    """Return several statements whose rows stand in one table."""
     trees = [flat_statement(one, domain) for one in arms_of(tree)]
     kinds = [[node.find(*AGGREGATES) is None for node in one.expressions] for one in trees]
     arms = [_select(one, text, domain) for one in trees]
@@ -319,7 +319,6 @@ def _union(tree: exp.Union, text: str, domain: Domain) -> Statement:
 
 
 def _sorted_by(node: exp.Expr, titles: list[str], places: list[int]) -> Sorting:
-    """Return what rows of several statements are sorted by: one of their columns, by its place."""
     inner = node.this
     name = inner.name.casefold() if isinstance(inner, exp.Column) else ""
     place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0
@@ -341,15 +340,11 @@ def whole_number(tree: exp.Expr, key: str) -> int | None:
 
 
 class _TotalMarks(dict[tuple[int, ...], GroupValue]):
-    """Which keys a group is a total over, by the places of their values: a bit for each."""
-
     def __missing__(self, places: tuple[int, ...]) -> int:
         return int("".join("01"[place == TOTAL] for place in places), 2)
 
 
 class _Reader:
-    """Reads the columns, groups and order of one statement."""
-
     def __init__(self, tree: exp.Select, domain: Domain) -> None:
         self._tree = tree
         self._domain = domain
@@ -458,7 +453,6 @@ class _Reader:
         return written_title(node) or f"column {number}", node
 
     def _key_nodes(self) -> tuple[list[exp.Expr], tuple[tuple[int, ...], ...]]:
-        """Return the keys of groups, and which of them are taken together."""
         group = self._tree.args.get("group")
         if group is None and self._lists_values and self._tree.args.get("distinct") is None:
             raise self._list_refusal()
@@ -529,7 +523,6 @@ class _Reader:
             raise told from None
 
     def _node(self, node: exp.Expr) -> Node:
-        """Return an expression of answers."""
         node = self._resolved(node) if isinstance(node, exp.Column) else node
         if node in self._keys:
             return self._key_columns[self._keys.index(node)]
@@ -668,7 +661,6 @@ class _Reader:
         return KeyFunction(tuple(self._keys.index(key) for key in keys), _TotalMarks())
 
     def _with_null(self, node: exp.Expr) -> Node:
-        """Return NULLIF(answer, 0), or COALESCE of answers."""
         if isinstance(node, exp.Nullif):
             if not is_zero(node.expression):
                 refuse(node, "NULLIF of an answer and anything but 0", grammar=GRAMMAR)
@@ -737,7 +729,6 @@ def _without_keys(node: exp.Expr, totals: list[exp.Expr]) -> exp.Expr:
 
 
 def _digits(node: exp.Expr) -> int:
-    """Return how many digits ROUND keeps behind the point."""
     digits = node.args.get("decimals")
     text = "0" if digits is None else digits.sql()
     if not re.fullmatch("-?[0-9]{1,2}", text):

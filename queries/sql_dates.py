@@ -160,7 +160,6 @@ def _steps(node: exp.Expr) -> tuple[exp.Expr, list[Step]]:
 
 
 def _interval(node: exp.Interval, *, back: bool) -> Step:
-    """Return what an INTERVAL adds, or takes away."""
     amount, unit = node.this, node.args.get("unit")
     negative = isinstance(amount, exp.Neg)
     inner = amount.this if negative else amount
@@ -208,7 +207,6 @@ def constant_second(node: exp.Expr) -> int | None:
 
 
 def _constant(second: int, place: exp.Expr) -> exp.Expr:
-    """Return the constant of a second, which stands where another node did."""
     literal = exp.Literal.string(time_text(second))
     position = position_of(place)
     literal.meta.update({} if position is None else {"start": position})
@@ -216,7 +214,6 @@ def _constant(second: int, place: exp.Expr) -> exp.Expr:
 
 
 def _moved(node: exp.Expr) -> exp.Expr | None:
-    """Return a time that an INTERVAL, or days, are added to."""
     left, right = node.this, node.expression
     if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
         left, right = right, left
@@ -233,7 +230,6 @@ def _moved(node: exp.Expr) -> exp.Expr | None:
 
 
 def _function_moved(node: exp.Expr) -> exp.Expr | None:
-    """Return ``DATE_ADD(d, INTERVAL 1 DAY)`` as ``d + INTERVAL 1 DAY``."""
     kind = exp.Add if isinstance(node, exp.DateAdd) else exp.Sub
     if not isinstance(node.expression, exp.Interval):
         refuse(node, "DATE_ADD or DATE_SUB of anything but an INTERVAL")
@@ -278,13 +274,11 @@ def _folded(node: exp.Expr) -> exp.Expr:
 
 
 def _number(word: str, operand: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """Return a part that is a number, by one of its names."""
     part = _known(word, tuple(NUMBERS), node)
     return exp.Extract(this=exp.Var(this=part.upper()), expression=operand)
 
 
 def _known(word: str, names: Sequence[str], node: exp.Expr) -> str:
-    """Return a part or period by one of its names."""
     name = word.casefold()
     name = _ALIASES.get(name, name)
     if name.removesuffix("s") in (*names, *_CLOCK):
@@ -377,7 +371,6 @@ def _given_text(node: exp.Expr) -> exp.Expr:
 
 
 def _function(node: exp.Expr) -> exp.Expr | None:
-    """Return a function that the parser does not know."""
     name, given = str(node.this).casefold(), node.expressions
     if name in _NAMED_NUMBERS and len(given) == 1:
         return _number(name, given[0], node)

@@ -172,7 +172,6 @@ def parse_tree(
 
 
 def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.Expr]:
-    """Return the tree of a text's statement, or of its condition; none of an empty text."""
     tokens = _one_statement(name_tokens(text, domain) or _split(text))
     require_shallow(tokens)
     parser = _Language().parser()
@@ -208,7 +207,6 @@ def require_shallow(tokens: Sequence[Token]) -> None:
 
 
 def _one_statement(tokens: list[Token]) -> list[Token]:
-    """Return the tokens of a text without semicolons at its end."""
     ends = [place for place, token in enumerate(tokens) if token.token_type is TokenType.SEMICOLON]
     for place in ends:
         behind = next((one for one in tokens[place:] if one.token_type is not TokenType.SEMICOLON), None)

@@ -374,7 +374,6 @@ class Statement:
                     yield group
 
     def _set_groups(self, keys: tuple[int, ...], number: int) -> Iterator[Group]:
-        """Yield the groups of some groupings, those that the condition excludes among them."""
         groupings = [self.groupings[key] for key in keys]
         scope = self.domain.scope(sorted({name for one in groupings for name in one.scope}))
         overlap = len(scope) < sum(len(one.scope) for one in groupings)
@@ -429,7 +428,6 @@ class Statement:
         return counted_where([both], self.domain)
 
     def _nodes(self) -> list[Node]:
-        """Return every expression that has to be answered for a group."""
         tests = [test for test in (self.having, self.qualify) if test is not None]
         return [
             *(column.node for column in self.columns),

@@ -9,6 +9,8 @@ likewise; in a condition it is asked first.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
@@ -23,22 +25,6 @@ from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.joins import join_conditions, join_refusal, place_columns, take_joins
-from queries.query_trees import (
-    bare_query,
-    both_clauses,
-    conditions_of,
-    has_window,
-    is_grouped,
-    is_star,
-    keys_of,
-    named_queries,
-    outermost,
-    row_parts,
-    settled,
-    titled,
-    untitled,
-    window_over,
-)
 from queries.sql_tree import error_at, is_zero, operand_of, refuse
 from queries.statement_grammar import GRAMMAR, over_table, written_title
 
@@ -51,15 +37,8 @@ _MOST_QUERIES = 64  # of a statement, what WITH names as often as it is used
 _MOST_NODES = 2**12  # that stand in place of the names of one query's columns
 _OF_GROUPS = "an aggregate of groups other than COUNT(*), SUM, AVG, MIN and MAX"
 _SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
-_Known: TypeAlias = "Mapping[str, _Named]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A query that WITH names, and the names before it: no query is of itself."""
-
-    tree: exp.Expr
-    known: _Known
+# The queries that WITH names, each with the names before it: no query is of itself.
+_Known: TypeAlias = "Mapping[str, tuple[exp.Expr, _Known]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +86,6 @@ def flat_statement(tree: exp.Expr, domain: Domain) -> exp.Select:
 
 
 def _queries_in(node: exp.Expr, named: Mapping[str, int]) -> int:
-    """Return how many queries a part of a statement has, where names stand for what WITH says."""
     if isinstance(node, exp.Table):
         return 0 if node.args.get("db") is not None else named.get(node.name.casefold(), 0)
     own = dict(named)
@@ -154,13 +132,12 @@ def _named(tree: exp.Select, known: _Known) -> _Known:
     """Return the queries that a query names by WITH, beside those that are known, and take them off it."""
     found = dict(known)
     for one in named_queries(tree):
-        found[one.alias.casefold()] = _Named(one.this, dict(found))
+        found[one.alias.casefold()] = one.this, dict(found)
     tree.set("with_", None)
     return found
 
 
 def _is_inner(source: exp.Expr, known: _Known) -> bool:
-    """Tell whether a sub-query stands behind FROM or JOIN, or one that WITH names."""
     named = isinstance(source, exp.Table) and source.args.get("db") is None
     return isinstance(source, exp.Subquery) or (named and source.name.casefold() in known)
 
@@ -175,8 +152,8 @@ def _source(source: exp.Expr, known: _Known, domain: Domain) -> _Source:
     if isinstance(source, exp.Subquery):
         inner, alias = _flat(source.this, known, domain), source.alias
     elif _is_inner(source, known):
-        found, alias = known[source.name.casefold()], source.alias or source.name
-        inner = _flat(found.tree.copy(), found.known, domain)
+        (named, before), alias = known[source.name.casefold()], source.alias or source.name
+        inner = _flat(named.copy(), before, domain)
     else:
         raise join_refusal(source, "a join of sub-queries with a table", domain)
     return _Source(alias.casefold(), settled(inner, domain) if is_grouped(inner) else inner)
@@ -186,14 +163,13 @@ def _source(source: exp.Expr, known: _Known, domain: Domain) -> _Source:
 
 
 def _merged(outer: exp.Select, sources: Sequence[_Source], domain: Domain) -> exp.Select:
-    """Return a query over sub-queries as one over the table."""
     inner, sums_up, windows = sources[0].tree, is_grouped(outer), has_window(outer)
     titles = {one.alias.casefold() for one in outer.expressions if isinstance(one, exp.Alias)}
     outer.set("expressions", list(_shown_columns(outer, sources)))
     joins = list(outer.args.get("joins") or ()) if len(sources) == 1 else []
     if joins and is_grouped(inner):
         raise _join_with(joins[0], domain)
-    joined = take_joins(outer, domain, {sources[0].alias}, ()) if joins else ()
+    joined = take_joins(outer, domain, {sources[0].alias}) if joins else ()
     place_columns(outer, domain, joined)
     _place(outer, sources, titles, domain)
     outer.set("from_", None)
@@ -241,7 +217,6 @@ def _named_columns(source: _Source) -> Iterator[exp.Expr]:
 
 
 def _place(outer: exp.Select, sources: Sequence[_Source], titles: Collection[str], domain: Domain) -> None:
-    """Put the columns of sub-queries in place of their names."""
     given = (outer.args.get(key) for key in ("where", "group"))
     roots, size = [*row_parts(outer), *(one for one in given if one is not None)], 0
     for column in [one for root in roots for one in root.find_all(exp.Column)]:
@@ -283,7 +258,6 @@ def _spelt(node: exp.Expr, place: exp.Column, domain: Domain) -> None:
 
 
 def _require_rows(inner: exp.Select) -> None:
-    """Refuse a sub-query of records that does more than compute and filter."""
     window = next((found for root in row_parts(inner) if (found := root.find(exp.Window)) is not None), None)
     limits = [key for key in _MORE_THAN_ROWS if inner.args.get(key) is not None]
     if window is not None or limits:
@@ -360,7 +334,6 @@ def _lifted(
 
 
 def _of_one_row(node: exp.Expr, _: list[exp.Expr]) -> exp.Expr:
-    """Return an aggregate of the one row of a query without groups."""
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
         return exp.Literal.number(1)
     if not isinstance(node, exp.Sum | exp.Avg | exp.Min | exp.Max):
@@ -398,7 +371,6 @@ def _of_somebody(node: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _is_count(node: exp.Expr) -> bool:
-    """Tell whether a node counts records: 0 where there are none."""
     inner = node.this if isinstance(node, exp.Filter) else node
     return isinstance(inner, exp.Count | exp.CountIf)
 
@@ -488,7 +460,6 @@ def _may_be_null(key: exp.Expr, domain: Domain) -> bool:
 
 
 def _require_equal_keys(sources: Sequence[_Source], join: exp.Expr, keys: list[exp.Expr]) -> None:
-    """Refuse a join of groups by anything but their keys."""
     own = keys_of(sources[-1].tree)
     using, on = join.args.get("using") or [], join.args.get("on")
     test = None if on is None or not own else on.unnest()
@@ -535,7 +506,6 @@ def _counted_together(trees: Sequence[exp.Select], keys: list[exp.Expr]) -> list
 
 
 def _filtered(node: exp.Expr, where: exp.Expr) -> exp.Expr:
-    """Return an aggregate of the records where a condition holds."""
     if isinstance(node, exp.Filter):
         both = both_clauses(node.expression, where, exp.Where)
         return exp.Filter(this=node.this.copy(), expression=both)
@@ -637,3 +607,192 @@ def with_distinct(tree: exp.Select, domain: Domain) -> exp.Select:
     copy.set("where", None)
     copy.meta.update({DIFFERENT: [values[0].name]})
     return _lifted(copy, inner, keys, _over_records)
+
+
+# --- parts of queries ---------------------------------------------------------------------------------------
+
+
+def bare_query(tree: exp.Expr) -> exp.Expr:
+    """Return a query without parentheses."""
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    return tree
+
+
+def named_queries(tree: exp.Expr) -> list[exp.Expr]:
+    """Return what a query names by WITH."""
+    with_ = tree.args.get("with_")
+    return [] if with_ is None else list(with_.expressions)
+
+
+def is_grouped(tree: exp.Select) -> bool:
+    """Tell whether a query sums up records, or lists the different values of some."""
+    clauses = any(tree.args.get(key) is not None for key in ("group", "distinct"))
+    return clauses or any(True for root in row_parts(tree) for _ in outermost(root))
+
+
+def row_parts(tree: exp.Select) -> list[exp.Expr]:
+    """Return the parts of a query that are about its rows: its columns, HAVING, QUALIFY and ORDER BY."""
+    given = (tree.args.get(key) for key in ("having", "qualify", "order"))
+    return [*tree.expressions, *(one for one in given if one is not None)]
+
+
+def has_window(tree: exp.Select) -> bool:
+    """Tell whether a query has a window."""
+    return any(root.find(exp.Window) is not None for root in row_parts(tree))
+
+
+def conditions_of(tree: exp.Select) -> list[exp.Expr]:
+    """Return the condition of a query, where it has one."""
+    where = tree.args.get("where")
+    return [] if where is None else [where.this]
+
+
+class _Titles:
+    def __init__(self, tree: exp.Select, domain: Domain) -> None:
+        self._shown = [untitled(one) for one in tree.expressions]
+        named = map(titled, tree.expressions)
+        self._titles = {title.casefold(): node for title, node in named if title}
+        self._domain = domain
+
+    @property
+    def values(self) -> list[exp.Expr]:
+        """The columns without aggregates, which GROUP BY ALL and DISTINCT are about."""
+        return [one for one in self._shown if not has_aggregates(one) and not isinstance(one, exp.Literal)]
+
+    @property
+    def are_values(self) -> bool:
+        return not any(map(has_aggregates, self._shown))
+
+    def meant(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            place = int(node.name)
+            return self._shown[place - 1].copy() if 1 <= place <= len(self._shown) else node
+        title = node.name.casefold() if isinstance(node, exp.Column) and not node.table else ""
+        known = title in self._titles and (output_first or node.name not in self._domain)
+        return self._titles[title].copy() if known else node
+
+    def place(self, node: exp.Expr, *, whole: bool) -> None:
+        """Put what is meant in place of names, and of a node that is a place or a name as a whole."""
+        if isinstance(node, exp.Column) or (whole and isinstance(node, exp.Literal)):
+            node.replace(self.meant(node))
+            return
+        for one in [one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Dot) is None]:
+            one.replace(self.meant(one))
+
+
+def settled(tree: exp.Select, domain: Domain) -> exp.Select:
+    """Return a query whose clauses name no columns of its own by their places, or by their titles."""
+    titles, group = _Titles(tree, domain), tree.args.get("group")
+    distinct = tree.args.get("distinct") is not None and group is None and titles.are_values
+    if distinct or (group is not None and group.args.get("all")):
+        tree.set("group", exp.Group(expressions=[one.copy() for one in titles.values]))
+        tree.set("distinct", None if distinct else tree.args.get("distinct"))
+    elif group is not None:
+        for one in list(group.expressions):
+            titles.place(one, whole=True)
+    for key in ("having", "qualify"):
+        if tree.args.get(key) is not None:
+            titles.place(tree.args[key], whole=False)
+    order = tree.args.get("order")
+    for one in [] if order is None else order.expressions:
+        if isinstance(one, exp.Ordered):
+            one.set("this", titles.meant(one.this, output_first=True))
+    return tree
+
+
+def has_aggregates(node: exp.Expr) -> bool:
+    """Tell whether a part of a query has an aggregate, or a window."""
+    return node.find(*AGGREGATES, exp.Window) is not None
+
+
+def outermost(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the aggregates of a part of a query that stand in no other one; those of windows are outside."""
+    if isinstance(node, AGGREGATES) and not isinstance(node.parent, exp.Window):
+        yield node
+        return
+    for child in list(node.iter_expressions()):
+        yield from outermost(child)
+
+
+def keys_of(tree: exp.Select) -> list[exp.Expr]:
+    """Return what GROUP BY names; nothing where it is not there."""
+    group = tree.args.get("group")
+    return [] if group is None else list(group.expressions)
+
+
+def window_over(node: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Window:
+    """Return an aggregate over the rows with equal keys; over all rows where no keys are given."""
+    partition = [one.copy() for one in keys]
+    return exp.Window(this=node, over="OVER", **({"partition_by": partition} if partition else {}))
+
+
+def both_clauses(one: exp.Expr | None, two: exp.Expr | None, kind: type[exp.Expr]) -> exp.Expr | None:
+    """Return the clause that holds where both do."""
+    tests = [exp.Paren(this=test.this.copy()) for test in (one, two) if test is not None]
+    return kind(this=exp.and_(*tests, copy=False)) if tests else None
+
+
+def untitled(node: exp.Expr) -> exp.Expr:
+    """Return a column without the title that AS gives it."""
+    return node.this if isinstance(node, exp.Alias) else node
+
+
+def titled(node: exp.Expr) -> tuple[str, exp.Expr]:
+    """Return the title of a column, and the column; no title where a query gives it none."""
+    if isinstance(node, exp.Alias):
+        return node.alias, node.this
+    return (node.name if isinstance(node, exp.Column) and not is_star(node) else ""), node
+
+
+def is_star(node: exp.Expr) -> bool:
+    """Tell whether a column stands for all columns, of one table or of all."""
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+
+
+# --- grouping sets ------------------------------------------------------------------------------------------
+
+
+MOST_SETS = 64
+_Set = tuple[exp.Expr, ...]
+
+
+def grouping_sets(nodes: Sequence[exp.Expr]) -> list[_Set]:
+    """Return the keys of each set, as the SQL standard combines them."""
+    parts = []
+    for node in nodes:
+        parts.append(_sets_of(node))
+        _require_few(math.prod(map(len, parts)))
+    found = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parts)]
+    return [tuple(dict.fromkeys(keys)) for keys in found]
+
+
+def _sets_of(node: exp.Expr) -> list[_Set]:
+    if isinstance(node, exp.GroupingSets):
+        return [keys for one in node.expressions for keys in _sets_of(one)]
+    if isinstance(node, exp.Rollup):
+        keys = [_keys(one) for one in node.expressions]
+        return [tuple(itertools.chain(*keys[:count])) for count in range(len(keys), -1, -1)]
+    if isinstance(node, exp.Cube):
+        keys = [_keys(one) for one in node.expressions]
+        _require_few(2 ** len(keys))
+        counts = range(len(keys), -1, -1)
+        return [
+            tuple(itertools.chain(*some)) for count in counts for some in itertools.combinations(keys, count)
+        ]
+    return [_keys(node)]
+
+
+def _keys(node: exp.Expr) -> _Set:
+    if isinstance(node, exp.Tuple):
+        return tuple(node.expressions)
+    return (node.this,) if isinstance(node, exp.Paren) else (node,)
+
+
+def _require_few(count: int) -> None:
+    if count > MOST_SETS:
+        raise QueryError(
+            f"expected at most {MOST_SETS} grouping sets, got {count:,}; write those that are wanted as "
+            "GROUPING SETS",
+            code="too_large",
+        )

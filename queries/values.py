@@ -202,7 +202,6 @@ class _Ordered(Values[_Scale]):
     def _whole_numbers(
         self, cells: _Codes, edges: _Codes, generator: np.random.Generator, lean: Lean | None
     ) -> _Codes:
-        """Draw among the whole numbers of each cell that have no cell of their own."""
         atoms, base_size = np.array(self.attribute.atoms, dtype=np.int64), self.attribute.base_size
         owners = np.minimum(edges.searchsorted(atoms, side="right") - 1, base_size - 1)
         left = np.diff(edges) - np.bincount(as_index(owners), minlength=base_size)

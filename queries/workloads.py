@@ -232,7 +232,6 @@ def _of_boxes(name: str, size: int, boxes: Callable[[], Iterator[Boxes]]) -> Wor
 
 
 def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[Boxes]:
-    """Yield the cells of a scope, row by row, some at a time."""
     shape, cells = domain.scope_shape(scope), domain.scope_size(scope)
     for start in range(0, cells, _SOME):
         numbers = np.arange(start, min(cells, start + _SOME), dtype=np.int64)
@@ -245,8 +244,6 @@ def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[Boxes]:
 def _of_ranges(
     name: str, size: int, domain: Domain, attribute: str, pairs: Callable[[], Iterable[tuple[int, int]]]
 ) -> Workload:
-    """Return a workload of ranges of an attribute's base cells; boxes where no number has its own cell."""
-
     def make() -> Iterator[LinearQuery]:
         for low, high in pairs():
             yield _between(domain, attribute, low, high)
@@ -279,7 +276,6 @@ def _parity(domain: Domain, scope: tuple[str, ...]) -> LinearQuery:
 
 
 def _products_sum(sizes: Sequence[int], order: int) -> int:
-    """Return the sum over all sets of ``order`` sizes of their product, without listing the sets."""
     sums = [1, *[0] * order]
     for size in sizes:
         for count in range(order, 0, -1):
@@ -449,7 +445,6 @@ def _exponent(exponent: float) -> Decimal:
 
 
 def _different_boxes(domain: Domain, distinct: int, most: int, generator: SplitMix64) -> tuple[Box, ...]:
-    """Draw boxes until ``distinct`` of them count different cells."""
     boxes: dict[frozenset[tuple[str, tuple[int, int]]], Box] = {}
     misses = 0
     while len(boxes) < distinct:

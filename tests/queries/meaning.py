@@ -23,7 +23,7 @@ from queries import (
     NumericAttribute,
     QueryError,
 )
-from queries.comparisons import Comparison, Junction, Not, Order, Predicate
+from queries.comparisons import Comparison, Junction, Order, Predicate, negation
 from queries.row_conditions import condition_tree
 from queries.row_nodes import convert_condition
 
@@ -61,7 +61,7 @@ def read_predicate(text: str, domain: Domain) -> Predicate:
 def holds(predicate: Predicate, of_comparison: Callable[[Comparison], Known]) -> Known:
     """Evaluate in Kleene's three-valued logic."""
     match predicate:
-        case Not(child):
+        case Junction("not", (child,)):
             inner = holds(child, of_comparison)
             return None if inner is None else not inner
         case Junction(kind, children):
@@ -90,7 +90,7 @@ def trees(
     def grown(children: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
         several = st.lists(children, min_size=least, max_size=3).map(tuple)
         joined = st.builds(Junction, st.sampled_from(["and", "or"]), several)
-        return joined | children.map(Not)
+        return joined | children.map(negation)
 
     single: st.SearchStrategy[Predicate] = comparisons.map(lambda comparison: comparison)
     return st.recursive(single, grown, max_leaves=leaves)

@@ -37,11 +37,6 @@ DOMAIN = Domain(
     ),
     name="people",
 )
-ROWS: dict[str, list[str | None]] = {
-    "age": ["20", "30", "40"],
-    "sex": [None, "Male", "Female"],
-    "in come": ["1", "2", "3"],
-}
 CANARY = "a record of the canary"
 FILES = ("t.csv", "t.parquet", "t.json", "t.db")
 
@@ -168,10 +163,6 @@ def test_what_asks_the_table_is_the_sessions(catalogue: Catalogue, text: str) ->
     assert catalogue.read(text, "ann").place is Place.SESSION
 
 
-def test_a_query_of_with_that_is_called_as_the_table_is_no_count_of_it(catalogue: Catalogue) -> None:
-    assert asked(catalogue, "WITH people AS (SELECT 1 AS a) SELECT COUNT(*) FROM people")[1] == [(1,)]
-
-
 def test_parameters_have_the_types_of_what_they_are_compared_with(catalogue: Catalogue) -> None:
     text = "SELECT COUNT(*) FROM people WHERE age > $1 AND sex IN ($2, 'x') AND \"in come\" < $3 LIMIT $4"
     found = catalogue.read(text, "ann").parameters
@@ -204,14 +195,6 @@ def test_a_parameter_of_periods_is_a_value_that_may_be_compared() -> None:
     assert found == {1: (DATE, "'2023-01-02'"), 2: (TEXT, "'06:00'")}
     for name, (_, sample) in zip(PERIODS.names, found.values(), strict=True):
         parse_where(f"{name} >= {sample}", PERIODS)
-
-
-def test_synthetic_times_of_day_are_asked_as_such() -> None:
-    catalogue = Catalogue("study", PERIODS, ["DATE", "TIME"])
-    tables = catalogue.synthetic({"day": ["2023-01-02"] * 3, "start": ["06:00:00", "08:30:00", None]})
-    text = "SELECT start, COUNT(*) AS n FROM synthetic.visits WHERE start >= '08:00'::time GROUP BY 1"
-    columns, rows = catalogue.rows(catalogue.read(text, "ann"), tables)
-    assert ([one.type for one in columns], [*map(str, rows[0])]) == ([TEXT, INT8], ["08:30:00", "1"])
 
 
 def test_names_that_differ_in_case_alone_leave_the_catalogue_as_it_is() -> None:
@@ -322,13 +305,6 @@ def test_what_comes_to_the_database_names_its_own_tables_alone(text: str) -> Non
         assert {one.name.lower() for one in tree.find_all(exp.Anonymous)} <= FUNCTIONS
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40))
-def test_a_text_comes_back_as_it_was_written(text: str) -> None:
-    written = "'" + text.replace("'", "''") + "'"
-    assert asked(_SHARED, f"SELECT {written} AS x")[1] == [(text,)]
-
-
 # --- what is bounded ----------------------------------------------------------------------------------------
 
 
@@ -384,30 +360,3 @@ def test_synthetic_rows_are_asked_with_their_types(catalogue: Catalogue) -> None
     assert refused.text is None  # NULL in its place would be a wrong answer
     with pytest.raises(QueryError, match=r"got pg_read_file$"):
         catalogue.rows(refused, tables)
-
-
-@pytest.mark.parametrize(
-    ("columns", "found"),
-    [
-        ("STDDEV_SAMP(age), VAR_POP(age), MEDIAN(age)", (10, 200 / 3, 30)),
-        ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY age) AS q, CORR(age, age)", (25, 1)),
-        ("AVG(LN(age)), MAX(SQRT(age)), MIN(POWER(age, 2)), SUM(SIGN(age))", (3.361937, 1600**0.25, 400, 3)),
-        ("MAX(GREATEST(age, 35)), MIN(LEAST(age, 15)), MAX(STRPOS(sex, 'male')), MAX(LEFT(sex, 2))",
-         (40, 15, 3, "Ma")),
-        ("COUNT(CASE WHEN RANDOM() < 2 THEN 1 END), MAX(TO_DATE('2023-03-01', 'YYYY-MM-DD'))",
-         (3, datetime.date(2023, 3, 1))),
-    ],
-)  # fmt: skip
-def test_rows_are_summarized_by_functions_of_values_alone(
-    catalogue: Catalogue, columns: str, found: tuple[Any, ...]
-) -> None:
-    reading = catalogue.read(f"SELECT {columns} FROM synthetic.people", "ann")
-    (row,) = catalogue.rows(reading, catalogue.synthetic(ROWS))[1]
-    assert [*row] == [one if isinstance(one, str | datetime.date) else pytest.approx(one) for one in found]
-
-
-def test_ranks_of_rows_are_told(catalogue: Catalogue) -> None:
-    columns = "age, RANK() OVER (ORDER BY age DESC), LAG(age) OVER (ORDER BY age)"
-    text = f"SELECT {columns} FROM synthetic.people ORDER BY 1"
-    rows = catalogue.rows(catalogue.read(text, "ann"), catalogue.synthetic(ROWS))[1]
-    assert rows == [(20, 3, None), (30, 2, 20), (40, 1, 30)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,16 +17,14 @@ from queries import (
     DateAttribute,
     DatetimeAttribute,
     Domain,
-    DomainError,
-    LinearQuery,
-    QueryError,
+    TimeAttribute,
     decode_records,
     encode_records,
     format_schema,
     parse_schema,
-    parse_sql,
     parse_where,
 )
+from queries.dates import CLOCK_WIDTHS, DAY, clock_text, clock_time, read_clock
 from queries.values import Reading, values_of
 from tests.queries.meaning import full_weights
 
@@ -76,32 +75,6 @@ def test_days_outside_are_clipped_to_the_ends(day: date, width: str) -> None:
     assert low <= min(max(day, FIRST), LAST).toordinal() < high
 
 
-OPERATORS = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
-RECORDS = [FIRST + timedelta(number) for number in range((LAST - FIRST).days + 1)]  # one on each day
-
-
-def answers(query: LinearQuery, attribute: DateAttribute) -> list[float]:
-    """Return the least, the estimated and the greatest answer on a table with one record on each day."""
-    cells = np.bincount([values_of(attribute).encode(day) for day in RECORDS], minlength=attribute.size)
-    least, most = query.readings or (query, query)
-    return [float(cells @ full_weights(one)) / 2**20 for one in (least, query, most)]
-
-
-@given(width=st.sampled_from(WIDTHS), day=DAYS, operator=st.sampled_from(list(OPERATORS)))
-def test_a_comparison_counts_the_days_where_it_holds(width: str, day: date, operator: str) -> None:
-    attribute = days(width)
-    expected = sum(getattr(one, OPERATORS[operator])(day) for one in RECORDS)
-    if not expected:
-        with pytest.raises(QueryError, match="an empty range"):
-            parse_where(f"d {operator} '{day}'", Domain((attribute,)))
-        return
-    query = parse_where(f"d {operator} '{day}'", Domain((attribute,)))
-    least, between, most = answers(query, attribute)
-    assert least <= expected <= most
-    assert between == pytest.approx(expected, abs=0.01)
-    assert query.aligned == (least == most)
-
-
 @given(width=st.sampled_from(WIDTHS), data=st.data())
 def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataObject) -> None:
     for attribute, step in ((days(width), 1), (times(width), 1), (times("hour"), 1)):
@@ -113,45 +86,7 @@ def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataO
         assert len({query.key() for query in below}) == 1
 
 
-def test_groups_are_periods_and_hold_every_day_once() -> None:
-    domain = Domain((times("hour", missing=True, other=True),), name="t")
-    for text, count, first in (
-        ("YEAR(d)", 5, 2022), ("MONTH(d)", 14, 1), ("HOUR(d)", 26, 0), ("DAY(d)", 33, 1),
-        ("DATE_TRUNC('month', d)", 28, "2022-02-01"), ("DATE_TRUNC('quarter', d)", 11, "2022-01-01"),
-        ("DATE_TRUNC('week', d)", 111, "2022-02-07"), ("DATE_TRUNC('year', d)", 5, "2022-01-01"),
-        ("DATE_TRUNC('hour', d)", 24 * 754 + 2, None),
-    ):  # fmt: skip
-        sql = f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p"
-        if first is None:
-            with pytest.raises(QueryError, match="at most 10,000 groups, got 18,096"):
-                parse_sql(sql, domain)
-            continue
-        groups = parse_sql(sql, domain)
-        assert groups.size == count
-        labels = tuple(group.labels for group in groups.groups())
-        assert (labels[0], labels[-2:]) == ((first,), ((None,), ("(other)",)))
-        weights = sum(query.weights() for _, _, query in groups.questions())
-        np.testing.assert_array_equal(weights, np.full(domain.size, 2**20))
-
-
-def test_two_parts_of_one_date_make_groups() -> None:
-    groups = parse_sql(
-        "SELECT YEAR(d) y, MONTH(d) m, COUNT(*) FROM t GROUP BY y, m", Domain((days("month"),), name="t")
-    )
-    asked = {group.labels: query for _, group, query in groups.questions()}
-    assert asked[2023, 5].describe() == "d 2023-05"
-    assert (2024, 5) not in asked  # no day of the declared ones
-    assert (groups.size, len(asked)) == (36, 26)
-
-
-def test_empty_dates_are_neither_before_nor_after() -> None:
-    domain = Domain((days(missing=True, other=True),))
-    for where in ("d >= '2022-02-10'", "YEAR(d) > 2000"):
-        assert parse_where(where, domain).weights().tolist()[-3:] == [2**20, 0, 0]
-    assert parse_where("d IS NULL", domain).weights().tolist()[-2:] == [2**20, 0]
-
-
-# --- texts ------------------------------------------------------------------------------------------------
+# --- texts -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,7 +175,7 @@ def test_another_format_is_read_beside_isos() -> None:
     assert values_of(named).encode("29-FEB-2024 10:00") == values_of(named).encode("2024-02-29")
 
 
-# --- declarations -----------------------------------------------------------------------------------------
+# --- declarations ----------------------------------------------------------------------------------------
 
 
 @given(
@@ -267,11 +202,6 @@ def test_records_and_declarations_come_back(
     assert [column.tolist() for column in again.columns] == [[code] * 3 for code in codes]
 
 
-def test_a_time_with_a_zone_is_no_end() -> None:
-    with pytest.raises(DomainError, match="min must be a time"):
-        DatetimeAttribute("d", datetime(2023, 1, 1).astimezone(), datetime(2023, 2, 1))
-
-
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [
@@ -289,11 +219,155 @@ def test_a_date_or_a_time_may_stand_in_quotes(kind: str, low: str, high: str) ->
     assert declared('"') == declared("")
 
 
-def test_a_date_as_the_last_time_is_its_last_second_and_a_zone_is_put_on_the_clock() -> None:
-    domain = parse_schema(
-        "[[attributes]]\nname = 'd'\nkind = 'datetime'\nmin = 2023-01-01T00:00:00Z\nmax = 2023-01-02\n"
-        "zone = 'Europe/Berlin'\nwidth = 'hour'"
-    )
-    attribute = domain["d"]
-    assert isinstance(attribute, DatetimeAttribute)
-    assert (attribute.minimum.hour, attribute.size) == (1, 47)
+# --- times of day -------------------------------------------------------------------------------------------
+
+
+OPENS, CLOSES = time(6), time(21, 59, 59)
+CLOCKS = st.sampled_from(list(CLOCK_WIDTHS))
+SECONDS = st.integers(0, DAY - 1)
+ENDS = st.tuples(SECONDS, SECONDS).map(lambda ends: (clock_time(min(ends)), clock_time(max(ends))))
+
+
+def starts(width: str = "30 minutes", **options: bool) -> TimeAttribute:
+    return TimeAttribute("start", OPENS, CLOSES, width, **options)
+
+
+def second_of(moment: time) -> int:
+    return moment.hour * 3600 + moment.minute * 60 + moment.second
+
+
+def texts_of(second: int) -> list[str]:
+    """Return the ways in which texts write a second of the day."""
+    moment = clock_time(second)
+    half = moment.strftime("%I:%M:%S %p")
+    found = [moment.isoformat(), f" {moment.isoformat()}.999999\t", half, half.replace(" ", "").lower()]
+    return [*found, clock_text(second), half.removeprefix("0"), f"{moment:%H:%M:%S}.5"]
+
+
+@given(ends=ENDS, width=CLOCKS, second=SECONDS)
+def test_every_text_of_a_time_falls_into_the_cell_whose_label_names_it(
+    ends: tuple[time, time], width: str, second: int
+) -> None:
+    attribute = TimeAttribute("x", *ends, width)
+    (code,) = {values_of(attribute).encode(text) for text in (*texts_of(second), clock_time(second))}
+    inside = min(max(second, second_of(ends[0])), second_of(ends[1]))
+    low, high = attribute.boundaries[code : code + 2]
+    assert low <= inside < high
+    assert inside // CLOCK_WIDTHS[width] == low // CLOCK_WIDTHS[width] == (high - 1) // CLOCK_WIDTHS[width]
+    first, _, last = attribute.label(code).partition("..")
+    assert read_clock(first) == low
+    end = read_clock(last or first)
+    assert end is not None
+    assert end in (high - 60, high - 1)  # the last minute, or the last second where it is no whole minute
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "24:00", "24:00:00", "23:60", "23:59:60", "13:00 pm", "0:30 am", "8", "0830", "8:5", "08:30+02:00",
+        "2023-03-31 08:30", "08:30 p", "٠٨:٣٠", "8:30:15.", "-1:00", "0 days 08:30:00", "08:30" + " " * 99,
+    ],
+)  # fmt: skip
+def test_what_no_clock_shows_is_undeclared(text: str) -> None:
+    for attribute in (starts(), starts(missing=True), starts(other=True)):
+        values = values_of(attribute)
+        assert values.encode(text) == (-1 if attribute.other_code is None else attribute.other_code)
+        assert values.reading(text) is Reading.NO_DATE
+
+
+def test_empty_values_and_those_outside_fall_as_for_other_kinds() -> None:
+    values = values_of(starts(missing=True, other=True))
+    assert [values.encode(one) for one in ("", None, pd.NaT, "05:59", "22:00", 830, 8.5, True)] == [
+        32, 32, 32, 0, 31, 33, 33, 33
+    ]  # fmt: skip
+    assert [values.reading(one) for one in ("05:59", "22:00", "06:00", "21:59:59.9")] == [
+        Reading.LOW, Reading.HIGH, Reading.DECLARED, Reading.DECLARED
+    ]  # fmt: skip
+
+
+# --- declaring ---------------------------------------------------------------------------------------------
+
+
+def declared(low: str, high: str, more: str = "") -> Domain:
+    return parse_schema(f'[[attributes]]\nname = "start"\nkind = "time"\nmin = {low}\nmax = {high}\n{more}')
+
+
+def test_a_schema_has_times_as_toml_or_as_texts_and_the_last_minute_is_whole() -> None:
+    expected = Domain((starts(),))
+    for low, high in (
+        ("06:00:00", "21:59:59"), ('"06:00"', '"21:59"'), ('"6:00 am"', '"9:59 PM"'), ("06:00:00", '"21:59"')
+    ):  # fmt: skip
+        assert declared(low, high, 'width = "30 minutes"') == expected
+    assert declared('"00:00"', '"23:59"')["start"].size == 24
+
+
+# --- drawing -----------------------------------------------------------------------------------------------
+
+
+@given(ends=ENDS, width=CLOCKS, seed=st.integers(0, 99), missing=st.booleans(), other=st.booleans())
+def test_drawn_values_lie_in_their_cells_again(
+    ends: tuple[time, time], width: str, seed: int, missing: bool, other: bool
+) -> None:
+    domain = Domain((TimeAttribute("x", *ends, width, missing=missing, other=other),))
+    size = domain["x"].size
+    texts = pd.DataFrame({"x": [clock_text(second_of(ends[0])), None, "(other)"][: 1 + missing + other]})
+    coded = encode_records(pd.concat([texts] * 5), domain)
+    frame = decode_records(coded, np.random.default_rng(seed))
+    assert encode_records(frame, domain).columns[0].tolist() == coded.columns[0].tolist()
+    every = np.arange(domain["x"].base_size)
+    drawn = values_of(domain["x"]).draw(every, np.random.default_rng(seed))
+    assert [values_of(domain["x"]).encode(one) for one in drawn] == every.tolist()
+    assert {type(one) for one in drawn} == {time}
+    assert size == len(every) + missing + other
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+RECORDS = [clock_time(second) for second in (0, *range(5 * 3600, 23 * 3600, 97), DAY - 1)]
+DOMAINS = [Domain((starts(width),), name="t") for width in ("minute", "20 minutes", "hour", "3 hours")]
+TESTS = [
+    *(f"start {sign} '08:30'" for sign in ("=", "<>", "<", "<=", ">", ">=")),
+    *(f"start {sign} TIME '12:00:00'" for sign in ("=", "<>", "<", "<=", ">", ">=")),
+    "start BETWEEN '08:30' AND TIME '16:59:59'", "start NOT BETWEEN '08:00' AND '9:00 pm'",
+    "start IN ('06:00', '08:30', '09:00:15')", "start >= CAST('07:00' AS TIME) AND start < '7:20'::TIME",
+    "HOUR(start) = 8", "EXTRACT(hour FROM start) BETWEEN 7 AND 9", "date_part('hour', start) IN (6, 21)",
+    "NOT HOUR(start) >= 12", "HOUR(start) % 2 = 0", "start < '07:30' OR start >= '21:00'",
+    "CASE WHEN start < TIME '12:00' THEN start END >= TIME '09:00'", "start = start", "TIME '10:00' < start",
+    "COALESCE(start, TIME '06:00') < TIME '06:30'", "start BETWEEN '21:00' AND '07:00'",
+]  # fmt: skip
+
+
+def judged(text: str, attribute: TimeAttribute) -> list[tuple[object, ...]]:
+    """Return what DuckDB answers over the records, of which those outside count as the ends."""
+    frame = pd.DataFrame({"s": [one.isoformat() for one in RECORDS]})
+    with duckdb.connect() as connection:
+        connection.register("frame", frame)
+        ends = f"TIME '{attribute.minimum}', s::TIME), TIME '{attribute.maximum}'"
+        connection.execute(f"CREATE TABLE t AS SELECT least(greatest({ends}) AS start FROM frame")
+        return connection.execute(text.replace("'8:00 pm'", "'20:00'")).fetchall()
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain["start"].width)
+@pytest.mark.parametrize("test", TESTS)
+def test_a_condition_counts_the_records_that_duckdb_counts(domain: Domain, test: str) -> None:
+    attribute = domain["start"]
+    assert isinstance(attribute, TimeAttribute)
+    query = parse_where(test, domain)
+    cells = np.bincount([values_of(attribute).encode(one) for one in RECORDS], minlength=attribute.size)
+    readings = query.readings or (query, query)
+    least, most = (float(cells @ full_weights(one)) / 2**20 for one in readings)
+    for_duckdb = test.replace("'9:00 pm'", "'21:00'").replace("'7:20'", "'07:20'")
+    ((true,),) = judged(f"SELECT COUNT(*) FROM t WHERE {for_duckdb}", attribute)
+    assert isinstance(true, int)
+    assert least <= true <= most
+    assert query.aligned == (least == most)
+
+
+BESIDE = Domain(
+    (
+        starts(),
+        DatetimeAttribute("seen", datetime(2023, 1, 1), datetime(2023, 1, 31)),
+        DateAttribute("day", date(2023, 1, 1), date(2023, 1, 31)),
+    ),
+    name="t",
+)

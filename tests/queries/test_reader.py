@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks.reading import LONGEST, adult_like, hard_statements, random_statement
 from queries import (
     CategoricalAttribute,
     Domain,
@@ -20,8 +23,15 @@ from queries import (
     parse_question,
     parse_where,
 )
+from queries.cell_values import CellCondition, CellValues
+from queries.expressions import Linear
+from queries.factors import UNITS
+from queries.memory import Memory, held_bytes
 from queries.parsing import parse_sql
 from queries.reader import QuestionReader, questions_in_text
+from queries.work import MOST_CELLS, Work, counted_reading
+from tests.queries.meaning import refusal
+from tests.waiting import joined
 
 NAMES = st.sampled_from(["age", "sex", "income", "education-num", "hours", "größe", "member", "nobody"])
 VALUES = st.one_of(
@@ -171,53 +181,6 @@ def test_a_question_that_was_read_before_is_the_same_one(people: Domain) -> None
     assert reader.statement("SELECT COUNT(*) FROM people WHERE age = 30") is counted
 
 
-def test_comparisons_are_parsed_once(people: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = QuestionReader(people)
-    reader.where("age = 30")
-    reader.where("sex = 'Male'")
-    monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
-    assert reader.where("sex = 'Male' AND age = 30").scope == ("age", "sex")
-
-
-def test_a_long_text_is_not_remembered(people: Domain) -> None:
-    reader = QuestionReader(people)
-    long = "age = 30 AND " * 400 + "age = 30"
-    assert outcome(reader.where, long) == outcome(parse_where, long, people)
-    assert reader._conditions.get(long) is None
-
-
-@pytest.mark.parametrize("everybody", ["hours >= 0", "income >= 0", "hours BETWEEN 0 AND 99"])
-def test_comparisons_that_hold_for_everybody_are_parsed_once_too(
-    people: Domain, monkeypatch: pytest.MonkeyPatch, everybody: str
-) -> None:
-    reader = QuestionReader(people)
-    for term in (everybody, "age = 30", "sex = 'Male'"):
-        assert outcome(reader.where, term) == outcome(parse_where, term, people)
-    expected = [
-        outcome(parse_where, where, people)
-        for where in (f"{everybody} AND age = 30", f"age = 30 AND {everybody} AND sex = 'Male'")
-    ]
-    monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
-    assert outcome(reader.where, f"{everybody} AND age = 30") == expected[0]
-    assert outcome(reader.where, f"age = 30 AND {everybody} AND sex = 'Male'") == expected[1]
-
-
-def test_the_comparisons_of_a_condition_that_is_read_whole_are_known_from_then_on(
-    people: Domain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = QuestionReader(people)
-    asked = {"age": {"between": [30, 39]}, "sex": {"in": ["Male"]}, "hours": {"ge": 0}}
-    reader.where(asked)
-    reader.where("age >= 30 AND sex = 'Male'")
-    expected = [
-        outcome(parse_where, one, people)
-        for one in (*({name: one} for name, one in asked.items()), "sex = 'Male'", "age >= 30")
-    ]
-    monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
-    again = [{name: one} for name, one in asked.items()]
-    assert [outcome(reader.where, one) for one in (*again, "sex = 'Male'", "age >= 30")] == expected
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -254,15 +217,6 @@ def test_comparisons_that_are_joined_make_the_query_of_their_factors(people: Dom
         assert np.array_equal(found.weights(), whole.weights())
         values = np.random.default_rng(0).random(people.scope_shape(found.scope))
         assert found.evaluate(values) == whole.evaluate(values)
-
-
-def test_long_texts_of_comparisons_are_written_where_they_are_needed() -> None:
-    domain = Domain((IntegerAttribute("x", 0, 999), IntegerAttribute("y", 0, 9)))
-    reader, listed = QuestionReader(domain), list(range(0, 700, 2))
-    query = reader.where({"x": {"in": listed}, "y": {"eq": 3}})
-    assert query.to_json() == parse_where({"x": {"in": listed}, "y": {"eq": 3}}, domain).to_json()
-    assert query.to_json() is not query.to_json()
-    assert query.size_in_bytes == sum(factor.size_in_bytes for factor in query.factors)
 
 
 # --- files of conditions, statements and objects ------------------------------------------------------------
@@ -312,11 +266,6 @@ sex = 'f'
     )
 
 
-@pytest.mark.parametrize("text", ["", "\n \n", "-- nothing\n", ";", "\ufeff"])
-def test_a_file_without_a_question_has_none(text: str, tmp_path: Path) -> None:
-    assert in_text(tmp_path, text) == []
-
-
 def test_every_line_that_is_refused_is_told_with_its_number(tmp_path: Path) -> None:
     lines = [
         b"age >= 65", b"ages < 3", b'{"where": ', b"sex = 'f'", b"SELECT COUNT(*) FROM x WHERE hours = 3",
@@ -328,13 +277,6 @@ def test_every_line_that_is_refused_is_told_with_its_number(tmp_path: Path) -> N
     assert numbers == ["line 2", "line 3", "line 5", "line 6"]
     with pytest.raises(QueryError, match="line 2: unknown attribute 'ages'"):
         in_text(tmp_path, "age >= 65;\nages\n < 3;")
-
-
-def test_of_very_many_refused_lines_a_hundred_are_told(tmp_path: Path) -> None:
-    with pytest.raises(QueryError) as caught:
-        in_text(tmp_path, "ages < 3\n" * 250)
-    *lines, last = caught.value.message.splitlines()
-    assert (len(lines), last) == (100, "and 150 more")
 
 
 def test_a_workload_has_each_group_by_itself_and_refuses_what_counts_do_not_answer(tmp_path: Path) -> None:
@@ -349,3 +291,212 @@ def test_a_workload_has_each_group_by_itself_and_refuses_what_counts_do_not_answ
         questions_in_text(path, reader, counts_alone=True)
     assert "line 3: unknown attribute" in caught.value.message
     assert caught.value.code == "unsupported"
+
+
+# --- work ---------------------------------------------------------------------------------------------------
+
+
+ADULT = adult_like()
+HARD = dict(hard_statements())
+_BYTES = 64  # of the arrays that a cell of a join is held in: numbers, labels and marks
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of arrays over several attributes that were made, one number for each value."""
+    sizes = list[int]()
+
+    def watched(cls: type, names: tuple[str, ...]) -> None:
+        real = cls.__init__  # type: ignore[misc]
+
+        @functools.wraps(real)
+        def init(self: Any, *given: Any, **named: Any) -> None:
+            real(self, *given, **named)
+            arrays = (getattr(self, name) for name in names if getattr(self, name) is not None)
+            sizes.append(sum(one.nbytes for one in arrays if one.ndim > 1 and one.flags.owndata))
+
+        monkeypatch.setattr(cls, "__init__", init)
+
+    watched(CellValues, ("low", "middle", "high", "present", "labels"))
+    watched(CellCondition, ("least", "share", "most"))
+    watched(Linear, ("low", "middle", "high"))
+    return sizes
+
+
+def _read(text: str) -> tuple[Work, QueryError | None]:
+    with counted_reading() as work:
+        try:
+            parse_sql(text, ADULT)
+        except QueryError as error:
+            return work, error
+    return work, None
+
+
+def _require_bounded(text: str, held: list[int]) -> None:
+    assert len(text.encode()) <= LONGEST
+    held.clear()
+    work, error = _read(text)
+    if error is None:
+        assert work.done <= MOST_CELLS
+    elif "would evaluate" in error.message:
+        assert error.code == "too_large"
+        assert isinstance(error.position, int)
+        assert 0 <= error.position < len(text)
+    made = sum(held) if error is None or error.code != "too_large" else sum(held[:-1])
+    assert made <= _BYTES * work.done
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_no_statement_takes_much_to_read(name: str, held: list[int]) -> None:
+    _require_bounded(HARD[name], held)
+
+
+def test_no_statement_that_is_drawn_takes_much_to_read(held: list[int]) -> None:
+    for seed in range(150):
+        _require_bounded(random_statement(seed), held)
+
+
+def test_a_question_of_too_many_cells_names_them_and_its_place() -> None:
+    text = "SELECT COUNT(*) FROM adult WHERE sex = 'Male' AND age + hours + gain + LENGTH(country) > 3"
+    error = refusal(parse_sql, text, ADULT)
+    assert error.code == "too_large"
+    assert "at most 4,194,304 fit" in error.message
+    assert text[int(error.position or 0) :].startswith("age")
+    text = " OR ".join(f"age * {number} + hours > 3" for number in range(99))
+    error = refusal(parse_where, text, ADULT)
+    assert "would evaluate more than 1,048,576 cells, the last 7,326 of age, hours" in error.message
+    assert text[int(error.position or 0) :].startswith("age * ")
+    statement = refusal(parse_sql, f"SELECT COUNT(*) FROM adult WHERE {text}", ADULT)
+    assert "would evaluate more than 1,048,576 cells" in statement.message
+
+
+# --- what is counted ----------------------------------------------------------------------------------------
+
+
+def _counted(text: str) -> int:
+    with counted_reading() as work:
+        parse_where(text, ADULT)
+    return work.done
+
+
+def test_equal_parts_are_evaluated_once() -> None:
+    case = "CASE WHEN workclass = 'Private' THEN age ELSE hours END"
+    cells = 9 * 74 * 99
+    once, twice, thrice = (_counted(" OR ".join(f"{case} > {n}" for n in range(3, 3 + k))) for k in (1, 2, 3))
+    assert thrice - twice == twice - once < 3.1 * cells  # its rows are evaluated, and joined
+    assert once - 2 * cells < cells
+    deep = "age"
+    for number in range(20, 32):  # each stands in the next one twice
+        deep = f"NULLIF({deep}, {number})"
+    assert _counted(f"{deep} > 3") < 50 * 256
+
+
+def test_whoever_reads_may_end_it_at_each_evaluation() -> None:
+    looks = list[int]()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) > 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), counted_reading(look):
+        parse_where("age + hours > 3 AND age - hours < 90", ADULT)
+    assert len(looks) == 5
+
+
+# --- what is read as before ---------------------------------------------------------------------------------
+
+A, B = np.indices((10, 7))
+
+
+def test_too_many_groups_of_a_computed_key_are_refused_before_they_are_made() -> None:
+    wide = Domain((IntegerAttribute("n", 0, 19_999),), name="t")
+    error = refusal(parse_sql, "SELECT n + 1 AS k, COUNT(*) FROM t GROUP BY k", wide)
+    assert "expected at most 10,000 groups, got 20,000" in error.message
+    few = parse_sql("SELECT FLOOR(n / 2) AS k, COUNT(*) FROM t WHERE n < 9 GROUP BY k", wide)
+    assert [group.labels[0] for group in few.groups()] == [0, 1, 2, 3, 4]
+
+
+# --- memory ---------------------------------------------------------------------------------------------
+
+
+def test_it_takes_so_many_bytes_at_most_and_no_entry_an_eighth_of_them() -> None:
+    memory: Memory[int] = Memory(10**6, 100_000)
+    for number in range(200):
+        memory.keep(number % 50, number, 10_000 + number)
+        assert memory.size_in_bytes <= 100_000
+    assert sum(memory.get(number) is not None for number in range(50)) == 9
+    memory.keep("large", 1, 12_500)
+    assert memory.get("large") is None
+    assert memory.get(49) == 199
+
+
+def test_threads_share_one() -> None:
+    memory: Memory[int] = Memory(3, 10**6)
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for number in range(20_000):
+                memory.keep(number % 7, number, 1)
+                memory.get(number % 5)
+        except BaseException as fault:  # noqa: BLE001 - told below
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    joined(*threads)
+    assert not faults
+
+
+# --- what questions about many cells are kept in ------------------------------------------------------------
+
+
+CELLS = 100_000
+DOMAIN = Domain((IntegerAttribute("x", 0, CELLS - 1), CategoricalAttribute("y", tuple("abcde"))))
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        ("x BETWEEN 100 AND 90000", 64),
+        ("x = 17", 64),
+        ("x <> 17 AND y IN ('a', 'c')", 128),
+        ("x IN (1, 3, 5, 7, 9000, 90000)", 256),
+        ("MOD(x, 2) = 0", CELLS // 8),  # a bit for each cell
+    ],
+)
+def test_a_question_is_kept_in_few_bytes_and_counts_the_same(condition: str, most: int) -> None:
+    query = parse_where(condition, DOMAIN)
+    assert query.size_in_bytes <= most
+    table = np.random.default_rng(1).integers(0, 9, (CELLS, 5))
+    weights = np.ones((CELLS, 5), dtype=np.int64)
+    for factor in query.factors:
+        shape = [CELLS if name == "x" else 1 for name in DOMAIN.names]
+        shape = [
+            size if name in factor.scope else 1 for name, size in zip(DOMAIN.names, DOMAIN.shape, strict=True)
+        ]
+        weights = weights * (factor.weights.reshape(shape) // UNITS)
+    values = table if query.scope == ("x", "y") else table.sum(axis=1)
+    assert query.evaluate(values.astype(np.float64)) == (table * weights).sum()
+    again = LinearQuery.from_dict(DOMAIN, query.to_dict())
+    assert again.to_json() == query.to_json()
+
+
+def test_readers_keep_no_more_than_their_bytes_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 50 * CELLS // 8  # the bytes of the cells of half of the long ones
+    monkeypatch.setattr("queries.reader._MOST_BYTES", limit)
+    reader, generator = QuestionReader(DOMAIN), np.random.default_rng(2)
+    memories = (reader._conditions, reader._terms, reader._statements, reader._beginnings)
+    for number in range(300):
+        if number % 3:
+            first, last = np.sort(generator.integers(0, CELLS, 2))
+            condition = f"x BETWEEN {first} AND {last}"
+        else:
+            condition = f"MOD(x, 2) = 0 AND x > {number}"
+        reader.where(condition)
+        assert all(memory.size_in_bytes <= limit for memory in memories)
+    assert reader._conditions.size_in_bytes > limit - CELLS // 4  # the oldest made room, and no more went
+    held = [held_bytes(found) for found, _ in reader._conditions._kept.values()]
+    assert limit / 2 < sum(held) / 2 <= limit  # what is counted is there; two parts share the array of cells

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import math
+import sys
+import warnings
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any, TypeAlias
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -28,11 +36,11 @@ from queries import (
     encode_records,
     format_schema,
     parse_schema,
-    parse_where,
     parse_workload,
 )
-from queries.records import decode_batches, encode_columns, encode_places, frame_columns, time_texts
-from queries.values import Reading, values_of
+from queries.plain_values import UNREADABLE, plain_value
+from queries.records import decode_batches, encode_columns, encode_places, frame_columns
+from queries.values import DROPPED, Reading, values_of
 from tests.queries.meaning import DOMAINS
 
 Column: TypeAlias = "pd.Series[Any]"
@@ -165,15 +173,6 @@ def test_a_value_that_is_summed_has_the_place_that_the_rule_gives_it(
             assert place == (grid.missing_code if empty else grid.other_code)
 
 
-def test_texts_have_the_places_of_their_numbers() -> None:
-    price = NumericAttribute("a", (0, 1, 3), resolution=0.1)
-    texts = ["0.3", " 2.95 ", "1e0", "-7", "1e999", "nan", "inf", "", "x", "9" * 5000, "0x1", "+3", "1,5"]
-    (places,) = encode_places(frame_columns(pd.DataFrame({"a": texts}), "a"), Domain((price,)))
-    (grid,) = Domain((price,)).grids
-    other, empty = grid.other_code, grid.missing_code
-    assert places.tolist() == [2, 29, 10, 0, other, other, other, empty, other, other, other, 30, other]
-
-
 @given(st.lists(st.tuples(WHOLE | st.none(), TEXTS | st.none(), REALS), max_size=12), st.booleans())
 def test_a_record_is_dropped_or_kept_whole(rows: list[tuple[Any, ...]], missing: bool) -> None:
     domain = Domain(
@@ -201,49 +200,11 @@ def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribu
     assert _codes(attribute, in_memory) == _codes(attribute, written)
 
 
-def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
-    domain = Domain((IntegerAttribute("n", 0, 5), CategoricalAttribute("c", ("x",), missing=True)))
-    frame = pd.DataFrame({"n": [1.0, 2.5, 9.0], "c": ["x", None, "y"]})
-    assert [column.tolist() for column in encode_columns(frame_columns(frame, domain.names), domain)] == [
-        [1, -1, 5],
-        [0, 1, -1],
-    ]
-    assert len(encode_records(frame, domain)) == 1
-
-
-@pytest.mark.parametrize("declared", [("TRUE", "FALSE"), ("True", "False"), ("true", "false"), (True, False)])
-@pytest.mark.parametrize("written", ["True", "true", "TRUE"])
-def test_a_boolean_and_its_text_have_one_cell(declared: tuple[str | bool, str | bool], written: str) -> None:
-    attribute = CategoricalAttribute("a", declared)
-    assert values_of(attribute).encode(True) == values_of(attribute).encode(written) == 0
-
-
 def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
     attribute = CategoricalAttribute("a", ("TRUE", True))
     values = values_of(attribute)
     assert values.encode(True) == values.encode("true") == values.encode("True") == 1
     assert values.encode("TRUE") == 0
-
-
-# Values of two attributes by the cell that was worked by hand; test_plain_values.py has other types.
-BY_HAND: dict[str, dict[int, list[object]]] = {
-    "age": {
-        13: [30, 30.0, "30", " +30.0\t", "3e1"], 0: [17, -5], 73: [1000, 10**30], 74: ["", None, math.nan],
-        -1: ["30.5", 30.5, "thirty", "30 years", "9" * 401],
-    },
-    "income": {  # a number on an edge belongs to the cell above
-        0: [-1, 0, 9_999.99],
-        1: [10_000, "1e4"],
-        2: [49_999, 50_000, 1e300],
-        -1: ["x"],
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_values_have_the_cells_worked_by_hand(people: Domain, name: str) -> None:
-    for cell, values in BY_HAND[name].items():
-        assert [values_of(people[name]).encode(one) for one in values] == [cell] * len(values), cell
 
 
 def test_a_category_is_matched_by_its_text_or_its_number() -> None:
@@ -255,47 +216,6 @@ def test_a_category_is_matched_by_its_text_or_its_number() -> None:
         assert (number.encode(value), text.encode(value)) == (0, 2)
     for value, cell in (("x", 1), ("X", 2), (" x", 2), (True, 2)):
         assert (number.encode(value), text.encode(value)) == (cell, cell)
-
-
-EQUAL_BUT_UNLIKE: list[tuple[object, object]] = [
-    (Decimal("1.0"), Decimal("1.00")), ((1,), (True,)),
-    (datetime(2020, 1, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=1)))),
-    (True, 1), (1, 1.0), (np.int64(1), np.float64(1)), (0.0, -0.0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("first", "second"), EQUAL_BUT_UNLIKE)
-def test_values_that_are_equal_but_written_otherwise_are_kept_apart(first: object, second: object) -> None:
-    texts = {str(first): None, str(second): None}
-    attribute = CategoricalAttribute("a", tuple(texts), other=True)
-    alone = [*_codes(attribute, _objects(first)), *_codes(attribute, _objects(second))]
-    assert _codes(attribute, _objects(first, second)) == alone
-    assert _codes(attribute, _objects(second, first)) == alone[::-1]
-
-
-def _objects(*values: object) -> Column:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return pd.Series(array)
-
-
-def test_other_columns_and_the_order_of_columns_do_not_matter() -> None:
-    domain = Domain((IntegerAttribute("n", 0, 9), CategoricalAttribute("c", ("x", "y"))))
-    frame = pd.DataFrame({"junk": [object(), 3, None], "c": ["x", "y", "x"], "n": [1, 2, 3]})
-    records = encode_records(frame, domain)
-    assert [column.tolist() for column in records.columns] == [[1, 2, 3], [0, 1, 0]]
-    assert len(records) == 3
-
-
-@pytest.mark.parametrize(
-    ("size", "dtype"),
-    [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65_536, np.uint16), (65_537, np.uint32)],
-)
-def test_codes_are_held_in_as_few_bytes_as_fit(size: int, dtype: type[np.generic]) -> None:
-    domain = Domain((IntegerAttribute("n", 0, size - 1),))
-    records = encode_records(pd.DataFrame({"n": [0, size - 1]}), domain)
-    assert records.columns[0].dtype == dtype
-    assert records.columns[0].tolist() == [0, size - 1]
 
 
 @pytest.mark.parametrize(
@@ -326,7 +246,7 @@ def test_records_are_never_shown_and_fit_their_domain() -> None:
             CodedRecords(domain, tuple(np.zeros(length, dtype=np.uint8) for length in lengths))
 
 
-# --- an empty value elsewhere -------------------------------------------------------------------------------
+# --- an empty value elsewhere ------------------------------------------------------------------------------
 
 CODES = Domain(
     (
@@ -356,7 +276,7 @@ def test_an_empty_value_changes_no_other_record(kind: str | None) -> None:
     assert whole[1][-1] == 30
 
 
-# --- decoded records ----------------------------------------------------------------------------------------
+# --- decoded records ---------------------------------------------------------------------------------------
 
 
 def _decoded(attribute: Attribute, codes: NDArray[np.uint8], seed: int = 0) -> pd.DataFrame:
@@ -381,41 +301,6 @@ def test_decoded_records_encode_to_the_same_cells(data: st.DataObject, domain: D
         np.testing.assert_array_equal(before, after)
 
 
-EDGES = st.lists(
-    st.floats(-1e300, 1e300) | st.floats(-1, 1) | st.integers(-100, 100).map(float),
-    min_size=2,
-    max_size=6,
-    unique=True,
-)
-
-
-@given(EDGES, st.booleans(), st.booleans(), st.integers(0, 2**32))
-def test_a_drawn_number_lies_in_its_cell(edges: list[float], missing: bool, other: bool, seed: int) -> None:
-    attribute = NumericAttribute("a", tuple(sorted(edges)), missing=missing, other=other)
-    codes = np.repeat(np.arange(attribute.size), 5).astype(np.uint8)
-    frame = _decoded(attribute, codes, seed)
-    assert _encoded(attribute, frame) == codes.tolist()
-
-
-@pytest.mark.parametrize(
-    "values", [(1, 2), (1, "1.0"), (2**53 + 1, 2**53), (3, 2**63), (True, False), (True, 0)]
-)
-def test_declared_values_come_back_as_they_were_declared(values: tuple[int | str, ...]) -> None:
-    attribute = CategoricalAttribute("a", values, missing=True)
-    frame = _decoded(attribute, np.arange(3, dtype=np.uint8))
-    assert list(map(str, frame["a"].iloc[:2])) == list(map(str, values))
-    assert _encoded(attribute, frame) == [0, 1, 2]
-
-
-def test_whole_numbers_of_a_wide_cell_are_drawn_from_all_of_it() -> None:
-    codes = np.repeat(np.array([0, 1, 2], dtype=np.uint8), 300)
-    drawn = _decoded(IntegerAttribute("a", 0, 24, 10), codes)["a"]
-    assert [set(drawn[codes == cell]) for cell in range(3)] == [
-        set(range(start, min(start + 10, 25))) for start in (0, 10, 20)
-    ]
-    assert drawn.dtype == np.int64
-
-
 EVERY_KIND = (
     IntegerAttribute("single", 0, 9), IntegerAttribute("wide", 0, 1000, 100, missing=True),
     IntegerAttribute("atoms", -5, 5000, 500, missing=True, other=True),
@@ -438,23 +323,6 @@ def test_batches_hold_the_rows_of_the_whole_table(rows: int, size: int) -> None:
     assert pd.concat(batches).astype(str).to_numpy().tolist() == whole.astype(str).to_numpy().tolist()
 
 
-@pytest.mark.parametrize(
-    ("attribute", "texts"),
-    [
-        (IntegerAttribute("a", 8, 9, missing=True, other=True), ["8", "9", None, "(other)"]),
-        (CategoricalAttribute("a", ("x", 3, True), other=True), ["x", "3", "True", "(other)"]),
-        (CategoricalAttribute("a", ("x", "y"), missing=True), ["x", "y", None]),
-        (CategoricalAttribute("a", (1, 2), missing=True, other=True), ["1", "2", None, "(other)"]),
-    ],
-)
-def test_special_cells_come_back_as_an_empty_value_and_a_word(
-    attribute: Attribute, texts: list[str | None]
-) -> None:
-    column = _decoded(attribute, np.arange(attribute.size, dtype=np.uint8))["a"]
-    empty = zip(column, column.isna(), strict=True)
-    assert [None if flag else str(value) for value, flag in empty] == texts
-
-
 def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell_and_stay_in_it() -> None:
     codes = np.repeat(np.array([0, 1], dtype=np.uint8), 200)
     drawn = _decoded(NumericAttribute("a", (0, 10, 20)), codes)["a"]
@@ -464,7 +332,7 @@ def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell_and_stay_in_it(
     assert set(_encoded(narrow, _decoded(narrow, np.full(20_000, 1, dtype=np.uint8)))) == {1}
 
 
-# --- numbers with a cell of their own -----------------------------------------------------------------------
+# --- numbers with a cell of their own ----------------------------------------------------------------------
 
 
 GAIN = NumericAttribute("gain", (0, 5000, 10_000, 99_999), atoms=(99_999, 0), integer=True, other=True)
@@ -481,28 +349,6 @@ def test_an_atom_has_a_cell_behind_the_others() -> None:
     ]  # fmt: skip
     assert [values_of(RATE).encode(value) for value in (0, 0.5, "5e-1", 0.50001, 2, "")] == [0, 2, 2, 1, 1, 3]
     assert values_of(GAIN).reading(0.5) is Reading.FRACTION
-
-
-@pytest.mark.parametrize(
-    ("where", "cells"),
-    [
-        ("gain = 0", [3]), ("gain > 0", [0, 1, 2, 4]), ("gain >= 1", [0, 1, 2, 4]),
-        ("gain <> 0", [0, 1, 2, 4]),
-        ("gain < 5000", [0, 3]), ("gain <= 4999", [0, 3]), ("gain BETWEEN 1 AND 4999", [0]),
-        ("gain >= 10000", [2, 4]), ("gain < 99999", [0, 1, 2, 3]), ("gain IN (0, 99999)", [3, 4]),
-        ("gain = '(other)'", [5]), ("rate = 0.5", [2]), ("rate > 0.5", [1]), ("rate >= 0.5", [1, 2]),
-        ("rate < 0.5", [0]), ("rate <= 0.5", [0, 2]), ("NOT rate = 0.5", [0, 1]), ("rate IS NULL", [3]),
-    ],
-)  # fmt: skip
-def test_a_comparison_at_an_atom_is_aligned(where: str, cells: list[int]) -> None:
-    query = parse_where(where, DOMAIN)
-    assert query.aligned
-    assert np.flatnonzero(query.weights()).tolist() == cells
-
-
-def test_shares_are_of_the_values_that_have_no_cell_of_their_own() -> None:
-    domain = Domain((NumericAttribute("x", (0, 4), atoms=(0, 2), integer=True),))  # 1, 3 and 4 are left
-    assert (parse_where("x < 3", domain).weights() * 3 / 2**20).round(3).tolist() == [1, 3, 3]
 
 
 def test_prefixes_and_ranges_hold_the_atoms_between_their_ends() -> None:
@@ -544,15 +390,237 @@ def test_every_whole_number_of_a_cell_is_drawn_about_as_often() -> None:
     assert found.min() > 1850
 
 
-def test_columns_of_every_type_have_the_cells_of_their_values() -> None:
-    numbers = [0, -4, 3, 99_999, 2**40, 5000]
-    expected = [values_of(GAIN).encode(number) for number in numbers]
-    for kind in ("int64", "float64", "Int64", "object", "str"):
-        frame = pd.DataFrame({"gain": pd.Series(numbers).astype(kind), "rate": 0.1})
-        assert encode_records(frame, DOMAIN).columns[0].tolist() == expected
+# --- values of every type -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["D", "s"])
-def test_no_days_and_empty_ones_have_no_texts(unit: str) -> None:
-    assert list(time_texts(pd.Series([], dtype="M8[s]"), unit)) == []
-    assert time_texts(pd.Series([None, None], dtype="M8[s]"), unit).isna().all()
+def failing(*_: object, **__: object) -> Any:
+    raise RuntimeError("a record's own code was run")
+
+
+class FailingType(type):
+    """A class of classes that fails wherever it is asked."""
+
+    __repr__ = __eq__ = __hash__ = __getattribute__ = failing
+
+
+def hostile(*bases: type) -> type:
+    """Return a class whose every method fails."""
+    names = (
+        "repr str eq ne hash lt gt le ge bool len iter index int float add radd contains format getattribute"
+    )
+    return type("Hostile", bases, {f"__{name}__": failing for name in names.split()})
+
+
+class Failing(metaclass=FailingType):
+    """An object whose class fails, and who says that it is a number."""
+
+    __class__ = property(lambda _: int)
+    __eq__ = __hash__ = __str__ = __getattribute__ = failing
+
+
+def junk(*_: object) -> Any:
+    return np.array([1, 2])
+
+
+class Junk:
+    """An object whose methods return what they must not, and who says that it is a number."""
+
+    __class__ = float  # type: ignore[assignment]
+    __str__ = __repr__ = __int__ = __float__ = __eq__ = __hash__ = __bool__ = __len__ = junk
+
+
+class Whole(enum.IntEnum):
+    """Whole numbers with names."""
+
+    THREE = 3
+
+
+class Word(enum.StrEnum):
+    """Texts with names."""
+
+    X = "x"
+
+
+class Colour(enum.Enum):
+    """Names alone."""
+
+    X = "x"
+
+
+class Zone(dt.tzinfo):
+    """A zone that fails."""
+
+    utcoffset = dst = tzname = failing
+
+
+def numpy_one(value: object, kind: str) -> Any:
+    return np.array([value]).astype(kind)[0]
+
+
+def bits(value: int, kind: str) -> Any:
+    width = int(kind[1]) if kind[0] == "f" else 8
+    with warnings.catch_warnings(action="ignore"):  # durations without a unit are to vanish from numpy
+        return np.array([value], dtype=f"u{width}").view(kind)[0]
+
+
+UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+BOUNDS = (2**63 - 1, 1 - 2**63, 10**16)
+MISSING: list[object] = [
+    None, "", math.nan, pd.NaT, pd.NA, Decimal("NaN"), bits(2**63, "M8"), bits(2**63, "m8"),
+    np.float16("nan"), np.float32("nan"), np.longdouble("nan"), hostile(str)(""), hostile(float)("nan"),
+    bits(0x7C01, "f2"), bits(0x7F800001, "f4"), bits((0x7FF << 52) + 1, "f8"),
+    *(bits(2**63, f"m8[{unit}]") for unit in UNITS), *(bits(2**63, f"M8[{unit}]") for unit in UNITS),
+]  # fmt: skip
+# Values that stand for 3, and for the text x.
+THREE: list[object] = [
+    3, 3.0, "3", " 3", "03", "3e0", Whole.THREE, Decimal(3), Decimal("3.00"), Fraction(3), np.str_("3"),
+    hostile(int)(3), hostile(float)(3), hostile(str)("3"),
+    *(numpy_one(3, kind) for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "g")),
+]  # fmt: skip
+X: list[object] = ["x", Word.X, np.str_("x"), hostile(str)("x")]
+OTHERS: list[object] = [
+    math.inf, -math.inf, np.float16("inf"), np.longdouble("inf"), np.longdouble("1e4000"), "1e999",
+    True, False, np.True_, np.False_, 10**5000, -(10**5000), hostile(int)(10**5000), "9" * 5000,
+    Decimal("1e999999"), Decimal("-Infinity"), Decimal("sNaN"), Decimal("7" * 5000), Fraction(1, 3),
+    Fraction(10**4300, 7), Fraction(7, 10**4300), Fraction(10**5000), 1j, complex("nan"), np.complex64(3),
+    np.clongdouble(3), b"3", b"\xff", bytearray(b"3"), memoryview(b"3"), np.bytes_(b"3"), np.void(b"3"),
+    (3,), [3], {3}, frozenset({3}), {3: 3}, [[3], {"a": [3]}], range(3), np.array(3), np.array([3, 4]),
+    pd.Series([3]), pd.DataFrame({"a": [3]}), pd.Index([3]), slice(3), ..., NotImplemented, int, failing, sys,
+    Colour.X, Path("x"), object(), Failing(), Failing, Junk(), hostile(object)(), hostile(list)(),
+    hostile(Decimal)(3),
+    hostile(dt.datetime)(2020, 1, 1), hostile(dict)(), Exception("x"),
+    dt.date(2020, 1, 1), dt.date.max, dt.datetime.min, dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+    dt.datetime.max.replace(tzinfo=ZoneInfo("America/New_York")), dt.datetime(2020, 1, 1, tzinfo=Zone()),
+    dt.time(1, 2), dt.time(1, 2, tzinfo=Zone()), dt.timedelta.max, UUID(int=3),
+    pd.Timestamp("2020-01-01"), pd.Timestamp.max, pd.Timestamp("2020-01-01", tz="Europe/Berlin"),
+    pd.Timestamp(numpy_one(10**16, "M8[s]")), pd.Timedelta.min, pd.Interval(0, 3), pd.offsets.Day(3),
+    pd.Period("2020-01", freq="M"), pd.Period(ordinal=2**62, freq="D"), pd.Interval(0.0, math.inf),
+    bits(5, "m8"), *(bits(abs(bound), f"m8[{unit}]") for unit in UNITS for bound in BOUNDS),
+    *(bits(abs(bound), f"M8[{unit}]") for unit in UNITS for bound in BOUNDS),
+    "0x10", "1_000", "\u0663", "3\x00", "\x00", "\ud800", "\udcff3", "3\n", "NaN", "None", "nan", "inf",
+]  # fmt: skip
+KINDS: list[Attribute] = [
+    IntegerAttribute("a", 0, 5),
+    NumericAttribute("a", (0, 1, 2, 3, 4, 5)),
+    CategoricalAttribute("a", ("w", "v", "u", 3, "x")),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: type(kind).__name__)
+def attribute(request: pytest.FixtureRequest) -> Any:
+    """Return an attribute of each kind, with a cell for every value."""
+    return replace(request.param, missing=True, other=True)
+
+
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_each_value_of_each_type_has_a_cell_or_drops_its_record(
+    attribute: Attribute, missing: bool, other: bool
+) -> None:
+    attribute = replace(attribute, missing=missing, other=other)
+    own = values_of(attribute)
+    empty = -1 if attribute.missing_code is None else attribute.missing_code
+    outside = -1 if attribute.other_code is None else attribute.other_code
+    categorical = isinstance(attribute, CategoricalAttribute)
+    # Numbers beyond the ends; times that are written as years.
+    clipped = {outside} if categorical else {0, attribute.base_size - 1, outside}
+    expected = [(MISSING, {empty}), (THREE, {3}), (X, {4 if categorical else outside}), (OTHERS, clipped)]
+    for values, cells in expected:
+        for place, value in enumerate(values):
+            assert own.encode(value) in cells, place
+    for value in OTHERS:
+        own.reading(value)
+        assert plain_value(value) is UNREADABLE or type(plain_value(value)) in (str, int, float, bool)
+
+
+EXTREME: dict[str, pd.Series[Any]] = {
+    "signalling doubles": pd.Series(np.array([(0x7FF << 52) + 1, 0], dtype="u8").view("f8")),
+    "signalling floats": pd.Series(np.array([0x7F800001, 0], dtype="u4").view("f4")),
+    "signalling halves": pd.Series(np.array([0x7C01, 0], dtype="u2").view("f2")),
+    "halves": pd.Series(np.array([np.inf, 3], dtype="f2")),
+    "long doubles": pd.Series(np.array([np.longdouble("1e4000"), np.longdouble("nan"), 3], dtype="g")),
+    "complex": pd.Series([3 + 0j, complex("nan")]),
+    "unsigned": pd.Series(np.array([2**64 - 1, 3], dtype="u8")),
+    **{
+        f"{kind}[{unit}]": pd.Series(np.array([*BOUNDS, -(2**63), 0]).astype(f"{kind}[{unit}]"))
+        for kind in ("M8", "m8")
+        for unit in ("s", "ms", "us", "ns")
+    },
+    "zoned": pd.Series(np.array([*BOUNDS, 0]).astype("M8[s]")).dt.tz_localize("UTC"),
+    "zoned at the end of all times": pd.Series(
+        np.array([2**63 - 1, 1 - 2**63, 0], dtype="M8[ns]"), dtype="datetime64[ns, UTC]"
+    ).dt.tz_convert("Europe/Berlin"),
+    "periods": pd.Series([pd.Period(ordinal=bound, freq="D") for bound in BOUNDS]),
+    "intervals": pd.Series(pd.cut([1, 2, 3], [0, 1, 5])),
+    "sparse": pd.Series(pd.arrays.SparseArray([3.0, np.nan])),
+    "hostile texts": pd.Series([hostile(str)("3"), "x", None], dtype="string"),
+}
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_a_column_of_extreme_values_is_read_value_by_value(name: str, attribute: Attribute) -> None:
+    column = EXTREME[name]
+
+    def codes(some: pd.Series[Any]) -> list[int]:
+        (found,) = encode_columns(frame_columns(pd.DataFrame({"a": some}), "a"), Domain((attribute,)))
+        return [int(code) for code in found]
+
+    one_by_one = [code for row in range(len(column)) for code in codes(column.iloc[[row]])]
+    assert codes(column) == one_by_one
+    assert min(one_by_one) >= 0
+
+
+# --- readings ----------------------------------------------------------------------------------------------
+
+
+AGE = IntegerAttribute("age", 10, 19)
+INCOME = NumericAttribute("income", (0, 10, 20.5))
+SEX = CategoricalAttribute("sex", ("f", 3, True))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "reading", "values"),
+    [
+        (AGE, Reading.EMPTY, [None, math.nan]), (AGE, Reading.DECLARED, ["12", 12.0, "10", "19"]),
+        (AGE, Reading.LOW, ["9"]), (AGE, Reading.HIGH, [20, "1e9"]),
+        (AGE, Reading.FRACTION, ["12.5", Decimal("99.5")]),
+        (AGE, Reading.NO_NUMBER, ["twelve", math.inf, True, date(2020, 1, 2)]),
+        (INCOME, Reading.EMPTY, ["", pd.NA]), (INCOME, Reading.DECLARED, ["20.5"]),
+        (INCOME, Reading.LOW, [-1e-9]), (INCOME, Reading.HIGH, [np.float32(21)]),
+        (INCOME, Reading.NO_NUMBER, ["1,000"]), (SEX, Reading.EMPTY, [pd.NaT]),
+        (SEX, Reading.DECLARED, ["f", "3.0", "TRUE"]), (SEX, Reading.UNDECLARED, ["F", 4]),
+    ],
+)  # fmt: skip
+def test_what_a_value_is(attribute: Attribute, reading: Reading, values: list[object]) -> None:
+    assert [values_of(attribute).reading(value) for value in values] == [reading] * len(values)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.decimals(),
+    st.text(max_size=5),
+    st.text("0123456789+-.eE \t", max_size=6),
+    st.sampled_from(["f", "3", "03", "true", "True", "10", "19", "20.5", "nan", "inf"]),
+)
+
+
+@given(VALUES, st.sampled_from([AGE, INCOME, SEX]), st.booleans(), st.booleans())
+def test_a_reading_agrees_with_the_cell(
+    value: object, attribute: Attribute, missing: bool, other: bool
+) -> None:
+    declared: Attribute = replace(attribute, missing=missing, other=other)
+    code = values_of(declared).encode(value)
+    reading = values_of(declared).reading(value)
+    if reading is Reading.EMPTY:
+        assert code == (declared.missing_code if missing else DROPPED)
+    elif reading in (Reading.FRACTION, Reading.NO_NUMBER, Reading.UNDECLARED):
+        assert code == (declared.other_code if other else DROPPED)
+    else:
+        assert 0 <= code < declared.base_size
+    if reading is Reading.LOW:
+        assert code == 0
+    if reading is Reading.HIGH:
+        assert code == declared.base_size - 1

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +14,6 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     Domain,
-    DomainError,
     IntegerAttribute,
     Lookup,
     NumericAttribute,
@@ -26,13 +21,11 @@ from queries import (
     format_schema,
     load_schema,
     parse_schema,
-    parse_sql,
     parse_where,
     save_schema,
 )
 from queries.categories import Level
-from queries.cells import MOST_CELLS, canonical_text
-from queries.numbers import NumberCells
+from queries.cells import canonical_text
 from queries.schema import load_file_facts, parse_stored, stored_schema
 from queries.values import values_of
 
@@ -110,14 +103,6 @@ def test_what_a_session_keeps_of_a_domain_has_the_resolutions_that_it_tells_and_
     assert "resolution" not in stored_schema(domain.counted)
 
 
-@given(_domains())
-def test_a_schema_that_tells_no_resolution_is_one_of_the_same_cells(domain: Domain) -> None:
-    found = parse_schema(stored_schema(domain.counted))
-    assert found.counted == domain.counted
-    for one in found:
-        assert not isinstance(one, NumberCells) or one.resolution == one.usual_resolution
-
-
 def test_a_resolution_that_is_false_is_none() -> None:
     for section in (INTEGER, NUMERIC + "edges = [0, 9]\n"):
         assert parse_schema(section).grids
@@ -149,17 +134,6 @@ def test_a_saved_schema_loads_as_the_same_domain_however_its_text_is_stored(
     assert parse_schema(PEOPLE.replace("\n", "\r\n")) == parse_schema(PEOPLE)
 
 
-def test_the_documented_schema_reads_as_documented() -> None:
-    domain = parse_schema(PEOPLE)
-    assert domain.name == "people"
-    assert domain.attributes == (
-        IntegerAttribute("age", 17, 90, resolution=1),
-        NumericAttribute("income", (0, 10_000, 25_000, 50_000, 1_000_000), resolution=1000),
-        CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-    )
-    assert parse_schema(INTEGER).name == "records"
-
-
 NUMERIC = SECTION + 'kind = "numeric"\n'
 # A text and the message: what the person who writes a schema gets to read; others stand in ``refusals.txt``.
 FAULTS: list[tuple[str, str]] = [
@@ -187,13 +161,11 @@ def test_a_text_that_describes_no_domain_is_refused(text: str, message: str, tmp
     ("raw", "message"),
     [
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
-        (
-            b"\xef\xbb\xbf\nnmae = 3",
-            ": the schema knows the keys name, person, lookups, attributes, impossible, drafted_from, file",
-        ),
+        (b"\xef\xbb\xbf\nnmae = 3",
+         ": the schema knows the keys name, person, lookups, attributes, impossible, drafted_from, file"),
         (b"# " + b"x" * (16 * 2**20), ": expected a schema file of at most 16 MB"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_no_such_text_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> None:
     path = tmp_path / "people.toml"
     path.write_bytes(raw)
@@ -227,33 +199,6 @@ def test_a_schema_says_how_the_file_is_written_and_its_domain_does_not(tmp_path:
     assert stored_schema(load_schema(path)) == stored_schema(parse_schema(plain))
     path.write_text(plain)
     assert load_file_facts(path) == {}
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ("[file]\ndelimeter = ';'\n", "[file] knows the keys delimiter, quote, missing_text, trim, encoding"),
-        ("[file]\ntrim = 1\n", "[file] trim must be true or false, got 1"),
-        ("[file]\ndecimal = 0.5\n", "[file] decimal must be a text, got 0.5"),
-        ("[file]\nmissing_text = 'NA'\n", "[file] missing_text must be a list of texts, got 'NA'"),
-        ("[file]\nmissing_text = ['NA', 3]\n", "[file] missing_text must be a list of texts, got ['NA', 3]"),
-        (
-            "file = 'people.csv'\n",
-            "expected a section [file] with keys such as delimiter = \";\", got 'people.csv'",
-        ),
-    ],
-)
-def test_a_section_on_the_file_that_says_nothing_of_it_is_refused(
-    tmp_path: Path, section: str, message: str
-) -> None:
-    path = tmp_path / "people.toml"
-    path.write_text(section + INTEGER)
-    for read in (load_schema, load_file_facts):
-        with pytest.raises(SchemaError) as caught:
-            read(path)
-        assert str(caught.value).startswith(f"{path}: {message}")
-    with pytest.raises(SchemaError, match="the schema knows the keys"):
-        parse_stored("[file]\ntrim = true\n" + INTEGER)
 
 
 PIECES = st.sampled_from(
@@ -303,34 +248,6 @@ def test_a_text_of_which_much_would_be_made_is_refused_before_it_is_parsed(
         load_schema(tmp_path / "people.toml")
 
 
-TOKENS = ["\"\"\"", "\'\'\'", '"', "'", "\\", "\n", "#", ".", "a", "=", "[", "]", "{", "}", ",", " ", "1.5",
-          "a.a.a.a.a.a=1", "a.a.a.a.a=1", "[a.a.a.a.a.a]", "\n[", 'b = "']  # fmt: skip
-
-
-@given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map("".join))
-def test_no_key_that_a_parser_meets_has_many_dots(text: str) -> None:
-    lengths, real = [0], tomllib._parser.parse_key  # type: ignore[attr-defined]
-
-    def parse_key(src: str, pos: int) -> Any:
-        end, key = real(src, pos)
-        lengths.append(len(key))
-        return end, key
-
-    with pytest.MonkeyPatch.context() as patch, suppress(SchemaError):
-        patch.setattr("tomllib._parser.parse_key", parse_key)
-        parse_schema(text)
-    assert max(lengths) <= 5
-
-
-def test_names_and_values_may_have_any_dots_and_signs() -> None:
-    odd = "a.b.c.d.e.f.g = [{"
-    values = tuple(f"{odd}{number}" for number in range(3000))
-    domain = Domain((CategoricalAttribute(odd, values), NumericAttribute("b", (0.5, 1.5, 2.25))), name=odd)
-    assert parse_schema(format_schema(domain)) == domain
-    many = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9) for number in range(1000)))
-    assert parse_schema(format_schema(many)) == many
-
-
 # --- levels of codes, and files beside a schema -------------------------------------------------------------
 
 
@@ -345,14 +262,6 @@ def cells(where: str) -> list[int]:
     return np.flatnonzero(parse_where(where, DOMAIN).weights()).tolist()
 
 
-def test_levels_stand_from_the_coarsest_to_the_finest() -> None:
-    attribute = DOMAIN["code"]
-    assert isinstance(attribute, CategoricalAttribute)
-    assert [level.name for level in attribute.levels] == ["code_1", "code_2"]
-    assert [level.codes for level in attribute.levels] == [(0, 0, 0, 1), (0, 0, 1, 2)]
-    assert dict(DOMAIN.levels) == {"code_1": "code", "code_2": "code"}
-
-
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -364,14 +273,6 @@ def test_levels_stand_from_the_coarsest_to_the_finest() -> None:
 )  # fmt: skip
 def test_a_level_is_asked_as_an_attribute_is(where: str, expected: list[int]) -> None:
     assert cells(where) == expected
-
-
-def test_a_level_stands_in_objects_and_groups() -> None:
-    assert parse_where({"code_1": {"eq": "B"}}, DOMAIN).key() == parse_where("code_1 = 'B'", DOMAIN).key()
-    groups = parse_sql("SELECT code_1, COUNT(*) FROM t GROUP BY code_1", DOMAIN)
-    assert groups.columns[0].title == "code_1"
-    assert [group.labels for group in groups.groups()] == [("A",), ("B",), (None,), ("(other)",)]
-    assert np.sum([query.weights() for _, _, query in groups.questions()], axis=0).tolist() == [2**20] * 6
 
 
 @given(st.sets(st.text("ab1", min_size=1, max_size=4), min_size=1, max_size=12), st.sets(st.integers(1, 4)))
@@ -440,25 +341,6 @@ def test_what_cannot_be_declared_is_refused(tmp_path: Path, lines: str, text: st
     assert message in str(refused.value)
 
 
-def test_a_kind_that_is_misspelt_is_hinted_at() -> None:
-    for lines, told in (
-        ("type = 'integer'", "did you mean 'kind' where 'type' stands"),
-        ("kind = 'catgorical'", "got 'catgorical'; did you mean 'categorical'"),
-        ("kind = 'categorical'\nvalues_file = 'v.txt'", "values_file is read beside a schema file"),
-    ):
-        with pytest.raises(SchemaError, match=told):
-            parse_schema(f"[[attributes]]\nname = 'a'\n{lines}")
-
-
-def test_a_million_values_are_declared_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_CELLS == 1_000_000
-    monkeypatch.setattr("queries.categories.MOST_CELLS", 2_000)
-    values = tuple(map(str, range(2_001)))
-    assert values_of(CategoricalAttribute("c", values[:-1])).encode("1999") == 1999
-    with pytest.raises(DomainError, match="at most 2,000 values, got 2,001"):
-        CategoricalAttribute("c", values)
-
-
 # --- lookups ------------------------------------------------------------------------------------------------
 
 
@@ -497,31 +379,6 @@ def test_reading_what_was_written_gives_the_lookups_back(lookup: Lookup, name: s
     assert again.lookups == domain.lookups
     assert [one.columns for one in again.lookups] == [one.columns for one in domain.lookups]
     assert again == domain
-
-
-def test_a_domain_keeps_its_lookups_in_a_copy() -> None:
-    domain = Domain((CARRIER,), lookups=(Lookup("airlines", "carrier", {"UA": "United"}),))
-    assert pickle.loads(pickle.dumps(domain)).lookups == domain.lookups  # noqa: S301 - our own bytes
-    assert copy.deepcopy(domain).lookups == domain.lookups
-    assert hash(domain.lookups[0]) == hash(copy.copy(domain.lookups[0]))
-    assert domain == Domain((CARRIER,))  # what values are called is no part of what is asked
-
-
-def test_one_text_is_the_column_name() -> None:
-    one, two = (Lookup("airlines", "carrier", {"UA": given}) for given in ("United", {"name": "United"}))
-    assert one == two
-    assert (one.columns, one.key) == (("name",), "carrier")
-
-
-def test_cells_have_the_texts_of_their_keys() -> None:
-    lookup = Lookup("airlines", "carrier", {"true": "yes", "UA": "United", "ZZ": "none", "7": "seven"})
-    assert lookup.cells(CARRIER, "name") == ["United", None, "seven", "yes", None, None]
-    assert lookup.cells(CARRIER, "carrier") == ["UA", None, "7", "true", None, None]
-    assert lookup.undeclared(CARRIER) == ["ZZ"]
-    numbers = Lookup("words", "n", {"-1": "less", "2": "two", "3": "three"})
-    assert numbers.cells(IntegerAttribute("n", -1, 2, missing=True), "name") == [
-        "less", None, None, "two", None,
-    ]  # fmt: skip
 
 
 def test_a_schema_declares_lookups_inline_and_beside_it(tmp_path: Path) -> None:
@@ -571,36 +428,3 @@ def test_a_file_that_is_no_lookup_is_refused_where_it_is_wrong(
         load_schema(tmp_path / "s.toml")
     assert str(caught.value).startswith(f"{tmp_path / 's.toml'}: lookup 'airlines': ")
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ("", "file is read beside a schema file; load the schema from its file"),
-        ('key = "code"', "the first column of the file is the key; leave 'key' out"),
-    ],
-)
-def test_a_file_needs_its_schema_beside_it_and_names_its_key(more: str, message: str) -> None:
-    with pytest.raises(SchemaError, match=message):
-        parse_schema(f'{FLIGHTS}{LOOKUP}file = "a.csv"\n{more}')
-    with pytest.raises(SchemaError, match="file must be the name of a file, got 3"):
-        parse_schema(f"{FLIGHTS}{LOOKUP}file = 3")
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(FLIGHTS + LOOKUP + 'file = "a.csv"\n')
-    with pytest.raises(
-        SchemaError, match=r"lookup 'airlines': expected a readable file, got .*a\.csv: No such file"
-    ):
-        load_schema(tmp_path / "s.toml")
-
-
-def test_what_is_no_lookup_is_refused_in_python() -> None:
-    with pytest.raises(DomainError, match="lookup 'l': at most 100,000 keys, got 100,001"):
-        Lookup("l", "n", {f"{key}": "x" for key in range(100_001)})
-    with pytest.raises(DomainError, match="expected a Lookup, got a str"):
-        Domain((CARRIER,), lookups=("airlines",))  # type: ignore[arg-type]
-    with pytest.raises(DomainError, match="or of kind 'integer' with a width of 1"):
-        Domain((IntegerAttribute("n", 0, 9, 5),), lookups=(Lookup("l", "n", {"0": "x"}),))
-    with pytest.raises(DomainError, match="or of kind 'integer' with a width of 1"):
-        Domain((NumericAttribute("n", (0, 1)),), lookups=(Lookup("l", "n", {"0": "x"}),))

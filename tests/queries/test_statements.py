@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import date
+from typing import Any
 
+import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 
-from queries.categories import CategoricalAttribute
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    Lookup,
+    Person,
+    Statement,
+    parse_sql,
+)
 from queries.dates import DateAttribute
-from queries.domain import Domain
 from queries.errors import QueryError, ScopeError
 from queries.expressions import Linear
-from queries.factors import UNITS, Factor
+from queries.factors import UNITS
 from queries.linear import LinearQuery
-from queries.numbers import IntegerAttribute, NumericAttribute
-from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
-from queries.statements import Statement
+from queries.numbers import NumericAttribute
+from queries.parsing import parse_line, parse_where, require_aligned
 from queries.work import MOST_BINS
-from tests.queries.meaning import full_weights, refusal
+from tests.queries.meaning import refusal
 
 DOMAIN = Domain(
     (
@@ -37,31 +48,6 @@ def counts(query: LinearQuery, names: Sequence[str] = ()) -> list[LinearQuery]:
     return [question for _, _, question in Statement.count_by(query, names).questions()]
 
 
-def test_groups_run_in_the_order_asked_the_last_attribute_fastest() -> None:
-    statement = Statement.count_by(LinearQuery.everything(DOMAIN), ("sex", "age"))
-    assert statement.size == 12
-    assert [column.title for column in statement.columns] == ["sex", "age", "count"]
-    assert tuple(group.labels for group in statement.groups())[:5] == (
-        ("Female", "20..23"), ("Female", "24..27"), ("Female", "28..29"), ("Female", None),
-        ("Male", "20..23"),
-    )  # fmt: skip
-
-
-def test_cells_are_named_by_what_they_hold() -> None:
-    whole = IntegerAttribute("n", 3, 5)
-    assert [whole.value(code) for code in range(3)] == [3, 4, 5]
-    assert [DOMAIN["income"].value(code) for code in range(2)] == ["[0, 10)", "[10, 30]"]
-    assert [DOMAIN["sex"].value(code) for code in range(3)] == ["Female", "Male", "(other)"]
-    assert [DOMAIN["member"].value(code) for code in range(2)] == [True, False]
-
-
-def test_a_constant_weight_stays_in_every_group() -> None:
-    half = LinearQuery(DOMAIN, (Factor((), np.array(UNITS // 2)),), aligned=False)
-    first, second = counts(half, ("member",))
-    np.testing.assert_array_equal(full_weights(first) + full_weights(second), full_weights(half))
-    assert not first.aligned
-
-
 def test_groups_that_cannot_be_are_refused() -> None:
     everybody = LinearQuery.everything(DOMAIN)
     with pytest.raises(QueryError, match="names an attribute twice: 'sex'"):
@@ -75,14 +61,6 @@ def test_groups_that_cannot_be_are_refused() -> None:
     assert MOST_BINS == 10_000
     with pytest.raises(ScopeError):
         everybody.within({"sex": 3})
-
-
-def test_a_group_by_one_attribute_of_a_joined_condition_holds_its_part() -> None:
-    weights = full_weights(query := parse_where("sex = 'Female' OR age < 24", DOMAIN))
-    for code, group in enumerate(counts(query, ("age",))):
-        expected = np.zeros_like(weights)
-        expected[code] = weights[code]
-        np.testing.assert_array_equal(full_weights(group), expected)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +80,6 @@ def test_groups_that_the_condition_excludes_are_left_out(
 ) -> None:
     statement = Statement.count_by(parse_where(where, DOMAIN), names)
     assert [group.labels for group in statement.groups()] == labels
-
-
-def test_one_row_stays_where_nobody_is_asked_about() -> None:
-    statement = Statement.count_by(parse_where("income < 5 AND income >= 10", DOMAIN))
-    assert [group.labels for group in statement.groups()] == [()]
 
 
 def test_numbers_of_questions_do_not_depend_on_what_is_excluded() -> None:
@@ -130,11 +103,6 @@ def test_every_question_of_every_set_has_a_number_of_its_own() -> None:
     parsed = parse_sql("SELECT a, b, COUNT(*) FROM people WHERE a = 'y' GROUP BY CUBE (a, b)", LETTERS)
     numbers = [parsed.question_number(leaf, group) for leaf, group, _ in parsed.questions()]
     assert numbers == [2, 3, 5, 6, 7, 8]  # of 4 + 2 + 2 + 1 groups those that the condition leaves
-
-
-def test_grouping_tells_a_total_from_a_value() -> None:
-    error = refusal(parse_sql, "SELECT GROUPING(c), COUNT(*) FROM people GROUP BY a", LETTERS)
-    assert error.message.startswith("GROUPING of what GROUP BY does not name is not supported")
 
 
 @pytest.mark.parametrize("keys", [f"CUBE ({', '.join('abcabca')})", ", ".join(["CUBE (a, b, c)"] * 3)])
@@ -178,41 +146,6 @@ def test_keys_come_first_whoever_names_them(keys: str) -> None:
     assert {label for group in plain.groups() for label in group.labels if label in ("Male", None)} == {
         *("Male", None)
     }
-
-
-@pytest.mark.parametrize("word", ["DROP", "EXPLAIN", "PRAGMA", "COPY", "VALUES", "TABLE", "FROM"])
-def test_any_other_statement_is_refused_by_its_first_word(
-    word: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    error = refusal(parse_sql, f"  {word.lower()} people", PEOPLE)
-    assert error.message.startswith(f"expected a statement that begins with SELECT, got {word}; write SELECT")
-    assert error.position == 2
-    assert capfd.readouterr() == ("", "")  # the parser says nothing of its own
-
-
-DEEP = (
-    "lists, and types with parentheses, are nested at most 6 deep; write fewer in each other, or run the "
-    "statement on synthetic records, which pmw export writes"
-)
-
-
-@pytest.mark.parametrize(
-    ("statement", "code", "message"),
-    [
-        ("SELECT COUNT(*) FROM people WHERE " + " OR ".join(["age = 30"] * 1000), "too_long",
-         "a condition or statement has at most 4,096 bytes"),
-        (f"SELECT COUNT(*) FROM people WHERE {'(' * 1900}age = 30{')' * 1900}", "too_long",
-         "the statement is nested too deeply; write fewer parentheses"),
-        (f"SELECT COUNT(*) FROM people WHERE age = {'DATE(' * 200}30{')' * 200}", "unsupported",
-         DEEP),
-        (f"SELECT COUNT(*) FROM people WHERE age = {'[' * 7}30{']' * 7}", "unsupported",
-         DEEP),
-    ],
-    ids=range(4),
-)  # fmt: skip
-def test_a_statement_that_is_too_long_says_why(statement: str, code: str, message: str) -> None:
-    error = refusal(parse_sql, statement, PEOPLE)
-    assert (error.code, error.message) == (code, message)
 
 
 def test_a_line_may_hold_a_statement_and_its_groups_have_marks_that_no_analyst_can_give() -> None:
@@ -280,21 +213,6 @@ CELLS = Domain(
 )
 
 
-def test_keys_are_values_of_cells() -> None:
-    parsed = parse_sql("SELECT wide, COUNT(*) FROM people GROUP BY wide HAVING COUNT(*) > 3", CELLS)
-    assert [group.labels for group in parsed.groups()] == [("0..3",), ("4..7",), ("8..11",)]
-
-
-def test_numbers_are_known_to_their_cells() -> None:
-    parsed = parse_sql("SELECT SUM(wide), SUM(pay), AVG(pay * 2) FROM people", CELLS)
-    wide, pay = parsed.columns[0].node, parsed.columns[1].node
-    assert isinstance(wide, Linear)
-    assert isinstance(pay, Linear)
-    assert (wide.low.tolist(), wide.high.tolist()) == ([0, 4, 8], [3, 7, 11])
-    assert (pay.low.tolist(), pay.high.tolist()) == ([0, 10], [10, 20])
-    assert parsed.notes == ("numbers beyond the declared ends count as the ends",)
-
-
 @pytest.mark.parametrize(
     ("key", "edges"),
     [
@@ -320,3 +238,182 @@ def test_a_key_that_cuts_cells_names_the_nearest_edges(key: str, edges: str) -> 
     error = refusal(parse_sql, f"SELECT {key} AS k, COUNT(*) FROM people GROUP BY k", domain)
     assert error.code == "unaligned"
     assert error.message.partition("; nearest to it: ")[2] == edges
+
+
+# --- joins of lookups ---------------------------------------------------------------------------------------
+
+
+AIRLINES = Lookup(
+    "airlines",
+    "carrier",
+    {
+        "UA": {"name": "United", "alliance": "Star"},
+        "AA": {"name": "American", "alliance": "Oneworld"},
+        "DL": {"name": "Delta"},
+        "NW": {"name": "Delta", "alliance": "Star"},
+    },
+)
+PORTS = Lookup(
+    "ports",
+    "dest",
+    {
+        "LAX": {"city": "Los Angeles", "state": "CA"},
+        "SFO": {"city": "San Francisco", "state": "CA"},
+        "SAN": {"city": "San Diego", "state": "CA"},
+        "JFK": {"city": "New York", "state": "NY"},
+    },
+    key="faa",
+)
+CARRIERS = ("UA", "AA", "DL", "NW", "9E", None)  # 9E has no name
+DESTS = ("LAX", "SFO", "BOS", "SAN", "JFK", "XXX")  # the last three are not declared, the last in no lookup
+FLIGHTS = Domain(
+    (
+        CategoricalAttribute("carrier", tuple(filter(None, CARRIERS)), missing=True),
+        CategoricalAttribute("dest", DESTS[:3], other=True),
+        IntegerAttribute("stops", 0, 2),
+    ),
+    "flights",
+    lookups=(AIRLINES, PORTS),
+)
+# Each record once more than the one before, so that no two sets of records count alike by chance.
+RECORDS = [(*record, place) for place, record in enumerate(itertools.product(CARRIERS, DESTS, (0, 1, 2)), 1)]
+
+
+def _rows(lookup: Lookup) -> pd.DataFrame:
+    return pd.DataFrame([{lookup.key: key, **row} for key, row in lookup.rows.items()])
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        frame = pd.DataFrame(RECORDS, columns=["carrier", "dest", "stops", "times"])
+        connection.register("distinct_flights", frame)
+        connection.execute(
+            "CREATE TABLE flights AS SELECT carrier, dest, stops FROM distinct_flights, range(times)"
+        )
+        for lookup in FLIGHTS.lookups:
+            connection.register("read", _rows(lookup))
+            connection.execute(f"CREATE TABLE {lookup.name} AS SELECT * FROM read")
+        yield connection
+
+
+def _counts() -> Any:
+    """Return how many records each cell has: int64, shape ``FLIGHTS.shape``."""
+    counts = np.zeros(FLIGHTS.shape, dtype=np.int64)
+    for carrier, dest, stops, times in RECORDS:
+        counts[CARRIERS.index(carrier), min(DESTS.index(dest), 3), stops] += times
+    return counts
+
+
+def _least_and_most(statement: Statement) -> dict[Any, tuple[int, int]]:
+    """Return the least and the greatest count of each group, by its labels."""
+    found = {}
+    for _, group, query in statement.questions():
+        readings = (query, query) if query.readings is None else query.readings
+        ends = []
+        for reading in readings:
+            shape = [one.size if one.name in reading.scope else 1 for one in FLIGHTS]
+            ends.append(int((reading.weights().reshape(shape) * _counts()).sum()) // UNITS)
+        found[group.labels] = (ends[0], ends[1])
+    return found
+
+
+PLACES = [
+    "p.state = 'CA'", "p.state <> 'CA'", "p.city = 'San Diego'",
+    "NOT p.city IN ('San Diego', 'Los Angeles')", "p.city LIKE 'San %'", "p.state IS NULL",
+    "p.state IS NOT NULL AND stops = 1", "NOT (p.state = 'NY' OR stops < 2)",
+    "p.city = 'Los Angeles' OR dest = 'BOS'", "p.faa = 'SAN'", "COALESCE(p.state, 'x') = 'x'",
+    "p.city = p.state", "p.state <> p.city", "LOWER(p.city) = 'san diego'",
+    "p.city || p.state = 'New YorkNY'", "CASE WHEN p.state = 'NY' THEN stops ELSE 1 END = 1",
+    "p.faa = dest", "COALESCE(p.faa, 'JFK') = 'JFK'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])
+@pytest.mark.parametrize("condition", PLACES)
+def test_what_is_not_known_of_undeclared_values_lies_between_two_readings(
+    duck: duckdb.DuckDBPyConnection, join: str, condition: str
+) -> None:
+    text = f"SELECT COUNT(*) FROM flights {join} ports p ON dest = p.faa WHERE {condition}"
+    ((low, high),) = _least_and_most(parse_sql(text, FLIGHTS)).values()
+    ((true,),) = duck.sql(text).fetchall()
+    assert low <= true <= high
+    # Whatever the undeclared records hold: each reading is reached where all of them hold one value.
+    reached = set()
+    for one in ("SAN", "JFK", "XXX"):
+        swapped = text.replace(
+            "FROM flights",
+            f"FROM (SELECT carrier, CASE WHEN dest IN ('SAN', 'JFK', 'XXX') THEN '{one}' ELSE dest END AS "
+            "dest, stops FROM flights) flights",
+        )
+        reached |= {count for (count,) in duck.sql(swapped).fetchall()}
+    assert (min(reached), max(reached)) == (low, high)
+
+
+def test_undeclared_values_are_a_group_of_their_own_where_nothing_else_is_called_like_them() -> None:
+    text = "SELECT p.city, COUNT(*) FROM flights JOIN ports p ON dest = p.faa GROUP BY p.city"
+    found = _least_and_most(parse_sql(text, FLIGHTS))
+    everything = Counter({dest: sum(r[3] for r in RECORDS if r[1] == dest) for dest in DESTS})
+    undeclared = sum(everything[dest] for dest in DESTS[3:])
+    assert found == {
+        ("Los Angeles",): (everything["LAX"],) * 2,
+        ("San Francisco",): (everything["SFO"],) * 2,
+        ("(other)",): (0, undeclared),
+    }
+
+
+@pytest.mark.parametrize(("key", "join"), [("p.state", "JOIN"), ("p.city", "LEFT JOIN")])
+def test_a_key_that_cells_do_not_decide_is_refused_with_a_statement_that_runs(key: str, join: str) -> None:
+    text = f"SELECT {key}, COUNT(*) FROM flights {join} ports p ON dest = p.faa GROUP BY {key}"
+    error = refusal(parse_sql, text, FLIGHTS)
+    assert (error.code, error.position) == ("unaligned", text.rindex(key))
+    assert "values that 'dest' does not declare may be called" in error.message
+    parse_sql(error.message.rpartition("; ")[2].partition(": write ")[2], FLIGHTS)
+
+
+def test_a_value_of_undeclared_records_is_never_made_up() -> None:
+    left = "SELECT COUNT(p.city) FROM flights LEFT JOIN ports p ON dest = p.faa"
+    assert refusal(parse_sql, left, FLIGHTS).code == "unaligned"  # some have one, and others have none
+    key = "SELECT UPPER(p.state), COUNT(*) FROM flights JOIN ports p ON dest = p.faa GROUP BY 1"
+    assert refusal(parse_sql, key, FLIGHTS).code == "unaligned"
+
+
+def test_what_all_rows_of_a_lookup_share_is_known_of_undeclared_records(
+    duck: duckdb.DuckDBPyConnection,
+) -> None:
+    for column in ("COUNT(p.city)", "COUNT(*) FILTER (WHERE p.city = p.state)"):
+        text = f"SELECT {column} FROM flights JOIN ports p ON dest = p.faa"
+        (form,) = parse_sql(text, FLIGHTS).leaves
+        assert isinstance(form, Linear)
+        weights = form.of_all_records(FLIGHTS)
+        assert np.array_equal(weights.low, weights.high)
+        ((count,),) = duck.sql(text).fetchall()
+        assert (count > 0) == bool(weights.high.any())
+
+
+def test_a_sub_query_goes_before_a_lookup_of_its_name() -> None:
+    text = "WITH airlines AS (SELECT * FROM flights) SELECT 1 FROM flights JOIN airlines USING (carrier)"
+    error = refusal(parse_sql, text, FLIGHTS)
+    assert error.message.startswith("a join with 'airlines'")
+    assert error.position == text.rindex("airlines")
+
+
+def test_a_column_called_like_an_attribute_needs_its_table() -> None:
+    lookup = Lookup("airlines", "carrier", {"UA": {"dest": "LAX"}})
+    domain = Domain(FLIGHTS.attributes, "flights", lookups=(lookup,))
+    source = "FROM flights f JOIN airlines a USING (carrier)"
+    error = refusal(parse_sql, f"SELECT COUNT(*) {source} WHERE dest = 'LAX'", domain)
+    assert error.message.startswith("'dest' is a column of flights and of a; write a.dest")
+    own = parse_sql(f"SELECT COUNT(*) {source} WHERE f.dest = 'LAX'", domain)
+    assert own.where.scope == ("carrier", "dest")
+    assert parse_sql(f"SELECT COUNT(*) {source} WHERE a.dest = 'LAX'", domain).where.scope == ("carrier",)
+
+
+@pytest.mark.parametrize("part", [" FILTER (WHERE a.name = 'Delta')", ""])
+def test_people_are_counted_by_lookups_of_constant_attributes_alone(part: str) -> None:
+    text = f"SELECT COUNT(DISTINCT id){part} FROM flights f JOIN airlines a USING (carrier)"
+    text += "" if part else " WHERE a.name = 'Delta'"
+    constant = Domain(FLIGHTS.attributes, "flights", Person("id", 1, constant=("carrier",)), (AIRLINES,))
+    assert parse_sql(text, constant).where.scope == ("carrier",)
+    changing = Domain(FLIGHTS.attributes, "flights", Person("id", 1), (AIRLINES,))
+    assert "a condition on 'carrier'" in refusal(parse_sql, text, changing).message

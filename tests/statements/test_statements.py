@@ -1,23 +1,89 @@
-"""Statements that are written by hand, and those of a grammar, beside DuckDB."""
+"""Rows of statements: each is held against DuckDB, or against the words of its refusal.
+
+A file has a row a line; lines that begin with ``--`` are comments::
+
+    SELECT sex, COUNT(*) AS n FROM people GROUP BY sex
+    SELECT age / 2 AS k FROM people GROUP BY k => SELECT age // 2 AS k FROM people GROUP BY k
+    SELECT * FROM people -> unsupported: a list of records @ *
+
+Behind ``=>`` stands what DuckDB is asked, behind ``->`` what a refusal says, behind ``@`` where it points.
+``{ < | > }`` makes a row of each choice; where the same braces stand twice in a line, both have the same
+choice. ``\\n`` is a new line.
+"""
 
 from __future__ import annotations
 
-import json
+import itertools
+import re
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
+import pandas as pd
 import pytest
 
 import pmw
-from benchmarks import fuzz_statements
-from benchmarks.exact import difference
+from benchmarks.exact import connected, difference, exact_session, people
 from benchmarks.fuzz_statements import outcome, statement
 from benchmarks.statements import way_on
 from queries import QueryError
-from tests.statements.rows import StatementRow, all_rows, rows_of
+
+_CHOICES = re.compile(r"\{ (.*?) \}")
+
+
+class StatementRow(NamedTuple):
+    """A statement, and what is right: what DuckDB is asked, or words of the refusal, and where it points."""
+
+    name: str  # of its file, with the number of the line, and of the choice
+    text: str
+    reference: str
+    refusal: str
+    place: str
+
+
+def rows_of(path: Path) -> Iterator[StatementRow]:
+    """Yield the rows of a file."""
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if line and not line.startswith("--"):
+            for choice, expanded in enumerate(_expanded(line), 1):
+                rest, _, told = expanded.partition(" -> ")
+                refusal, _, place = told.partition(" @ ")
+                statement, _, reference = rest.partition(" => ")
+                numbered = f"{path.stem}:{number}.{choice}"
+                yield StatementRow(numbered, statement, reference or statement, refusal, place)
+
+
+def _expanded(line: str) -> Iterator[str]:
+    """Yield a line with each choice in each of its braces."""
+    groups = list(dict.fromkeys(_CHOICES.findall(line)))
+    for chosen in itertools.product(*(group.split(" | ") for group in groups)):
+        found = line.replace("\\n", "\n")
+        for group, choice in zip(groups, chosen, strict=True):
+            found = found.replace(f"{{ {group} }}", choice)
+        yield found
+
 
 NOT_YET = frozenset({"not_yet"})  # files whose rows may be refused; what is answered has to be right
-ROWS = all_rows()
+ROWS = [row for path in sorted(Path(__file__).parent.glob("*.sql")) for row in rows_of(path)]
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return people()
+
+
+@pytest.fixture(scope="module")
+def session(frame: pd.DataFrame) -> Iterator[pmw.Session]:
+    with exact_session(frame) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def judge(frame: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
+    with connected(frame) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -32,7 +98,7 @@ def test_a_statement_is_answered_as_duckdb_answers_it_or_refused_in_its_words(
     else:
         told, position = "", None
         assert difference(found, row.reference, judge) == "", row.text
-    if told and row.file in NOT_YET:
+    if told and row.name.partition(":")[0] in NOT_YET:
         pytest.xfail(f"not yet: {told}")
     assert bool(told) == bool(row.refusal), f"{row.text}: {told}"
     assert row.refusal in told
@@ -44,21 +110,6 @@ def test_a_statement_is_answered_as_duckdb_answers_it_or_refused_in_its_words(
 def test_each_row_has_a_name_of_its_own_and_stands_in_one_file() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert [text for text, count in Counter(row.text for row in ROWS).items() if count > 1] == []
-
-
-def test_the_same_choices_are_one_and_others_are_combined() -> None:
-    text = "-- none\nA { 1 | 2 } B { x | y } => C { 1 | 2 }\nD\\nE -> { no | not } @ E\n"
-    found = list(rows_of("some", text))
-    assert [(row.name, row.text, row.reference) for row in found[:4]] == [
-        ("some:2.1", "A 1 B x", "C 1"),
-        ("some:2.2", "A 1 B y", "C 1"),
-        ("some:2.3", "A 2 B x", "C 2"),
-        ("some:2.4", "A 2 B y", "C 2"),
-    ]
-    assert [(row.text, row.refusal, row.place) for row in found[4:]] == [
-        ("D\nE", "no", "E"),
-        ("D\nE", "not", "E"),
-    ]
 
 
 def test_a_wrong_answer_is_told(session: pmw.Session, judge: duckdb.DuckDBPyConnection) -> None:
@@ -92,50 +143,3 @@ def test_what_is_answered_is_what_duckdb_says(
     found = [(text, *outcome(session, judge, text)) for text in asked]
     assert [one for one in found if one[1] not in ("same", "wide", "refused")] == []
     assert sum(one[1] == "same" for one in found) >= 10
-
-
-def test_a_number_makes_one_statement_and_others_make_others() -> None:
-    asked = [statement(0, number) for number in range(50)]
-    assert asked == [statement(0, number) for number in range(50)]
-    assert len(set(asked)) == 50
-    assert statement(1, 0) != asked[0]
-    for word in ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OVER", "FILTER", "NULLIF"):
-        assert any(word in text for text in asked), word
-
-
-def test_each_outcome_has_a_name(
-    session: pmw.Session, judge: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert outcome(session, judge, "SELECT COUNT(*) AS n FROM people") == ("same", "")
-    assert outcome(session, judge, "SELECT * FROM people") == (
-        "refused",
-        "a list of records is not supported",
-    )
-    assert (
-        outcome(session, judge, "SELECT COUNT(*) - 36128 + 100 / (COUNT(*) - 36126) AS n FROM people")[0]
-        == "wide"
-    )
-    wrong = session.sql("SELECT COUNT(*) + 3 AS n FROM people")
-    monkeypatch.setattr(session, "sql", lambda text: wrong)
-    kind, words = outcome(session, judge, "SELECT COUNT(*) AS n FROM people")
-    assert kind == "differs"
-    assert words.endswith("beyond the bar")
-    assert outcome(session, judge, "SELECT COUNT(*) AS n FROM persons")[0] == "not run"
-
-    def fails(text: str) -> None:
-        raise IndexError(text)
-
-    monkeypatch.setattr(session, "sql", fails)
-    assert outcome(session, judge, "SELECT 1") == ("crashed", "IndexError: SELECT 1")
-
-
-def test_the_last_line_has_the_number_of_each_outcome(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outcomes = iter([("same", ""), ("refused", "no"), ("differs", "n of ()"), ("same", "")])
-    monkeypatch.setattr(fuzz_statements, "outcome", lambda *given: next(outcomes))
-    monkeypatch.setattr("sys.argv", ["fuzz_statements", "--statements", "4", "--first", "7"])
-    fuzz_statements.main()
-    failed, counts = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert failed == {"number": 9, "outcome": "differs", "statement": statement(0, 9), "words": "n of ()"}
-    assert counts == {"seed": 0, "same": 2, "refused": 1, "differs": 1, "refusals": {"no": 1}}
