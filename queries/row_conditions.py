@@ -168,7 +168,7 @@ def parse_condition(text: str, domain: Domain) -> LinearQuery:
         return where_query([], domain)
     if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
         raise QueryError(
-            "expected a condition, got a statement; ask it as SQL: sql(), or --sql", code="syntax", position=0
+            "expected a condition, got a statement; ask by sql() or pmw ask --sql", code="syntax", position=0
         )
     try:
         return _read(text, domain)

@@ -129,7 +129,7 @@ class DiscreteLaplace(Distribution):
             count,
             bits,
             lambda size: _signs(size, bits) * (1 + one_sided.sample_array(bits, size)),
-            lambda draws: draws != -1,
+            lambda draws: draws != -1,  # one more than each size was drawn, so this is a negative zero
         )
         return signed - np.sign(signed)
 

@@ -453,7 +453,7 @@ class Retraversal:
     def _test_noise(self) -> Geometric | DiscreteLaplace:
         noise = self.sparse.test.query_noise
         if not isinstance(noise, Geometric | DiscreteLaplace):
-            raise BudgetError("expected tests with Laplace or exponential noise")
+            raise BudgetError(f"expected tests with Laplace or exponential noise, got {type(noise).__name__}")
         return noise
 
     def _hits(

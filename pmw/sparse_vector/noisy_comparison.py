@@ -42,7 +42,7 @@ Integers: TypeAlias = NDArray[np.int64] | Sequence[int]  # one number per test
 
 
 class NoiseKind(enum.Enum):
-    """The distribution of threshold and test noise."""
+    """The distribution of threshold and test noise. All but ``LAPLACE`` count as one-sided."""
 
     EXPONENTIAL = "exponential"
     LAPLACE = "laplace"

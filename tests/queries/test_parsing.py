@@ -616,7 +616,7 @@ def test_a_statement_is_still_told_from_a_condition_over_a_column_called_select(
     domain = _domain("select")
     assert parse_where("select = 3", domain).scope == ("select",)
     for text in ("select count(*) from people", "select 'never closed"):
-        assert "ask it as SQL" in refusal(parse_where, text, domain).message
+        assert "ask by sql()" in refusal(parse_where, text, domain).message
 
 
 @pytest.mark.parametrize(
