@@ -30,7 +30,7 @@ from pmw.service.asking import done
 from pmw.service.history import AskedText
 from pmw.service.hosting import Hosted, url_of
 from pmw.service.question_form import described, examples_of, form_of, unpacked_choices
-from pmw.service.shown_answers import Read, Shown, is_statement, new_answer, read, shown, stored_answer
+from pmw.service.shown_answers import Read, Shown, new_answer, read, shown, stored_answer
 from pmw.service.users import Role, User
 from pmw.session.accounts import Booked
 from pmw.session.dialogue import Analyst
@@ -39,6 +39,7 @@ from queries.cells import in_quotes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.frozen import dataclass
+from queries.parsing import is_statement
 
 _MOST_NEWEST = 8  # questions that the page itself lists
 _NEAR_THE_END = 0.9  # of what may be spent: where more is used, the page warns

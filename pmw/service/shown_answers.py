@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,13 +18,12 @@ from pmw.session.dialogue import Analyst
 from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.parsing import read_line
+from queries.parsing import is_statement, read_line
 from queries.statements import BAR_COLUMNS, Statement
 from queries.work import counted_reading
 
 _MOST_ROWS = 200  # of a table on a page; files hold all
 _SETTLED = (Source.SYNTHETIC, Source.MEASURED)
-_STATEMENT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
 _RUN = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # wide ones are run in East Asian editions
 _NONE = "\N{EN DASH}"  # where a table has no number
 
@@ -66,11 +64,6 @@ class Shown:
     charts: tuple[Chart, ...]
     notes: tuple[str, ...]
     version: int
-
-
-def is_statement(text: str) -> bool:
-    """Tell whether a text is a statement, and no condition."""
-    return _STATEMENT.match(text) is not None
 
 
 def read(analyst: Analyst, text: str) -> Read:
