@@ -21,7 +21,7 @@ Examples:
   pmw demo --data people.csv --schema people.toml --output ours
 """,
 )
-@option("--output", "The folder to write.", PATH, default=Path("pmw-demo"))
+@option("--output, -o", "The folder to write.", PATH, default=Path("pmw-demo"))
 @option("--epsilon E", "Privacy budget: epsilon.", default="1")
 @option("--delta D", "Privacy budget: delta.", default="1e-9")
 @option("--queries N", "Number of random questions.", click.IntRange(1, 10**6), default=10_000)

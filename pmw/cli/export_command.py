@@ -29,7 +29,7 @@ Examples:
 """,
 )
 @click.argument("session", type=PATH)
-@option("--output", "The file to write.", PATH, required=True)
+@option("--output, -o", "The file to write.", PATH, required=True)
 @option(
     "--format",
     "Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. [default: by the "

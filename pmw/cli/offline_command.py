@@ -46,7 +46,7 @@ Examples:
 @option("--data", "The table: CSV or Parquet.", PATH, required=True)
 @schema_option
 @option(
-    "--output",
+    "--output, -o",
     "The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
     PATH,
     required=True,

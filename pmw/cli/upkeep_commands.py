@@ -31,7 +31,7 @@ To put a backup back, where the session is lost:
 """,
 )
 @click.argument("session", type=PATH)
-@option("--output", "The file to make; it must not exist.", PATH, required=True)
+@option("--output, -o", "The file to make; it must not exist.", PATH, required=True)
 @json_option("Print the copy's status as JSON.")
 def backup(session: Path, output: Path, as_json: bool) -> None:
     """Write a copy of SESSION that answers and exports, and can never spend.
