@@ -35,6 +35,7 @@ from queries.memory import Memory
 from queries.products import Products
 
 _ATTRIBUTES, _BINS = 4, 20_000  # at most, of a table
+_MASKS = 2**19  # weights that are spread out at a time
 _CHAINED = 6  # attributes of a chain, at most
 _MOST_BYTES = 2**24  # of the tables that are kept, and of sums of them
 _Scope: TypeAlias = tuple[str, ...]
@@ -126,19 +127,23 @@ class LocalModels:
         table = self._table(scope)
         if table is None:
             return [*map(self.answer, queries)]
+        some = max(1, _MASKS // max(self._state.coarsening.fine[name].size for name in scope))
+        parts = (queries[start : start + some] for start in range(0, len(queries), some))
+        return [count for part in parts for count in self._products(scope, table, part)]
+
+    def _products(self, scope: _Scope, table: _Table, queries: Sequence[LinearQuery]) -> Iterator[float]:
         columns, coarsening = [], self._state.coarsening
         for name, side in zip(scope, Products.of_queries(queries).sides, strict=True):
             cells = side.masks(coarsening.fine[name].size).T.astype(np.float64)
             columns.append(np.ascontiguousarray(coarsening.averaged((name,), cells).T)[:, :, None])
         shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]
-        first, found = _turned(table), list[float]()
+        first = _turned(table)
         for rows in zip(*columns, strict=True):
             left = first
             for shape, own in zip(shapes, rows, strict=True):  # as ``tensordot``, to the bit
                 left = np.dot(left, own).reshape(shape)
                 left = _turned(left) if shape else left
-            found.append(float(left))
-        return found
+            yield float(left)
 
     def holds(self, query: LinearQuery) -> bool:
         """Tell whether what was measured of a question itself is a part of its table."""
