@@ -25,7 +25,7 @@ from pmw.planning.opening import (
 )
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource, repeatable_seed
-from pmw.public.charges import Event, PersonNumbers
+from pmw.public.charges import Event, PersonNumbers, opening_entries
 from pmw.public.contract import Contract, agreed, guarantee
 from pmw.public.options import Options, TestKind
 from pmw.public.quotes import affordable_price
@@ -284,6 +284,7 @@ def visits(people: int = 60, seed: int = 0) -> pd.DataFrame:
 
 
 VISITS = visits()
+RELATIONS = list(NeighboringRelation)
 PATIENTS = Domain(VISITED, person=Person("patient", 2))
 
 
@@ -369,6 +370,72 @@ def test_contradictions_are_refused() -> None:
         Contract(PATIENTS, pmw.Budget.of(1), Options())
     with pytest.raises(BudgetError, match="the same persons"):
         Contract(Domain(VISITED), pmw.Budget.of(1), Options(person_column="patient"))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_every_guarantee_says_person_and_how_many_records(
+    relation: NeighboringRelation, tmp_path: Path
+) -> None:
+    options = pmw.Options(neighboring_relation=relation)
+    with pmw.open_session(VISITS, PATIENTS, epsilon=1, options=options) as session:
+        verb = (
+            "adding or removing one person" if relation is RELATIONS[0] else "replacing one person by another"
+        )
+        words = f"{verb}: all records with one value of 'patient'"
+        ending = "of which at most 2 records are kept"
+        texts = [
+            guarantee(session.state.contract),
+            pmw.plan_session(PATIENTS, records=200, epsilon=1, options=options).guarantee,
+            str(session.status().to_dict()["guarantee"]),
+        ]
+        manifest = session.export(tmp_path / "t.csv")
+        assert all(words in text and ending in text for text in (*texts, manifest["guarantee"]))
+        assert (manifest["records_per_person"], manifest["person_column"]) == (2, "patient")
+    own = Domain(VISITED, person=Person("patient", 1, empty="person"))
+    both, chosen = agreed(own, options)
+    contract = Contract(both, pmw.Budget.of(1), chosen)
+    assert "or one record without any, of which at most one record is kept" in guarantee(contract)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_the_number_of_kept_records_is_private_under_either_relation(
+    relation: NeighboringRelation, delta: float
+) -> None:
+    options = pmw.Options(neighboring_relation=relation)
+    # No attribute declares missing or other: records may be dropped.
+    with pmw.open_session(VISITS, PATIENTS, epsilon=1, delta=delta, options=options) as session:
+        assert session.state.total.deviation > 0
+        assert session.ledger().lines[0].event == Event.TOTAL
+    with pytest.raises(BudgetError, match="no record may be dropped"):
+        pmw.open_session(
+            VISITS,
+            Domain(VISITED),
+            epsilon=1,
+            options=pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE),
+        )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("records", [1, 3])
+def test_the_number_of_records_is_charged_as_one_question(
+    relation: NeighboringRelation, records: int
+) -> None:
+    """A person moves it by at most K under either relation: 0 to K records are kept before, and after."""
+    domain, options = agreed(
+        Domain(VISITED),
+        Options(neighboring_relation=relation, records_per_person=records, person_column="id"),
+    )
+    for budget in (pmw.Budget.of(1), pmw.Budget.of(1, 1e-9)):
+        plan = plan_opening(domain, choose_filter(domain, budget, options), options)
+        entry = opening_entries(plan, options)[0]
+        noise, moved = plan.total_noise, records * UNITS
+        assert noise is not None
+        if entry.charge.epsilon is not None:
+            assert entry.charge.epsilon == moved / noise.scale  # type: ignore[union-attr]
+        else:
+            exact = Fraction(moved**2) / (2 * noise.sigma**2)  # type: ignore[union-attr]
+            assert exact <= entry.charge.rho <= exact * (1 + Fraction(1, 2**40))
 
 
 # --- counts of people -------------------------------------------------------------------------------------
