@@ -93,6 +93,14 @@ def test_a_table_that_was_read_for_another_domain_is_refused(domain: Domain, fra
             pmw.open_session(source, domain, epsilon=1)
 
 
+def test_bins_that_do_not_fit_are_refused(domain: Domain, frame: pd.DataFrame) -> None:
+    source, rest = MemorySource.from_frame(frame, domain), [None] * (len(domain) - 1)
+    coarse = Domain((IntegerAttribute(domain.names[0], 0, 3), *domain.attributes[1:]))
+    for bins, told in ((rest, "same attributes"), ([np.full(domain.shape[0], 9), *rest], "bins that fit")):
+        with pytest.raises(DataError, match=told):
+            source.coarsened(coarse, bins)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Domain, Blocks]:
     """Return a domain, and some blocks of cells per attribute."""
@@ -392,6 +400,14 @@ def test_a_file_has_no_name_and_its_owner_alone_may_read_it(tmp_path: Path) -> N
     del file, stored
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
+    file = ScratchFile(tmp_path)
+    stored = file.append(np.arange(9))
+    os.ftruncate(file._descriptor, 40)
+    with pytest.raises(DataError, match=r"could not be read back .it is shorter than it was.; "):
+        stored.read()
 
 
 def test_a_process_that_is_killed_leaves_no_file(table: Path, tmp_path: Path) -> None:
