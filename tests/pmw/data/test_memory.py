@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,23 @@ def test_a_source_shows_nothing_and_cannot_be_copied(domain: Domain, frame: pd.D
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(DataError, match="cannot be copied"):
             attempt(source)
+
+
+def test_records_and_parts_of_a_table_show_nothing() -> None:
+    domain = Domain((IntegerAttribute("a", 0, 99),), person=Person("id", 1))
+    records = CodedRecords(domain, (np.array([77, 78], dtype=np.uint8),))
+    people = PeopleRecords(records, np.array([0, 1]), np.full((2, 2), 79, dtype=np.uint64))
+    (part,) = frame_parts([pd.DataFrame({"a": [77, 78], "id": [1, 2]})], domain)
+    stored = ScratchFile(None).append(np.array([77, 78]))
+    for one in (people, packed(domain, [[np.array([77, 78])]]), part, stored):
+        assert not {"77", "78", "79", "array"} & set(re.findall(r"[0-9]+|array", repr(one).split(" at ")[0]))
+
+
+def test_the_last_cell_of_a_full_word_is_not_the_first_of_the_next() -> None:
+    domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1) for n in range(5)))
+    rows = np.array([[2**16 - 1] * 4 + [1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]], dtype=np.uint16)
+    words = cell_words(CodedRecords(domain, tuple(rows.T)))
+    assert [word.tolist() for word in words] == [[2**64 - 1, 0, 2**48], [1, 1, 1]]
 
 
 def test_a_marginal_that_does_not_fit_in_memory_is_refused() -> None:

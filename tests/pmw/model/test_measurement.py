@@ -253,6 +253,15 @@ def estimates() -> dict[str, Estimate]:
     return found
 
 
+def test_measurements_by_other_rows_or_of_other_cells_are_not_taken_together() -> None:
+    first, second = measured("short"), replace(measured("public number"), scope=("a", "b"))
+    assert first.units.shape != second.units.shape
+    assert len(combined([first, second])) == 2
+    other = replace(first, strategy=replace(first.rows, replaced=not first.rows.replaced))
+    assert first.rows != other.rows
+    assert len(combined([first, other])) == 2
+
+
 KINDS = ["cells", "twice", *(f"tree {number}" for number in range(len(TREES))), *JOINT]
 
 
