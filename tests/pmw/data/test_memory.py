@@ -72,11 +72,11 @@ def test_records_and_parts_of_a_table_show_nothing() -> None:
     (part,) = frame_parts([pd.DataFrame({"a": [77, 78], "id": [1, 2]})], domain)
     stored = ScratchFile(None).append(np.array([77, 78]))
     for one in (people, packed(domain, [[np.array([77, 78])]]), part, stored):
-        assert not {"77", "78", "79", "array"} & set(re.findall(r"[0-9]+|array", repr(one).split(" at ")[0]))
+        assert not re.search(r"\b(77|78|79|array)\b", repr(one))
 
 
 def test_the_last_cell_of_a_full_word_is_not_the_first_of_the_next() -> None:
-    domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1) for n in range(5)))
+    domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1 if n < 4 else 1) for n in range(5)))
     rows = np.array([[2**16 - 1] * 4 + [1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]], dtype=np.uint16)
     words = cell_words(CodedRecords(domain, tuple(rows.T)))
     assert [word.tolist() for word in words] == [[2**64 - 1, 0, 2**48], [1, 1, 1]]
