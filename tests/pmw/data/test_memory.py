@@ -65,13 +65,11 @@ def test_a_source_shows_nothing_and_cannot_be_copied(domain: Domain, frame: pd.D
             attempt(source)
 
 
-def test_records_and_parts_of_a_table_show_nothing() -> None:
+def test_records_of_a_table_show_nothing() -> None:
     domain = Domain((IntegerAttribute("a", 0, 99),), person=Person("id", 1))
     records = CodedRecords(domain, (np.array([77, 78], dtype=np.uint8),))
     people = PeopleRecords(records, np.array([0, 1]), np.full((2, 2), 79, dtype=np.uint64))
-    (part,) = frame_parts([pd.DataFrame({"a": [77, 78], "id": [1, 2]})], domain)
-    stored = ScratchFile(None).append(np.array([77, 78]))
-    for one in (people, packed(domain, [[np.array([77, 78])]]), part, stored):
+    for one in (people, packed(domain, [[np.array([77, 78])]])):
         assert not re.search(r"\b(77|78|79|array)\b", repr(one))
 
 

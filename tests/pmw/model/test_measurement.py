@@ -36,7 +36,7 @@ from pmw.model.measurement import (
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.state import Total
-from queries import UNITS, CategoricalAttribute, Domain
+from queries import UNITS, CategoricalAttribute, Domain, ScopeError
 from queries.products import CellSets
 from tests.residuals import JOINT, PAIRS, SHORT, TRIPLES, VALUES, Several, Side, gaussian
 
@@ -254,12 +254,18 @@ def estimates() -> dict[str, Estimate]:
 
 
 def test_measurements_by_other_rows_or_of_other_cells_are_not_taken_together() -> None:
-    first, second = measured("short"), replace(measured("public number"), scope=("a", "b"))
-    assert first.units.shape != second.units.shape
-    assert len(combined([first, second])) == 2
+    first = measured("short")
     other = replace(first, strategy=replace(first.rows, replaced=not first.rows.replaced))
-    assert first.rows != other.rows
-    assert len(combined([first, other])) == 2
+    for pair in ([first, other], [of_cells((3, 4), GAUSSIAN), of_cells((6, 4), GAUSSIAN)]):
+        assert len(combined(pair)) == 2
+
+
+def test_a_residual_of_other_cells_or_without_its_foundation_says_no_counts() -> None:
+    one = measured("short")
+    with pytest.raises(ScopeError, match="expected the numbers of"):
+        replace(one, units=one.units.T)
+    with pytest.raises(ScopeError, match="has no place in a state yet"):
+        _ = replace(one, foundation=None).values
 
 
 KINDS = ["cells", "twice", *(f"tree {number}" for number in range(len(TREES))), *JOINT]

@@ -19,7 +19,6 @@ from pmw.model.value_sums import SummedValues
 from pmw.planning.opening import KEPT_FOR_SUMS
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.public.aggregates import Aggregates
 from pmw.public.charges import Event
 from pmw.public.options import TestKind
 from pmw.public.quotes import affordable_price
@@ -84,19 +83,6 @@ def test_a_schema_that_tells_no_resolution_has_sums_measured_at_opening() -> Non
         assert all(line.share == pytest.approx(0.004, rel=1e-3) for line in lines)
         assert sum(line.share for line in lines) <= 0.02
         assert before.state.sums == ()
-
-
-def test_small_weights_of_other_values_are_not_taken_for_one() -> None:
-    """What one sum of values weighs is found where all of a group weigh alike, however little that is."""
-    tiny = "SELECT SUM(delay * 1e-12) + SUM(rooms * 1e-10) AS v FROM trips"
-    truth = float(CLIPPED["delay"].sum() * 1e-12 + CLIPPED["rooms"].sum() * 1e-10)
-    with open_trips() as session:
-        session.measure_sum("delay", share="0.14", squares=True)
-        statement = parse_sql(tiny, DOMAIN)
-        (node,), (group,) = statement.leaves, statement.groups()
-        found = Aggregates(session.state, statement).estimate(node, group)
-        assert found.interval is not None
-        assert found.interval[0] <= truth <= found.interval[1]
 
 
 # --- opening -----------------------------------------------------------------------------------------------
