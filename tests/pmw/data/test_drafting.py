@@ -108,6 +108,12 @@ def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:
     assert "spare" not in draft
 
 
+def test_a_table_without_a_header_does_not_show_its_first_record(tmp_path: Path) -> None:
+    draft = draft_schema(csv(tmp_path, "t.csv", "39,7.5,female\n40,8.5,male\n"))
+    assert not any(value in draft for value in ("39", "7.5"))
+    assert draft.count("its name is a number") == 2
+
+
 def test_columns_without_a_name_are_left_out_and_repeated_ones_refused(tmp_path: Path) -> None:
     draft = draft_schema(csv(tmp_path, "t.csv", "age,,work\n1,2,3\n"))
     assert "# Column 2 is left out: it has no name that can be declared.\n" in draft

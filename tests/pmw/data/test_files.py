@@ -244,6 +244,14 @@ def test_a_long_file_of_carriage_returns_is_told(tmp_path: Path) -> None:
         read(tmp_path, HEADER.replace(b"\n", b"\r") + b"30,f,5\r" * 200_000)
 
 
+def test_a_first_line_of_a_megabyte_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    long = b"age,sex,income" + b",n" * 2**19
+    with pytest.raises(DataError, match=r"expected a first line shorter than a megabyte, got a longer one$"):
+        read(tmp_path, long + b"\n30,f,5,x\n")
+    names = TableFile(written(tmp_path, long[: 2**20 - 2] + b"\n")).names()
+    assert names[:3] == ["age", "sex", "income"]
+
+
 @pytest.mark.parametrize(
     "header",
     [b"PK,a", b"PAR1,a", b"ARROW1,a", b"[id],a", b"{id},a", b"sep=,a", b"sep", b"$FL2,a", b"'a\rb',a"],

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -64,6 +65,21 @@ def test_a_source_shows_nothing_and_cannot_be_copied(domain: Domain, frame: pd.D
             attempt(source)
 
 
+def test_records_of_a_table_show_nothing() -> None:
+    domain = Domain((IntegerAttribute("a", 0, 99),), person=Person("id", 1))
+    records = CodedRecords(domain, (np.array([77, 78], dtype=np.uint8),))
+    people = PeopleRecords(records, np.array([0, 1]), np.full((2, 2), 79, dtype=np.uint64))
+    for one in (people, packed(domain, [[np.array([77, 78])]])):
+        assert not re.search(r"\b(77|78|79|array)\b", repr(one))
+
+
+def test_the_last_cell_of_a_full_word_is_not_the_first_of_the_next() -> None:
+    domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1 if n < 4 else 1) for n in range(5)))
+    rows = np.array([[2**16 - 1] * 4 + [1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]], dtype=np.uint16)
+    words = cell_words(CodedRecords(domain, tuple(rows.T)))
+    assert [word.tolist() for word in words] == [[2**64 - 1, 0, 2**48], [1, 1, 1]]
+
+
 def test_a_marginal_that_does_not_fit_in_memory_is_refused() -> None:
     wide = Domain(tuple(IntegerAttribute(f"a{place}", 0, 9999) for place in range(3)))
     source = MemorySource.from_frame(pd.DataFrame({"a0": [1], "a1": [2], "a2": [3]}), wide)
@@ -91,6 +107,14 @@ def test_a_table_that_was_read_for_another_domain_is_refused(domain: Domain, fra
             as_source(source, domain, None)
         with pytest.raises(DataError, match="read it again with this one"):
             pmw.open_session(source, domain, epsilon=1)
+
+
+def test_bins_that_do_not_fit_are_refused(domain: Domain, frame: pd.DataFrame) -> None:
+    source, rest = MemorySource.from_frame(frame, domain), [None] * (len(domain) - 1)
+    coarse = Domain((IntegerAttribute(domain.names[0], 0, 3), *domain.attributes[1:]))
+    for bins, told in ((rest, "same attributes"), ([np.full(domain.shape[0], 9), *rest], "bins that fit")):
+        with pytest.raises(DataError, match=told):
+            source.coarsened(coarse, bins)
 
 
 @st.composite
@@ -392,6 +416,14 @@ def test_a_file_has_no_name_and_its_owner_alone_may_read_it(tmp_path: Path) -> N
     del file, stored
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
+    file = ScratchFile(tmp_path)
+    stored = file.append(np.arange(9))
+    os.ftruncate(file._descriptor, 40)
+    with pytest.raises(DataError, match=r"could not be read back .it is shorter than it was.; "):
+        stored.read()
 
 
 def test_a_process_that_is_killed_leaves_no_file(table: Path, tmp_path: Path) -> None:

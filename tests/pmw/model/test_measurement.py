@@ -36,7 +36,7 @@ from pmw.model.measurement import (
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.state import Total
-from queries import UNITS, CategoricalAttribute, Domain
+from queries import UNITS, CategoricalAttribute, Domain, ScopeError
 from queries.products import CellSets
 from tests.residuals import JOINT, PAIRS, SHORT, TRIPLES, VALUES, Several, Side, gaussian
 
@@ -251,6 +251,21 @@ def estimates() -> dict[str, Estimate]:
             joint.numbers(np.zeros([side.cells for side in joint.sides], dtype=np.int64))
         )
     return found
+
+
+def test_measurements_by_other_rows_or_of_other_cells_are_not_taken_together() -> None:
+    first = measured("short")
+    other = replace(first, strategy=replace(first.rows, replaced=not first.rows.replaced))
+    for pair in ([first, other], [of_cells((3, 4), GAUSSIAN), of_cells((6, 4), GAUSSIAN)]):
+        assert len(combined(pair)) == 2
+
+
+def test_a_residual_of_other_cells_or_without_its_foundation_says_no_counts() -> None:
+    one = measured("short")
+    with pytest.raises(ScopeError, match="expected the numbers of"):
+        replace(one, units=one.units.T)
+    with pytest.raises(ScopeError, match="has no place in a state yet"):
+        _ = replace(one, foundation=None).values
 
 
 KINDS = ["cells", "twice", *(f"tree {number}" for number in range(len(TREES))), *JOINT]

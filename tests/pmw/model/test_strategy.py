@@ -25,7 +25,7 @@ from pmw.model.strategy import (
     widest_of_rows,
 )
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
-from pmw.privacy.noise import DiscreteGaussian
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import marginal_charge
 from pmw.public.options import Options
 from queries import UNITS, CategoricalAttribute, IntegerAttribute, ScopeError
@@ -200,6 +200,12 @@ def test_noise_that_needs_no_rounding_is_exactly_as_much_wider_as_the_numbers_mo
     chosen = strategy(("values2", "values2"), replaced=relation is REPLACED)
     noise, wanted = chosen.noise(DiscreteGaussian(Fraction(5 * UNITS))), wider * 25 * UNITS**2
     assert (noise.sigma - 1) ** 2 < wanted <= noise.sigma**2
+
+
+def test_rows_have_gaussian_noise_alone() -> None:
+    for noise in (strategy(("values2",)).noise, widest_of_rows):
+        with pytest.raises(NoiseError, match="expected Gaussian noise"):
+            noise(DiscreteLaplace(Fraction(5 * UNITS)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

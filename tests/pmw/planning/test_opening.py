@@ -353,6 +353,13 @@ def binary(attributes: int) -> Domain:
     return Domain(tuple(CategoricalAttribute(f"a{place}", ("x", "y")) for place in range(attributes)))
 
 
+def test_triples_are_never_held_to_plain_sums() -> None:
+    # A large epsilon beside a small delta: plain sums would be quieter for few numbers.
+    budget, options = Budget.of(1000, "1e-30"), Options(opening=Opening.TRIPLES)
+    assert choose_filter(binary(3), budget, Options(opening=Opening.ONE_WAY)).composition is Composition.PURE
+    assert choose_filter(binary(6), budget, options).composition is not Composition.PURE
+
+
 MIXED = Domain(
     (
         IntegerAttribute("age", 0, 99),

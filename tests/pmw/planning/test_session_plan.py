@@ -307,6 +307,20 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
     assert plain.orders[1].promise == "tested"
 
 
+def test_more_records_per_person_widen_the_textbook_as_they_widen_the_session(domain: Domain) -> None:
+    choices: dict[str, Any] = {"test": pmw.TestKind.QUERY, "update_limit": 9}
+    one, five = (
+        pmw.plan_session(
+            domain, records=10**6, epsilon=1, options=pmw.Options(**choices, records_per_person=records)
+        )
+        for records in (1, 5)
+    )
+    assert known(five.textbook.numeric_sparse_error) == pytest.approx(
+        5 * known(one.textbook.numeric_sparse_error)
+    )
+    assert known(five.vector).value_bound == pytest.approx(5 * known(one.vector).value_bound, rel=1e-6)
+
+
 def test_a_large_domain_is_planned_on_a_tree_and_a_dense_model_refused() -> None:
     domain = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9) for number in range(12)))
     plan = pmw.plan_session(domain, records=10**5, epsilon=1, delta=1e-9)

@@ -6,10 +6,11 @@ import base64
 import copy
 import hashlib
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from pmw.public.answer import Answer
 from pmw.session.model_file import read_model
 from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries import Domain, all_marginals
+from queries import Domain, QueryError, all_marginals
 from queries.factors import UNITS
 from tests.pmw.session.stored import secrets_of
 from tests.worlds import PEOPLE, YEARS
@@ -307,6 +308,69 @@ def test_a_form_that_cannot_be_is_refused(
 def test_a_model_without_its_distribution_is_refused(form: dict[str, Any], tmp_path: Path) -> None:
     form["distribution"] = None
     assert "version" in refusal(written(form), tmp_path / "a.model")
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": 99}, {"threshold": -1}, {"scope": []}, {"scope": ["age"] * 2}], ids=str
+)
+@pytest.mark.parametrize("raw", ["marginals"], indirect=True)
+def test_a_certificate_that_cannot_be_is_refused(
+    form: dict[str, Any], change: dict[str, Any], tmp_path: Path
+) -> None:
+    form["certificates"][0].update(change)
+    assert "damaged" in refusal(written(form), tmp_path / "a.model")
+
+
+_VALUES: tuple[Any, ...] = (
+    None, True, 0, -1, 3, 10**6, 2**62, 10**30, 0.5, 1e300, "", "x", "1/3", "0", "age", [], {}, ["age"],
+    [["age"]], "query", "marginal", "measured", "total", "questions", "marginals",
+)  # fmt: skip
+
+
+def _inner(form: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every place of a form: what holds it, and its key."""
+    pairs = form.items() if isinstance(form, dict) else enumerate(form) if isinstance(form, list) else ()
+    for key, value in pairs:
+        yield form, key
+        yield from _inner(value)
+
+
+def _change(form: dict[str, Any], chance: random.Random) -> None:
+    """Change, leave out or double one value of a form, or change a number of an array."""
+    inner, key = chance.choice(list(_inner(form)))
+    value, choice = inner[key], chance.randrange(4)
+    if key == "base64" and choice:
+        numbers = bytearray(base64.b64decode(value))[8 * (choice == 1) :]
+        if choice > 1 and numbers:
+            numbers[chance.randrange(len(numbers))] = chance.randrange(256)
+        inner["base64"], inner["shape"] = base64.b64encode(bytes(numbers)).decode(), [len(numbers) // 8]
+    elif choice == 0:
+        del inner[key]
+    elif type(value) is int and choice < 3:
+        inner[key] = value + chance.choice((-1, 1, 10**9, -value))
+    elif isinstance(inner, list) and choice == 1:
+        inner.insert(key, copy.deepcopy(value))
+    else:
+        inner[key] = chance.choice(_VALUES)
+
+
+def test_whatever_a_file_says_it_is_refused_or_answers(form: dict[str, Any], tmp_path: Path) -> None:
+    chance, path, refused = random.Random(11), tmp_path / "a.model", 0
+    for _ in range(150):
+        forged = copy.deepcopy(form)
+        _change(forged, chance)
+        path.write_bytes(written(forged))
+        try:
+            model = pmw.load_model(path)
+        except pmw.ModelFileError:
+            refused += 1
+            continue
+        for question in QUESTIONS:
+            with suppress(QueryError):  # of another schema
+                answer = model.ask(question)
+                assert np.isfinite([answer.count, *(answer.interval or ())]).all()
+        model.synthetic_records(5)
+    assert 75 <= refused < 150
 
 
 # --- damage -------------------------------------------------------------------------------------------------

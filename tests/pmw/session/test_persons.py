@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from pmw.data import as_source
+from pmw.data import MemoryLimit, MemorySource, as_source
+from pmw.data.memory import frame_parts
 from pmw.data.people import Bound
 from pmw.errors import BudgetError, BudgetExhaustedError, DataError
 from pmw.planning.opening import (
@@ -122,6 +123,26 @@ def test_persons_are_counted_where_a_record_of_theirs_is_kept() -> None:
     assert source.persons(("region",)).counts.tolist() == expected(FRAME, source.domain, "region")
     pairs = FRAME.groupby(["region", "visit"])["id"].nunique()
     assert source.persons(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
+
+
+@pytest.mark.parametrize("empty", ["person", "drop"])
+def test_persons_are_counted_part_by_part_in_memory_and_in_a_file(
+    empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = FRAME.iloc[:1000].assign(id=FRAME["id"].where(FRAME.index % 19 > 0).astype("Int64"))
+    domain = domain_of(1000, empty=empty)
+    monkeypatch.setattr("pmw.data.scratch._FEWEST_RECORDS", 50)
+    monkeypatch.setattr("pmw.data.packed._STORED_RECORDS", 70)
+    monkeypatch.setattr("pmw.data.packed._SORTED_AT_ONCE", 300)
+    parts = list(frame_parts([frame.iloc[start : start + 37] for start in range(0, 1000, 37)], domain))
+    own = frame["id"].isna() if empty == "person" else frame["id"].isna() & False
+    for limit in (None, MemoryLimit(1)):
+        source = MemorySource.from_parts(parts, domain, KEY, limit)
+        assert source.persons(()).total == frame["id"].nunique() + own.sum()
+        by_region = frame.groupby("region")["id"].nunique() + frame[own].groupby("region").size().reindex(
+            list("nsw"), fill_value=0
+        )
+        assert source.persons(("region",)).counts.tolist() == by_region.tolist()
 
 
 def test_a_table_that_does_not_tell_persons_apart_is_refused_in_words() -> None:

@@ -34,6 +34,7 @@ from queries import (
     random_conjunctions,
 )
 from queries.parsing import require_aligned
+from tests.worlds import known
 
 RECORDS = 4000
 DOMAIN = Domain(
@@ -177,6 +178,16 @@ def test_intervals_hold_the_raw_count_with_the_stated_confidence(
         assert caught.value.code == "unaligned"
     assert len(found) >= 90
     assert np.mean(found) >= 0.8
+
+
+def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(opened: Opened) -> None:
+    state = opened(TestKind.QUERY).state
+    plan, answers = known(state.query_plan), ModelAnswers(state)
+    query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND grade IN ('a', 'b')", DOMAIN)
+    count, least = round(state.model.answer(query)), answers.answer(query).interval
+    assert least is not None
+    assert answers.certified(query, count * UNITS, plan, UNITS).interval == least
+    assert answers.measured(query, count * UNITS, plan.noise).interval == least
 
 
 def test_a_question_that_no_test_could_narrow_spends_nothing(opened: Opened) -> None:

@@ -270,6 +270,18 @@ def test_a_list_with_a_question_twice_or_none_is_refused() -> None:
     require_measurable(DOMAIN, QuestionNumbers((one, LinearQuery.cells(DOMAIN, {"age": (0, 10)}))))
 
 
+def test_more_questions_than_are_measured_together_are_refused_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = list[object]()
+    monkeypatch.setattr("queries.statements.Statement.questions", lambda one: made.append(one) or ())
+    monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
+    groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
+    with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):
+        session.measure([groups.format("f"), groups.format("m")], within=100)
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize(
     ("what", "how", "told"),
     [

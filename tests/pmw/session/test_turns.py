@@ -29,8 +29,10 @@ from queries import (
     Domain,
     IntegerAttribute,
     LinearQuery,
+    QueryError,
     random_conjunctions,
 )
+from queries.parsing import Question
 from tests.pmw.session.stored import answer_to_request, marked_answers
 from tests.waiting import WAIT, joined
 from tests.worlds import PEOPLE
@@ -121,6 +123,16 @@ def session(tmp_path: Path) -> Iterator[pmw.Session]:
     frame = pd.DataFrame({"age": [20, 30, 40] * 100, "sex": ["Female", "Male", "Male"] * 100})
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=tmp_path / "s.pmw") as session:
         yield session
+
+
+def test_a_key_of_another_question_is_refused_before_a_long_request_is_asked(session: pmw.Session) -> None:
+    queries = [LinearQuery.cells(session.domain, {"age": (age % 500, age % 500)}) for age in range(1500)]
+    ann = session.analyst("ann", stop=lambda: None)  # so that others go between
+    ann.ask("age >= 3", request_id="k1400")
+    before = session.status().queries_answered
+    with pytest.raises(QueryError, match="k1400"):
+        ann.ask_all([Question(query, request_id=f"k{place}") for place, query in enumerate(queries)])
+    assert session.status().queries_answered == before
 
 
 def test_a_stored_answer_waits_for_one_turn_of_a_long_request(

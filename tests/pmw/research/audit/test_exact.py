@@ -118,6 +118,13 @@ def test_the_delta_curve_is_that_of_randomised_response() -> None:
     assert delta_curve(first, second, epsilons) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_possible_against_an_impossible_output_is_an_infinite_ratio() -> None:
+    possible, impossible = {(0,): 0.5, (1,): 0.5}, {(0,): 1.0, (1,): 0.0}
+    assert worst_log_ratio(possible, impossible) == worst_log_ratio(impossible, possible) == math.inf
+    assert renyi_divergence(possible, impossible, 2) == math.inf
+    assert worst_log_ratio(impossible, impossible) == 0
+
+
 def test_curves_take_the_worse_direction() -> None:
     first: OutputDistribution = {(0,): 0.5, (1,): 0.5}
     second: OutputDistribution = {(0,): 0.9, (1,): 0.1}

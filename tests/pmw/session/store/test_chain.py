@@ -592,6 +592,18 @@ def blocks_path(tmp_path: Path) -> Path:
     return blocks_path
 
 
+@pytest.mark.parametrize("names", ["_SOURCE_NAMES", "_KIND_NAMES"])
+def test_a_source_or_a_kind_that_is_none_is_refused(
+    store: SessionStore, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pmw.session.store.columns.{names}", ["told"] * 99)
+        store.finish(None, Outcome(columns=columns_of(many(1))))
+    store.answers.forget()
+    with pytest.raises(SessionCorruptError, match="a row of its blocks"):
+        store.answers.answer(1)
+
+
 def test_a_block_whose_hash_was_made_to_fit_is_refused_where_its_keys_do_not(blocks_path: Path) -> None:
     tamper(blocks_path, "UPDATE answers SET keyed_by = 'another' WHERE sequence = 20")
     with closing(SessionStore.open(blocks_path)) as store:

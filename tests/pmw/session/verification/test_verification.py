@@ -19,6 +19,7 @@ import pytest
 import pmw
 from pmw.model.measurement import ResidualMeasurement
 from pmw.public.options import ModelKind, TestKind
+from pmw.session.maintenance import read_session
 from pmw.session.store.rows import IntentRow
 from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -233,6 +234,15 @@ def test_a_tampering_is_found_by_name(study: Path, tampering: str) -> None:
     found = failed(study)
     assert name in found
     assert fault in found[name]
+
+
+@pytest.mark.parametrize("more", [',"more":1}', ',"budget":{}}', ',"options":NaN}', ""])
+@pytest.mark.parametrize("key", ["contract", "opening_plan"])
+def test_a_fact_that_is_no_form_of_its_type_is_damage(study: Path, key: str, more: str) -> None:
+    edit(study, "meta", "value", f"key = '{key}'", lambda text: text[:-1] + more)
+    for read in (read_session, lambda path: pmw.resume_session(path, PEOPLE.frame)):
+        with pytest.raises(pmw.SessionCorruptError, match="the session file is damaged: "):
+            read(study)
 
 
 def rewrite_batch(study: Path, change: Callable[[str], str]) -> None:
