@@ -119,6 +119,25 @@ def test_a_bar_whose_response_is_lost_is_charged_once(
             assert len(session.ledger().lines) <= before + 2
 
 
+def test_what_is_asked_anew_without_a_key_is_not_asked_again_by_itself(
+    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, asked = Connection._tried, list[str]()
+
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
+        asked.append(path)
+        tried(connection, method, path, *sent)
+        return Response(0, b"", "")
+
+    with pmw.connect(running.url, token=ann) as session:
+        monkeypatch.setattr(Connection, "_tried", losing)
+        for ask, question in ((session.ask, "age >= 33"), (session.sql, AVERAGE)):
+            with pytest.raises(ServiceError):
+                ask(question, fresh=True)
+            assert asked == ["/sessions/study/ask"], question
+            asked.clear()
+
+
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
     with pytest.raises(ServiceError, match="ask the custodian for a new one") as refused:
         pmw.connect(running.url, token=WRONG)
