@@ -107,9 +107,11 @@ def test_a_bar_whose_response_is_lost_is_charged_once(
     with pmw.connect(running.url, token=ann) as session:
         low, high = next(session.sql(AVERAGE).estimates()).interval or (0, 99)
         monkeypatch.setattr(Connection, "_tried", losing)
-        for ask, question, width in (
-            (session.ask_within, PAIR, 40.0), (session.sql_within, AVERAGE, 0.5 * (high - low)),
-        ):  # fmt: skip
+        bars: list[tuple[Callable[..., object], object, float]] = [
+            (session.ask_within, PAIR, 40.0),
+            (session.sql_within, AVERAGE, 0.5 * (high - low)),
+        ]
+        for ask, question, width in bars:
             before = len(session.ledger().lines)
             keys.clear()
             ask(question, 0.99 * width, at_most=1)
