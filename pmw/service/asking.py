@@ -246,18 +246,19 @@ def texts_of(forms: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _aggregate_text(form: Mapping[str, Any] | None) -> str | None:
     """Return the statement of an aggregate by groups; None for none, or where its condition is an object."""
-    if form is None or not isinstance(form["where"], str):
+    one = None if form is None else Aggregate.model_validate(form)
+    if one is None or not isinstance(one.where, str):
         return None
-    name, by = in_quotes(form["name"]), [in_quotes(one) for one in form["by"]]
+    name, by = in_quotes(one.name), [in_quotes(attribute) for attribute in one.by]
     aggregates = {
         "count": "COUNT(*)",
         "mean": f"AVG({name})",
         "sum": f"SUM({name})",
-        "quantile": f"QUANTILE_CONT({name}, {form['part']:g})",
+        "quantile": f"QUANTILE_CONT({name}, {one.part:g})",
     }
-    where = f" WHERE {form['where']}" if form["where"].strip() else ""
+    where = f" WHERE {one.where}" if one.where.strip() else ""
     groups = f" GROUP BY {', '.join(by)}" if by else ""
-    return f"SELECT {', '.join([*by, aggregates[form['kind']]])} FROM data{where}{groups}"  # noqa: S608
+    return f"SELECT {', '.join([*by, aggregates[one.kind]])} FROM data{where}{groups}"  # noqa: S608
 
 
 def _answers(session: Dialogue, questions: Sequence[Question], **how: Any) -> list[Result | QueryError]:

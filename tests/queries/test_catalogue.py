@@ -342,6 +342,12 @@ def test_rows_are_bounded(catalogue: Catalogue) -> None:
     assert asked(catalogue, f"SELECT * FROM {wide} LIMIT 10000000")[1] == []  # too large
 
 
+def test_bytes_of_rows_are_bounded(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(asked(catalogue, "SELECT oid FROM pg_type")[1]) > 1
+    monkeypatch.setattr("queries.locked_engine._MOST_BYTES", 100)
+    assert asked(catalogue, "SELECT oid FROM pg_type")[1] == []
+
+
 def test_synthetic_rows_are_asked_with_their_types(catalogue: Catalogue) -> None:
     columns: dict[str, list[str | None]] = {
         "age": ["20", "30"],

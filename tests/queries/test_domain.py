@@ -127,6 +127,15 @@ def test_a_projected_count_sums_the_cells_above_it(data: st.DataObject, histogra
     assert {cell: int(kept.counts[cell]) for cell in expected} == expected
 
 
+def test_counts_are_a_read_only_copy(people: Domain) -> None:
+    counts = np.array([-1, 2, 3], dtype=np.int64)
+    marginal = Marginal(people, ("sex",), counts)
+    counts[0] = 99
+    assert (marginal.counts.tolist(), marginal.total) == ([-1, 2, 3], 4)
+    with pytest.raises(ValueError, match="read-only"):
+        marginal.counts[0] = 5
+
+
 @given(data=st.data(), histogram=histograms())
 def test_restricting_takes_a_slice(data: st.DataObject, histogram: Histogram) -> None:
     domain = histogram.domain

@@ -93,6 +93,22 @@ def test_a_query_holds_the_product_of_its_factors_and_sums_what_it_weighs(
     assert math.isclose(real, query.answer(marginal) / UNITS, rel_tol=1e-12, abs_tol=1e-12)
 
 
+def test_answers_beyond_32_bits_and_beyond_the_digits_of_a_float_are_exact(domain: Domain) -> None:
+    counts = Histogram(domain, np.full(domain.shape, 10**10 + 1))
+    query = LinearQuery(domain, (Factor(("a",), np.array([UNITS - 1, 0])),), aligned=False)
+    assert query.answer(counts) == 15 * (10**10 + 1) * (UNITS - 1)
+
+
+@pytest.mark.parametrize("size", [2, 5000])
+def test_weights_are_a_read_only_copy(size: int) -> None:
+    given_weights = np.arange(size) % 2 * UNITS
+    factor = Factor(("a",), given_weights)
+    given_weights[0] = UNITS
+    assert factor.weights[:2].tolist() == [0, UNITS]
+    with pytest.raises(ValueError, match="read-only"):
+        factor.weights[0] = UNITS
+
+
 @given(data=st.data(), domain=DOMAINS)
 def test_the_canonical_form_gives_the_query_back(data: st.DataObject, domain: Domain) -> None:
     factors, aligned = data.draw(_factors(domain)), data.draw(st.booleans())

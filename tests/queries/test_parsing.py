@@ -98,6 +98,23 @@ def test_a_line_of_one_megabyte_is_read_and_a_longer_one_is_not(people: Domain) 
         assert "a line has at most 1,048,576 bytes" in error.message
 
 
+@pytest.mark.parametrize("line", ['"' + "[{" * 500_000, '"\\' * 300_000 + "[" * 17, "{}" * 500_000])
+def test_the_longest_line_of_brackets_is_refused_after_one_look_at_each(people: Domain, line: str) -> None:
+    assert refusal(parse_line, line, people).code == "bad_request"
+
+
+LONG = "x" * 300_000
+LONG_KEYS = [
+    {LONG: 1}, {"where": {LONG: {"eq": 1}}}, {"where": {"age": {LONG: 1}}}, {"where": {"age": {"eq": LONG}}},
+    {"where": {"sex": {"in": [LONG]}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [f'{{"{LONG}": 1, "{LONG}": 2}}', *map(json.dumps, LONG_KEYS)], ids=range(6))
+def test_a_message_stays_short_however_long_the_line(people: Domain, line: str) -> None:
+    assert len(refusal(parse_line, line, people).message) < 1000
+
+
 def test_a_key_that_stands_there_twice_is_found_quickly() -> None:
     keys = ",".join(f'"{number}":1' for number in range(20_000))
     start = time.process_time()

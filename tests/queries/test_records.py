@@ -38,7 +38,7 @@ from queries import (
     parse_schema,
     parse_workload,
 )
-from queries.plain_values import UNREADABLE, plain_value
+from queries.plain_values import UNREADABLE, plain_value, shown_text, type_name
 from queries.records import decode_batches, encode_columns, encode_places, frame_columns
 from queries.values import DROPPED, Reading, values_of
 from tests.queries.meaning import DOMAINS
@@ -531,6 +531,17 @@ def test_each_value_of_each_type_has_a_cell_or_drops_its_record(
     for value in OTHERS:
         own.reading(value)
         assert plain_value(value) is UNREADABLE or type(plain_value(value)) in (str, int, float, bool)
+
+
+def test_a_message_names_the_type_of_a_value_and_shows_nothing_else() -> None:
+    things: list[object] = [3, None, dt.datetime(2020, 1, 1), np.zeros(1)]
+    names = ["int", "NoneType", "datetime.datetime", "numpy.ndarray"]
+    assert [type_name(thing) for thing in things] == names
+    assert type_name(Failing()).endswith(".Failing")
+    assert type_name(type("Odd", (), {"__module__": 3})()) == "Odd"
+    assert shown_text(hostile(int)(7)) == f"a {__name__}.Hostile"
+    assert shown_text(hostile(str)("x" * 10**6)).startswith("'xxx")
+    assert len(shown_text("x" * 10**6)) < 100
 
 
 EXTREME: dict[str, pd.Series[Any]] = {

@@ -232,7 +232,7 @@ BOMBS = [
     f"[a.b.c.d.e]\n{''.join(f'k{number}.l.m.n.o = 1{chr(10)}' for number in range(5000))}",
     "".join(f"[a{number}]\n" for number in range(MANY)), f"x = [{'{}, ' * MANY}]", f"x = [{'[], ' * 2**20}]",
     f'x = """\n"""\n{DOTS}', f"x = \'\'\'\n\'\'\'\n{DOTS}", f'x = "\\""\n{DOTS}', f"x = '\\'\n{DOTS}",
-    "x" * (16 * 2**20 + 1),
+    f'# """\n{DOTS}', f"# '''\n{DOTS}", "x" * (16 * 2**20 + 1),
 ]  # fmt: skip
 
 

@@ -251,3 +251,16 @@ def test_where_a_table_is_too_large_to_be_looked_at_as_a_whole_totals_are_withhe
     assert all(
         one.value is not None for one in none.column("n")
     )  # where nothing is small nothing is withheld
+
+
+def test_where_a_row_is_too_large_to_be_looked_at_as_a_whole_all_of_it_is_withheld(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = next(one for one in map(released, range(20)) if 0.5 < one.ask(FEW_OF_FEW).count < 200)
+    columns = ", ".join(f"COUNT(*) FILTER (WHERE {one})" for one in (FEW_OF_FEW, f"NOT ({FEW_OF_FEW})"))
+    least = math.ceil(model.ask(FEW_OF_FEW).count) + 1
+    for limit in (2**10, 1):
+        monkeypatch.setattr(withholding, "_MOST_TOGETHER", limit)
+        table = with_minimum(model, least).sql(f"SELECT {columns}, COUNT(*), SUM(c) FROM t")
+        hidden = [one.source is Source.WITHHELD for one in table.estimates()]
+        assert (hidden[0], all(hidden)) == (True, limit == 1)

@@ -90,6 +90,56 @@ def test_a_measurement_whose_response_is_lost_is_charged_once(
         assert len(session.ledger().lines) == before + 3
 
 
+AVERAGE = "SELECT AVG(age) FROM people"
+
+
+def test_a_bar_whose_response_is_lost_is_charged_once(
+    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, keys = Connection._tried, list[str | None]()
+
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
+        """Lose the first response to each key."""
+        found = tried(connection, method, path, *sent)
+        keys.append(sent[1].get("Idempotency-Key"))
+        return Response(0, b"", "") if keys[-1] is not None and keys.count(keys[-1]) == 1 else found
+
+    with pmw.connect(running.url, token=ann) as session:
+        low, high = next(session.sql(AVERAGE).estimates()).interval or (0, 99)
+        monkeypatch.setattr(Connection, "_tried", losing)
+        bars: list[tuple[Callable[..., object], object, float]] = [
+            (session.ask_within, PAIR, 40.0),
+            (session.sql_within, AVERAGE, 0.5 * (high - low)),
+        ]
+        for ask, question, width in bars:
+            before = len(session.ledger().lines)
+            keys.clear()
+            ask(question, 0.99 * width, at_most=1)
+            first, again = (one for one in keys if one is not None)
+            assert first == again  # a fresh one, sent twice
+            ask(question, 0.98 * width, at_most=1, request_id=f"mine {width}")
+            assert len(session.ledger().lines) <= before + 2
+
+
+def test_what_is_asked_anew_without_a_key_is_not_asked_again_by_itself(
+    running: Running, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, asked = Connection._tried, list[str]()
+
+    def losing(connection: Connection, method: str, path: str, *sent: Any) -> Response:
+        asked.append(path)
+        tried(connection, method, path, *sent)
+        return Response(0, b"", "")
+
+    with pmw.connect(running.url, token=ann) as session:
+        monkeypatch.setattr(Connection, "_tried", losing)
+        for ask, question in ((session.ask, "age >= 33"), (session.sql, AVERAGE)):
+            with pytest.raises(ServiceError):
+                ask(question, fresh=True)
+            assert asked == ["/sessions/study/ask"], question
+            asked.clear()
+
+
 def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
     with pytest.raises(ServiceError, match="ask the custodian for a new one") as refused:
         pmw.connect(running.url, token=WRONG)

@@ -163,6 +163,21 @@ def test_equal_questions_are_read_once_and_given_at_each_place(
             assert {**found[one], "id": 0} == {**found[other], "id": 0}
 
 
+def test_no_question_is_given_what_another_is_answered(client: TestClient, add: Any) -> None:
+    ann, same = add("ann"), {"where": "age >= 30"}
+    forms: list[dict[str, Any]] = [
+        same, {"where": {"age": {"ge": 60}}}, {"where": {"sex": {"eq": "Male"}}}, {"sql": "age >= 30"},
+        {"aggregate": {"kind": "count", "by": ["sex"]}}, {"aggregate": {"kind": "count"}},
+        {**same, "sql": BY_SEX}, {**same, "request_id": "k"}, {**same, "nothing": 1},
+    ]  # fmt: skip
+    together = client.post(ASK, json={"queries": forms}, headers=ann).json()["answers"]
+    for form, found in zip(forms, together, strict=True):
+        alone = client.post(ASK, json={"queries": [form]}, headers=ann).json()["answers"]
+        assert [found] == alone, form
+    assert len({one.get("count") for one in together[:3]}) == 3
+    assert all("error" in one for one in together[6:])
+
+
 def test_with_a_key_each_place_keeps_its_own_and_another_is_found_before_anything_is_asked(
     client: TestClient, add: Any, asked: list[int]
 ) -> None:

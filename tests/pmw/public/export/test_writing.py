@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import numpy as np
@@ -79,6 +80,16 @@ def test_an_export_has_its_name_only_once_it_lasts(
         del events[:3]
         name = "rows.csv.manifest.json"
     assert events == []
+
+
+def test_what_fails_halfway_leaves_nothing(
+    session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.disk.synchronise", Mock(side_effect=OSError(28, "No space left on device")))
+    for name in ("t.csv", "t.parquet", "t.model"):
+        with pytest.raises(ReleaseError, match=f"{name}: the file cannot be written: No space left"):
+            session.export(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
