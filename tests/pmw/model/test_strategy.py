@@ -205,7 +205,7 @@ def test_noise_that_needs_no_rounding_is_exactly_as_much_wider_as_the_numbers_mo
 def test_rows_have_gaussian_noise_alone() -> None:
     for noise in (strategy(("values2",)).noise, widest_of_rows):
         with pytest.raises(NoiseError, match="expected Gaussian noise"):
-            noise(DiscreteLaplace(Fraction(5 * UNITS)))  # type: ignore[arg-type]
+            noise(DiscreteLaplace(Fraction(5 * UNITS)))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -274,7 +274,12 @@ def test_more_questions_than_are_measured_together_are_refused_before_they_are_m
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = list[object]()
-    monkeypatch.setattr("queries.statements.Statement.questions", lambda one: made.append(one) or ())
+
+    def questions(statement: object) -> tuple[object, ...]:
+        made.append(statement)
+        return ()
+
+    monkeypatch.setattr("queries.statements.Statement.questions", questions)
     monkeypatch.setattr("pmw.planning.row_quotes.MOST_ROWS", 10_000)
     groups = "SELECT age, region, smoker, rooms, COUNT(*) AS n FROM people WHERE sex = '{}' GROUP BY ALL"
     with opened() as session, pytest.raises(QueryError, match="expected at most 10,000 questions"):

@@ -119,7 +119,8 @@ def test_the_delta_curve_is_that_of_randomised_response() -> None:
 
 
 def test_a_possible_against_an_impossible_output_is_an_infinite_ratio() -> None:
-    possible, impossible = {(0,): 0.5, (1,): 0.5}, {(0,): 1.0, (1,): 0.0}
+    possible: OutputDistribution = {(0,): 0.5, (1,): 0.5}
+    impossible: OutputDistribution = {(0,): 1.0, (1,): 0.0}
     assert worst_log_ratio(possible, impossible) == worst_log_ratio(impossible, possible) == math.inf
     assert renyi_divergence(possible, impossible, 2) == math.inf
     assert worst_log_ratio(impossible, impossible) == 0
