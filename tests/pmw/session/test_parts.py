@@ -95,6 +95,18 @@ def test_repeats_refused_and_free_questions_count_nothing() -> None:
         assert lines(session)
 
 
+def test_a_resumed_session_counts_the_same_questions(tmp_path: Path) -> None:
+    path, found = tmp_path / "study.pmw", list[dict[str, int]]()
+    with opened(path) as session:
+        session._open_store().answers.settled_counts()  # from here on they are counted as they come
+        ask(session, STREAM[:5])
+        ask(session.analyst("nobody", 0.5, at_most=0), [*OTHERS[:7], STREAM[0]])
+        found.append(session._open_store().answers.settled_counts())
+    with pmw.resume_session(path, FRAME) as session:
+        found.append(session._open_store().answers.settled_counts())
+    assert [{name: number for name, number in one.items() if number} for one in found] == [{"": 5}] * 2
+
+
 # --- who pays -----------------------------------------------------------------------------------------------
 
 
