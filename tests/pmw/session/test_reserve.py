@@ -121,6 +121,27 @@ def test_ranges_are_paid_for_as_single_questions_are() -> None:
             assert ends == pytest.approx((low, high), rel=1e-9)
 
 
+@pytest.mark.parametrize("names", [("age", "sex", "rooms"), ("sex", "rooms")])
+def test_ranges_with_numbers_of_their_own_have_the_bars_of_single_questions(names: tuple[str, ...]) -> None:
+    cells = [DOMAIN[name].size for name in names]
+    last = np.array([[max(size - 2 - place, 0) for size in cells] for place in range(4)])
+    with opened() as session:
+        boxes = Boxes(DOMAIN, names, np.zeros_like(last), last)
+        queries = [boxes.query(place) for place in range(4)]
+        width = min(map(Bars(session.state).width_of_query, queries))
+        session.measure(queries, within=min(0.45 * width, 1000))
+        numbers, bars = own_numbers(session.state), Bars(session.state)
+        own = [one for query in queries if (one := numbers.of(query)) is not None]
+        assert len(own) == 4
+        found, widths = (find(boxes, bars.own_widths(own)) for find in (bars.of_boxes, bars.widths_told))
+        assert found is not None
+        assert widths is not None
+        for place, query in enumerate(queries):
+            low, high, _ = bars.of_query(query)
+            assert found[:2, place] == pytest.approx([low, high], rel=1e-9)
+            assert widths[place] == pytest.approx(bars.width_of_query(query), rel=1e-9)
+
+
 def test_what_cells_do_not_decide_and_what_nobody_changes_is_not_paid_for() -> None:
     with opened() as session:
         before = session.state.ledger.spent
