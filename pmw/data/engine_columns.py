@@ -143,7 +143,11 @@ class _Read:
 
 
 def _numbers(attribute: IntegerAttribute | NumericAttribute) -> _Read:
-    """Return how whole numbers of an attribute of numbers are read: as places, where few are told apart."""
+    """Return how whole numbers of an attribute of numbers are read: as places, where few are told apart.
+
+    These are the numbers between the declared ends, and one beyond either: a number beyond that one has its
+    cell, its place on the grid, and its reading.
+    """
     low, high = math.floor(attribute.ends[0]) - 1, math.ceil(attribute.last) + 1
     if high - low >= _MOST_LISTED or max(-low, high) >= _WIDEST:
         return _exact(attribute.name)

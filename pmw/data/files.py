@@ -40,6 +40,10 @@ class TableFile:
             pattern such as ``data/*.parquet``.
         dialect: how a CSV file is written.
         memory: how much memory its records may take; None for the usual.
+
+    Raises:
+        DataError: the path is no file name, the dialect or limit is none, or a Parquet file is given the
+            dialect of a CSV file.
     """
 
     path: Path
@@ -71,15 +75,26 @@ class TableFile:
         return [self.path]
 
     def names(self) -> list[str]:
-        """Return the names of its columns, in its order."""
+        """Return the names of its columns, in its order.
+
+        Raises:
+            DataError: the file is absent or unreadable, or its first line names no columns.
+        """
         return list(self.kinds()) if self.is_parquet else csv_header(_readable(self.path), self.dialect)
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each column by its name, in the engine's words; none for a CSV file."""
+        """Return the type of each column by its name, in the engine's words; none for a CSV file.
+
+        Raises:
+            DataError: the file is absent or unreadable.
+        """
         return parquet_kinds(_parquet_files(self.path)[0]) if self.is_parquet else {}
 
     def parts(self, domain: Domain) -> Iterator[TablePart]:
         """Yield the records part by part, declared columns only, that of ids among them.
+
+        Raises:
+            DataError: the file is absent or unreadable, or lacks a declared column.
 
         Privacy: true records; they stay in this room.
         """
@@ -92,11 +107,20 @@ class TableFile:
             yield from csv_parts(_readable(self.path), domain.columns, self.dialect, numbers)
 
     def source(self, domain: Domain, key: bytes | None) -> MemorySource:
-        """Return its count source; see ``MemorySource.from_parts``."""
+        """Return its count source; see ``MemorySource.from_parts``.
+
+        Raises:
+            DataError: the file is absent or unreadable, or lacks a declared column; or the records exceed the
+                limit, and the disk is full, or fails.
+        """
         return MemorySource.from_parts(self.parts(domain), domain, key, self.memory)
 
     def require_columns(self, domain: Domain) -> None:
-        """Refuse a file without the declared columns; its records are not read."""
+        """Refuse a file without the declared columns; its records are not read.
+
+        Raises:
+            DataError: the file is absent or unreadable, or lacks a declared column.
+        """
         # The columns that came are not listed: in a file without a header they are a person's record.
         columns = self.names()
         for name in domain.columns:

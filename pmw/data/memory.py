@@ -293,6 +293,10 @@ class MemorySource(CountSource):
             key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
                 declared.
             limit: how much memory the records may take, besides the parts; None for the usual.
+
+        Raises:
+            DataError: the table is none, or cannot be read, or lacks a declared column; persons are declared
+                and there is no key; or the records exceed the limit, and the disk is full, or fails.
         """
 
         def taken_in() -> MemorySource:

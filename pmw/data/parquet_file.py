@@ -63,7 +63,13 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[Columns]:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How a column is stored."""
+    """How a column is stored.
+
+    Args:
+        kind: the physical type, in the format's words.
+        width: bytes per value, of a type of fixed width.
+        meaning: what the values stand for, in the format's words, old and new.
+    """
 
     kind: str
     width: int

@@ -49,7 +49,12 @@ Numbers = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bound:
-    """How the records of a table are bounded (secret)."""
+    """How the records of a table are bounded (secret).
+
+    Args:
+        records: the most that are kept of each.
+        key: 32 bytes that choose which.
+    """
 
     person: Person
     records: int

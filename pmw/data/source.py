@@ -151,7 +151,10 @@ class CountSource(abc.ABC):
 
     @abc.abstractmethod
     def _sum(self, scope: tuple[str, ...], grid: ValueGrid, squared: bool) -> NDArray[np.int64]:
-        """Return the sums of the places on a grid per cell of a scope with its attribute: int64, (cells,)."""
+        """Return the sums of the places on a grid per cell of a scope with its attribute: int64, (cells,).
+
+        Or of their ``ValueGrid.squares``.
+        """
 
     def _persons(self, scope: tuple[str, ...]) -> NDArray[np.int64]:
         """Return the persons per cell of a scope: int64, shape (cells,)."""

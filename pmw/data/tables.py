@@ -63,6 +63,10 @@ class DatabaseTable:
         memory: how much memory its records may take; None for the usual. Those that stay in the database
             take none.
         inside: records are counted in the database, DuckDB or Postgres, and never read. Spark always counts.
+
+    Raises:
+        DataError: the address is of no known kind, the name or limit is none, or a limit is given for records
+            that stay in the database.
     """
 
     address: str
@@ -143,15 +147,27 @@ class DatabaseTable:
         )
 
     def names(self) -> list[str]:
-        """Return the names of its columns, in its order."""
+        """Return the names of its columns, in its order.
+
+        Raises:
+            DataError: the table is absent or unreadable.
+        """
         return list(self.kinds())
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each column by its name, in the words of the database."""
+        """Return the type of each column by its name, in the words of the database.
+
+        Raises:
+            DataError: the table is absent or unreadable.
+        """
         return spark_kinds(spark_table(self.address, self.table)) if self.is_spark else self._sql.kinds()
 
     def parts(self, domain: Domain) -> Iterator[TablePart]:
         """Yield the records part by part, declared columns only.
+
+        Raises:
+            DataError: the table is absent or unreadable, lacks a declared column, one is of a type that is
+                refused, or it is of Spark.
 
         Privacy: true records; they stay in this room.
         """
@@ -160,7 +176,12 @@ class DatabaseTable:
         return map(TablePart, self._sql.columns(domain))
 
     def source(self, domain: Domain, key: bytes | None) -> CountSource:
-        """Return its count source, of records that are read or that stay in the database."""
+        """Return its count source, of records that are read or that stay in the database.
+
+        Raises:
+            DataError: the table is absent or unreadable, lacks a declared column, or one is of a type that is
+                refused; or records that are read exceed the limit, and the disk is full, or fails.
+        """
         if self.is_spark:
             return SparkSource.of(spark_table(self.address, self.table), domain, key, str(self))
         if self.inside:

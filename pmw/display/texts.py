@@ -121,5 +121,9 @@ def _fitted(widths: Sequence[int], left: int, most: int | None) -> list[int] | N
 
 
 def told_price(price: float) -> float:
-    """Return a price as it is told, so that this is enough: in hundredths of a per cent, rounded up."""
+    """Return a price as it is told, so that what was told is enough: in hundredths of a per cent, rounded up.
+
+    Args:
+        price: a part of the cap.
+    """
     return min(1.0, math.ceil(10_000 * price) / 10_000)

@@ -104,14 +104,25 @@ Scopes: TypeAlias = Mapping[str, Mapping[tuple[str, ...], int]]  # of each analy
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """What an analyst may still be booked."""
+    """What an analyst may still be booked.
+
+    Args:
+        share: the part of the cap.
+        left: what is left of it, in the filter's own measure.
+    """
 
     share: Fraction
     left: Fraction
 
 
 class Spare(NamedTuple):
-    """A marginal that is measured unasked."""
+    """A marginal that is measured unasked.
+
+    Attributes:
+        scope: attribute names in declared order.
+        noise: on each of its cells, in units.
+        booked: who pays for it, and which part.
+    """
 
     scope: tuple[str, ...]
     noise: NoiseDistribution

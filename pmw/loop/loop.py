@@ -117,6 +117,12 @@ def draw_tests(
 ) -> tuple[BatchDraws, SecretState]:
     """Return the outcomes of a batch's tests, up to and including the first positive, and the secret state.
 
+    Args:
+        proposal: the batch, with at least one request.
+        secret: the threshold noise so far.
+        bits: source of the noise.
+        coarse: the same table over bins; None where nothing is binned.
+
     Privacy: one step of a sparse vector, and one measurement with fresh noise at a positive.
     """
     noisy = secret.thresholds[proposal.tier]

@@ -147,7 +147,12 @@ def drawn_together(
 
 
 class MarginalOffer(NamedTuple):
-    """A marginal of three attributes that may be measured in place of numbers."""
+    """A marginal of three attributes that may be measured in place of numbers.
+
+    Attributes:
+        requested: what is measured.
+        after: what bounds questions with it, as scales tell; the numbers of questions themselves say nothing.
+    """
 
     requested: Requested
     after: Bars
@@ -170,6 +175,10 @@ def offered_marginal(state: PublicState, scope: tuple[str, ...], price: Fraction
     """Return the marginal of three attributes that may be measured in place of numbers; None where none may.
 
     It costs two prices.
+
+    Args:
+        scope: attribute names in declared order.
+        price: of a number, in the filter's own measure.
     """
     grid = state.grid(scope)
     if len(scope) != _TOGETHER or grid.scope_shape(scope) != state.domain.scope_shape(scope):

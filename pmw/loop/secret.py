@@ -11,6 +11,9 @@ class SecretState:
     """What must never be shown: the noise of the open rounds.
 
     The data themselves stay behind a count source, and intent bytes live from an intent to its outcome only.
+
+    Args:
+        thresholds: of each tier, the threshold noise of its open round; None where none is open.
     """
 
     thresholds: tuple[NoisyThreshold | None, ...]

@@ -242,6 +242,10 @@ class Tier(ABC, Generic[Want, Asked]):
     ) -> tuple[BatchDraws, NoisyThreshold | None]:
         """Return the outcomes of tests, up to and including the first positive, and the noise kept.
 
+        Args:
+            bits: source of the noise.
+            coarse: the same table over bins; None where nothing is binned.
+
         Privacy: one step of the sparse vector, and one measurement with fresh noise at a positive; costs what
             ``charges`` says.
         """

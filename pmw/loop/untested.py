@@ -198,7 +198,13 @@ def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What true numbers are counted in."""
+    """What true numbers are counted in.
+
+    Args:
+        fine: the table over the declared cells.
+        coarse: the same table over bins; None where nothing is binned.
+        is_fine: tells whether a scope is counted on declared cells.
+    """
 
     fine: CountSource
     coarse: CountSource | None = None
@@ -251,6 +257,10 @@ class Requested:
     def measured(self, numbers: NDArray[np.int64], bits: BitSource) -> Measured:
         """Return what is measured, each number with fresh noise.
 
+        Args:
+            numbers: int64, from ``counted``.
+            bits: source of the noise.
+
         Privacy: independent noise on each number. Costs what ``entry`` says; on rows as ``draw_numbers``.
         """
         what, noise = self.what, self.noise
@@ -300,7 +310,12 @@ def apply(
 
 
 class FirstAnswer(NamedTuple):
-    """A question, and the answer that was given first: the newest model is fitted to what was asked."""
+    """A question, and the answer that was given first: the newest model is fitted to what was asked.
+
+    Attributes:
+        query: the question.
+        units: the answer, in units of 2^-20 records, rounded.
+    """
 
     query: LinearQuery
     units: int
@@ -326,6 +341,10 @@ def draw_quantiles(
     requests: Sequence[QuantileRequest], errors: Sequence[int], bits: BitSource
 ) -> tuple[ErrorQuantile, ...]:
     """Return the error quantiles, each with fresh noise.
+
+    Args:
+        errors: of each, from ``ranked_errors``.
+        bits: source of the noise.
 
     Privacy: each costs what ``QuantileRequest.entry`` says.
     """

@@ -403,7 +403,14 @@ def too_small() -> BudgetError:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What follows from an opening's plan and the number of records."""
+    """What follows from an opening's plan and the number of records.
+
+    Args:
+        entries: what opening charges.
+        ledger: the filter after these charges.
+        test: the tiers of tests; none where nothing is left for any.
+        persons: the noise of the number of persons, where that is measured.
+    """
 
     entries: tuple[LedgerEntry, ...]
     ledger: PrivacyFilter

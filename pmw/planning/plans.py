@@ -60,6 +60,9 @@ def plan_session(
         epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1.
         options: further choices, as for ``open_session``.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
     check_records(records)
     contract = _contract_of(domain, Budget.of(epsilon, delta), options or Options())

@@ -114,7 +114,13 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ResidualPrices:
-    """The prices of residuals that are all measured before any question, in those of the dearest pair."""
+    """The prices of residuals that are all measured before any question, in those of the dearest pair.
+
+    Args:
+        weights: of each attribute, by name: see ``MarginalTestPlan``.
+        prices: of a marginal of two attributes, of three, and so on, with weights of the product 1.
+        added: see ``MarginalTestPlan``.
+    """
 
     weights: Mapping[str, Fraction]
     prices: tuple[Fraction, ...]

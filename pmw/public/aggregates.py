@@ -94,7 +94,11 @@ def estimated_persons(state: PublicState, sums: Sums, group: GroupWeights, event
 
 
 def _cell_of(state: PublicState, one: PersonsMeasurement, group: GroupWeights) -> tuple[int, bool] | None:
-    """Return the measured cell that holds a group, and whether it is the group."""
+    """Return the measured cell that holds a group, and whether it is the group.
+
+    Else the cell has more records, and bounds the number from above alone. None where records of several
+    cells may be in the group.
+    """
     beside = tuple(place for place, name in enumerate(group.scope) if name not in one.scope)
     common = tuple(name for name in group.scope if name in one.scope)
     shape = [state.domain[name].size for name in common]

@@ -99,7 +99,11 @@ class OneSum:
         return low, low if np.array_equal(least, greatest) else OneSum.of_varying(self.scope, greatest)
 
     def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
-        """Return what the evidence with the smallest half-width says."""
+        """Return what the evidence with the smallest half-width says.
+
+        Args:
+            held: what is known, over a scope that may be narrower where a bin was cut.
+        """
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
             return everybody(self.reach[1])
         candidates = held(self.scope)

@@ -358,6 +358,7 @@ class TableNoise:
         Args:
             noise: on each cell, in units.
             deviation: of the number of records, in records: 1/deviation^2 = 1/(r s^2) + 1/(m s^2).
+            confidence: of one noise that an interval rests on alone.
         """
         part = deviation**2 / (cells * noise_variance(noise))  # r/(m + r)
         ratio = cells * part / (1 - part) if part < 1 else math.inf
@@ -429,7 +430,9 @@ def certified_sums(
     """Return how far the truth may be from sums on a marginal that a test did not find wrong, in records.
 
     Args:
+        plan: the test; None where there is none, which bounds nothing.
         threshold: T of the test, in units.
+        confidence: of the threshold noise of all rounds.
         total_error: how far the model's total may be from the number of records, in records.
     """
     if plan is None:
@@ -453,7 +456,9 @@ def total_half_width(
     holds for it.
 
     Args:
+        composition: which distribution the noises have: Laplace where epsilons add.
         deviation: standard deviation of the released number, in records; 0 where it is public.
+        opening: the noises on the opening's measurements, whose sums the number takes in.
     """
     if deviation == 0:
         return 0.0

@@ -97,6 +97,7 @@ class Prior:
         A cell has its share of the bin that it lies in, whatever the other attribute.
 
         Args:
+            scope: the attributes, in declared order.
             bins: of each, the bin of each declared cell: int64, shape (cells,); None for none.
 
         Returns:

@@ -567,6 +567,7 @@ def within(
     """Return a value and its interval; the value is moved into it, for no record is where it is not.
 
     Args:
+        hard: what the number lies between on every table; nothing where ``ends`` are of this kind.
         conditional: they hold if there are records to take the value of.
     """
     low, high = map(float, ends_in_order(*ends, hard))

@@ -300,7 +300,10 @@ def _is_counting(node: Node) -> bool:
 
 
 def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether released numbers hold a question's scope, or a test of its marginal may."""
+    """Tell whether released numbers hold a question's scope, or a test of its marginal may.
+
+    A single question that is tested says nothing of sums: asking it would spend something for nothing.
+    """
     plan = marginal_tier(state.plan)
     if plan is None or is_held(state, query):
         return plan is not None
@@ -731,7 +734,10 @@ def _rounded(node: Rounding, inner: Estimate) -> Estimate:
 
 
 def _coalesced(inner: Estimate, other: Estimate) -> Estimate:
-    """Return an estimate, or another one where it has no value."""
+    """Return an estimate, or another one where it has no value.
+
+    Where nothing says that there are records, the true value may be either: the interval holds both.
+    """
     if inner.value is None:  # of the model alone, unless it is so on every table
         return other if inner.is_null else Estimate(other.value)
     if not inner.conditional or inner.interval is None:

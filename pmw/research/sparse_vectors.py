@@ -74,6 +74,11 @@ class NaiveAboveThreshold:
     What the sparse vector improves upon: there is no threshold noise, every value is released, and the
     number of values asked, not of those found, sets the price.
 
+    Args:
+        value_noise: distribution of the noise on each value.
+        query_limit: k, after which nothing more is answered.
+        sensitivity: the most that one value changes between neighbours, in units of the values.
+
     Privacy: k events of (Delta/b)-DP (discrete Laplace at scale b), or of Delta^2/(2 sigma^2)-zCDP.
 
     Source: Dwork and Roth (2014), Section 3.6, first paragraphs; Kamath's notes on the sparse vector.
@@ -157,6 +162,12 @@ class FreeGap:
     The gap is not the value: T + gap estimates it with the noise nu - rho of the test, and since a positive
     was selected for a large gap, the estimate is biased upward near the threshold. Releasing value + nu
     itself would show the noisy threshold and is not private (Lyu, Su and Li 2017, Algorithm 3).
+
+    Args:
+        sparse: the tests, against one threshold.
+
+    Raises:
+        BudgetError: the tests have two thresholds, or are sech^2 tests, whose proof does not cover gaps.
 
     Privacy: the price of ``sparse``, unchanged: for a given gap, the shift of rho by Delta that pays for the
         negatives asks for nu' = nu + Delta + value - value' >= nu, so nu' keeps to the support of one-sided
@@ -254,6 +265,14 @@ def algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> Spar
 def numeric_algorithm_7(comparison: Comparison, split: Split, update_limit: int) -> NumericSparse:
     """Return Algorithm 7 with values: beside the tests, each positive value plus Lap(c Delta/epsilon3).
 
+    Args:
+        comparison: what is compared.
+        split: the shares, epsilon3 > 0.
+        update_limit: c.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the split does not pay for values.
+
     Privacy: (epsilon1 + epsilon2 + epsilon3)-DP.
 
     Source: Algorithm 7 with epsilon3 > 0.
@@ -274,6 +293,13 @@ _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 @dataclass(frozen=True, slots=True)
 class TopC:
     """Choose c places one after the other, each by the exponential mechanism among those left.
+
+    Args:
+        mechanism: of one choice.
+        count: c.
+
+    Raises:
+        BudgetError: ``count`` is less than 1.
 
     Privacy: c adaptively chosen events of the mechanism's epsilon, each of bounded range, so also c times
         epsilon^2/8-zCDP. How long a choice takes depends on the values: timings are secret.
@@ -323,6 +349,10 @@ class TopC:
 
         Args:
             values: int64, shape (n,), n at least c.
+            bits: source of the draws.
+
+        Raises:
+            BudgetError: there are fewer values than c, or one is not an integer.
         """
         given = require_integers(values)
         if given.ndim != 1 or len(given) < self.count:
@@ -372,6 +402,9 @@ class Retraversal:
             exp(-10^9 p), where p is the probability of passing once. This is below 10^-6 for a value that is
             within 12 standard deviations of Laplace test noise (17 of exponential noise) below what it is
             compared with.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the tests are of another kind.
 
     Privacy: the price of ``sparse``, once, for any number of passes. All passes together are one run of it on
         one longer stream: the same threshold noise, fresh noise on each test, at most c positives. Which
@@ -429,6 +462,10 @@ class Retraversal:
         Args:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public, before they are raised.
+            bits: source of the noise.
+
+        Raises:
+            BudgetError: a value is not an integer.
         """
         given, limits = require_integers(values), require_integers(thresholds) + self.raised
         state, found, left = self.sparse.open(bits), np.zeros((0, 2), dtype=np.int64), np.arange(len(given))
@@ -481,8 +518,14 @@ _SCALE_GRID = 2**20
 def renyi_charge(alpha: float, s: float) -> float:
     """Return R(alpha, s) = (alpha s - ln(1 + alpha (e^s - 1)))/(alpha - 1), in floating point.
 
-    The order alpha is above 1, the shift over the scale s above 0. Near order 1, and for small s, the
-    difference loses digits; accounts take ``renyi_charge_bound``.
+    Near order 1, and for small s, the difference loses digits; accounts take ``renyi_charge_bound``.
+
+    Args:
+        alpha: order, above 1.
+        s: shift over scale, above 0.
+
+    Raises:
+        BudgetError: alpha or s is out of range.
     """
     _check(alpha, s)
     if s > _LARGE:
@@ -496,7 +539,12 @@ def renyi_charge_bound(alpha: float, s: float | Fraction) -> float:
     A relative error d in v = alpha (e^s - 1) moves ln(1 + v) by at most d v/(1 + v) <= d ln(1 + v), so the
     whole of it is below 16 units of 2^-53 of the two terms.
 
-    A fraction is rounded up.
+    Args:
+        alpha: order, above 1.
+        s: shift over scale, above 0; a fraction is rounded up.
+
+    Raises:
+        BudgetError: alpha or s is out of range.
     """
     shift = _float_up(s)
     _check(alpha, shift)

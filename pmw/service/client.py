@@ -85,6 +85,12 @@ class RemoteSession(Asking):
 
     Rows have the types of a CSV file. Over HTTP no model is refined, and no measurements are exported, nor
     manifests beside tables: ``model`` gives the model, which does so here.
+
+    Args:
+        connection: to it.
+
+    Raises:
+        ServiceError: the service does not answer, refuses the token, or is of another version.
     """
 
     answers_whole_statements = True
