@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar, Union
 
 import click
 import numpy as np
@@ -270,19 +270,18 @@ class _Printer:
         self._answers: list[Answer] = []  # of it, so far
         self._intervals: PopulationIntervals | None = None  # of the population, in the newest state
 
-    def deliver(self, answers: Sequence[Answer]) -> None:
+    def deliver(self, answers: Answers) -> None:
         """Print answers that became durable together, each whole one with the refused lines before it."""
-        told, one_by_one = cast("Answers", answers), list[Answer]()
-        start, count = 0, len(told)
+        one_by_one, start, count = list[Answer](), 0, len(answers)
         while start < count:
             self._refuse_next()
             heads, queries = self._next_conditions(count - start)
             if heads:
                 stop = start + len(heads)
-                self._take_all(heads, queries, told.take(np.arange(start, stop)))
+                self._take_all(heads, queries, answers.take(np.arange(start, stop)))
                 start = stop
             else:
-                one_by_one = one_by_one or list(told)
+                one_by_one = one_by_one or list(answers)
                 self._take(one_by_one[start])
                 start += 1
         self._writer.flush()

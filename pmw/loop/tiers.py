@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, model_holds
-from pmw.loop.untested import draw_numbers
+from pmw.loop.measuring import draw_numbers
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, fitted_to, model_of_terms
+from pmw.loop.measuring import draw_numbers, noise_on, numbers_of, with_noise
 from pmw.model.bins import Coarsening, choose_coarsening, told_apart_by
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import SyntheticDistribution
@@ -61,39 +62,6 @@ if TYPE_CHECKING:
 
 _KEPT = 2**20  # cells of the attributes of a question, up to which all of them are counted, and kept
 Measured: TypeAlias = MarginalMeasurement | RowsMeasurement | ApartMeasurement  # on request
-
-
-def draw_numbers(
-    counts: NDArray[np.int64], noise: NoiseDistribution, strategy: Strategy | None, bits: BitSource
-) -> NDArray[np.int64]:
-    """Return the numbers of a marginal, each with fresh noise: int64, of the shape of the counts.
-
-    Args:
-        counts: int64, records per cell.
-        noise: on each cell, in units of 2^-20 records; by rows, that of cells of the same price.
-        strategy: the rows that are measured; None for the cells.
-        bits: source of the noise.
-
-    Privacy: costs what ``marginal_charge`` says of the noise. Cells move by ``l2_squared_sensitivity`` at
-        most; rows by ``Strategy.squared_sensitivity`` for each of a person's records, and their noise is as
-        much wider (``noise_on``).
-    """
-    return with_noise(numbers_of(counts, strategy), noise_on(strategy, noise), bits)
-
-
-def numbers_of(counts: NDArray[np.int64], strategy: Strategy | None) -> NDArray[np.int64]:
-    """Return the true numbers of a marginal, in units: of its cells, or of rows. Secret."""
-    return counts * UNITS if strategy is None else strategy.applied(counts)
-
-
-def noise_on(strategy: Strategy | None, noise: NoiseDistribution) -> NoiseDistribution:
-    """Return the noise on each number, of that on cells of the same price."""
-    return noise if strategy is None else strategy.noise(noise)
-
-
-def with_noise(numbers: NDArray[np.int64], noise: NoiseDistribution, bits: BitSource) -> NDArray[np.int64]:
-    """Return true numbers, each with fresh independent noise: int64, of their shape."""
-    return numbers + noise.sample_array(bits, numbers.size).reshape(numbers.shape)
 
 
 @dataclass(frozen=True, slots=True)

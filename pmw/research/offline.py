@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,8 +270,11 @@ def _parts(wide: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
     return scopes
 
 
-# Of a choice and of a measurement, in the filter's own measure; multiples of 1/RHO_GRID.
-RoundPrices: TypeAlias = tuple[Fraction, Fraction]
+class RoundPrices(NamedTuple):
+    """What one round may cost, in the filter's own measure; multiples of 1/RHO_GRID."""
+
+    selection: Fraction
+    measurement: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +295,7 @@ class Schedule:
         """Return the prices of the next round."""
         price = budget_filter.remaining if self.is_last(budget_filter) else self.price
         selection = floor_price(price * self.selection_share)
-        return selection, floor_price(price) - selection
+        return RoundPrices(selection, floor_price(price) - selection)
 
     def after(self, *, paid: bool) -> Schedule:
         """Return the schedule after a round: twice the price where a measurement no longer paid.
@@ -359,8 +362,10 @@ def propose_marginal(
     """
     options, composition = state.contract.options, state.ledger.composition
     try:
-        noise = marginal_noise(composition, prices[1], options)
-        selection = ExponentialMechanism(l1_sensitivity(options), selection_epsilon(composition, prices[0]))
+        noise = marginal_noise(composition, prices.measurement, options)
+        selection = ExponentialMechanism(
+            l1_sensitivity(options), selection_epsilon(composition, prices.selection)
+        )
     except NoiseError:
         return None  # a price for which no noise is made
     most_cells = 2 * state.total.value / l1_mean(noise)
@@ -385,9 +390,9 @@ def propose_query(
     """Return a round over the questions, or None where the price is too small for any noise."""
     options, composition = state.contract.options, state.ledger.composition
     try:
-        noise = value_noise(composition, prices[1], options)
+        noise = value_noise(composition, prices.measurement, options)
         selection = ExponentialMechanism(
-            query_sensitivity(options), selection_epsilon(composition, prices[0])
+            query_sensitivity(options), selection_epsilon(composition, prices.selection)
         )
     except NoiseError:
         return None

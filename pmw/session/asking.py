@@ -563,7 +563,7 @@ class Asking(Publishing):
         """
         with Progress("answered", total, wanted=self.progress) as line:
 
-            def told(answers: Sequence[Answer]) -> None:
+            def told(answers: Answers) -> None:
                 if deliver is not None:
                     deliver(answers)
                 line.add(len(answers))

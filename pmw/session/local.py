@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pmw.display.elements import table
 from pmw.errors import ReleaseError
@@ -59,7 +59,7 @@ class LocalAsking(Asking):
             return answering
 
         def answer(requests: Requests, deliver: Deliver | None) -> Answers:
-            told = None if deliver is None else lambda found: deliver(cast("Answers", found).shown())
+            told = None if deliver is None else lambda found: deliver(found.shown())
             return answering(requests, told).shown()
 
         return answer

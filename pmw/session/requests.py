@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from queries.errors import QueryError
 from queries.frozen import dataclass
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pmw.privacy.budget import Number
     from pmw.public.quotes import Within
 
-Deliver: TypeAlias = Callable[[Sequence[Answer]], None]  # is called with the next answers, in order
+Deliver: TypeAlias = Callable[[Answers], None]  # is called with the next answers, in order
 
 _SEPARATOR = "\x1f"  # stands in no name of an analyst
 

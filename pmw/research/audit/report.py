@@ -124,12 +124,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """How mechanisms are audited.
-
-    Args:
-        runs: counted runs per table of the statistical audit; None for no such audit.
-        false_alarm: how often any sound mechanism at all may be accused by the runs.
-    """
+    """How mechanisms are audited."""
 
     exact: bool = True
     runs: int | None = 20_000  # counted, per table; None for no statistical audit

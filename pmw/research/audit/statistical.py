@@ -113,12 +113,7 @@ def output_codes(*sides: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 @dataclass(frozen=True, slots=True)
 class StatisticalFinding:
-    """What runs certify about one instance.
-
-    Args:
-        epsilon: the certified lower bound; 0 where nothing is certified.
-        occurrences: how often the event came on the table where it is the likelier, and on the other.
-    """
+    """What runs certify about one instance."""
 
     epsilon: float  # the certified lower bound; 0 where nothing is certified
     runs: int

@@ -36,13 +36,7 @@ _BINS = 64  # of released values on either side, each a sensitivity wide
 
 @dataclass(frozen=True, slots=True)
 class VectorFinding:
-    """What runs say of one way to add up charges.
-
-    Args:
-        claimed: the sum of all charges, in its measure.
-        delta: at which runs are held against it.
-        certified: the most that any pair of streams certifies.
-    """
+    """What runs say of one way to add up charges."""
 
     composition: Composition
     claimed: float  # the sum of all charges, in its measure

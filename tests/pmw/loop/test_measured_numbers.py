@@ -20,9 +20,9 @@ import pmw
 import pmw.public.charges
 from pmw.data import MemorySource
 from pmw.loop.loop import batch_entries, draw_tests, propose, settle
+from pmw.loop.measuring import draw_numbers
 from pmw.loop.secret import SecretState
 from pmw.loop.tiers import BatchDraws, MarginalRequest, MarginalTier, Proposal, QueryRequest, QuestionTier
-from pmw.loop.untested import draw_numbers
 from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.model.strategy import AxisRows, Strategy
 from pmw.privacy.budget import Composition, NeighboringRelation

@@ -32,6 +32,7 @@ from pmw.public.state import PublicState
 from pmw.research.offline import (
     MarginalRound,
     QueryRound,
+    RoundPrices,
     TrueAnswers,
     draw_marginal,
     draw_query,
@@ -45,7 +46,7 @@ from tests.worlds import known
 DOMAIN = Domain(tuple(CategoricalAttribute(name, ("s", "t")) for name in "abc"), name="people")
 SCOPES = (("a",), ("b",), ("a", "b"))
 QUERIES = tuple(LinearQuery.cells(DOMAIN, {name: (0, 0)}) for name in "abc")
-PRICES = (Fraction(1, 16), Fraction(1, 8))
+PRICES = RoundPrices(Fraction(1, 16), Fraction(1, 8))
 RELATIONS = list(NeighboringRelation)
 
 
