@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +37,21 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }  # fmt: skip
 
 
-# What is told of a text that runs too long, of numbers beyond their type, and of anything else.
-_Told: TypeAlias = tuple[str, str, str]
-_OF_VALUES: _Told = (
+class _Refused(NamedTuple):
+    """What is told of a text that cannot be run."""
+
+    long: str
+    range: str
+    other: str
+
+
+_OF_VALUES = _Refused(
     "this expression takes too long, or too much memory, over the declared values; compare fewer attributes "
     "with each other",
     "expected numbers within the range of their type in this expression; use smaller ones",
     "this expression cannot be evaluated over the declared values; write it in another way",
 )
-_OF_ROWS: _Told = (
+_OF_ROWS = _Refused(
     "this statement takes too long, or too much memory; ask for fewer rows, or join fewer tables",
     "expected values that the types in this statement can hold; write other types or values",
     "unknown columns or functions, or a form that is not supported; write them as the tables have them",
@@ -148,7 +154,7 @@ def _size_of(value: Any) -> int:
 
 
 @contextmanager
-def _interrupted(connection: duckdb.DuckDBPyConnection, seconds: float, told: _Told) -> Iterator[None]:
+def _interrupted(connection: duckdb.DuckDBPyConnection, seconds: float, refused: _Refused) -> Iterator[None]:
     """Interrupt what runs too long on a connection, and tell of what fails in words of our own."""
     library = _library()
     clock = threading.Timer(seconds, connection.interrupt)
@@ -157,10 +163,10 @@ def _interrupted(connection: duckdb.DuckDBPyConnection, seconds: float, told: _T
     try:
         yield
     except (library.InterruptException, library.OutOfMemoryException):
-        raise QueryError(told[0], code="too_large") from None
+        raise QueryError(refused.long, code="too_large") from None
     except (library.OutOfRangeException, library.ConversionException):
-        raise QueryError(told[1], code="bad_request") from None
+        raise QueryError(refused.range, code="bad_request") from None
     except library.Error:
-        raise QueryError(told[2], code="unsupported") from None
+        raise QueryError(refused.other, code="unsupported") from None
     finally:
         clock.cancel()
