@@ -23,7 +23,7 @@ from pmw.public.row_sensitivity import Moved, rows_sensitivity
 from pmw.research.audit import OutputDistribution, renyi_curve, worst_log_ratio
 from queries import UNITS, CategoricalAttribute, Domain, Histogram, IntegerAttribute, LinearQuery
 from queries.factors import Factor
-from tests.worlds import declared, known
+from tests.worlds import known
 
 DOMAIN = Domain(
     (IntegerAttribute("a", 0, 3), CategoricalAttribute("b", ("n", "s", "w")), IntegerAttribute("c", 0, 1))
@@ -164,6 +164,15 @@ def test_it_is_the_largest_change_of_all_that_a_person_can_have(
     assert found == enumerated(queries, relation, records, persons=persons)
 
 
+@given(st.lists(single_questions(("a", "c")), max_size=3), st.booleans())
+def test_three_records_move_three_times_as_much_and_nine_times_squared(
+    queries: list[LinearQuery], persons: bool
+) -> None:
+    for relation in (ADDED, REPLACED):
+        found = rows_sensitivity(queries, choices(relation, 3), persons=persons)
+        assert found == enumerated(queries, relation, 3, persons=persons)
+
+
 @given(
     question_lists(),
     st.booleans(),
@@ -190,6 +199,19 @@ def test_where_something_is_too_large_it_is_a_bound_from_above(
             found = rows_sensitivity(queries, choices(relation), persons=persons)
         assert exact.l1 <= found.l1 <= most[0]
         assert exact.l2_squared <= found.l2_squared <= most[1]
+
+
+@given(question_lists(), question_lists())
+def test_a_longer_list_moves_at_least_as_much_and_both_at_most_by_their_sum(
+    first: list[LinearQuery], second: list[LinearQuery]
+) -> None:
+    for relation in (ADDED, REPLACED):
+        one, other, both = (
+            rows_sensitivity(rows, choices(relation), persons=True)
+            for rows in (first, second, first + second)
+        )
+        assert max(one.l1, other.l1) <= both.l1 <= one.l1 + other.l1
+        assert both.l2_squared <= one.l2_squared + other.l2_squared
 
 
 # --- known values ------------------------------------------------------------------------------------------
@@ -233,7 +255,48 @@ def test_known_lists_move_by_as_much_as_they_overlap(
         assert moved(rows, REPLACED, records) == (records * replaced, records**2 * replaced)
 
 
+def test_everybody_moves_only_where_a_person_may_have_fewer_records() -> None:
+    everybody = groups()
+    assert moved(everybody, records=2) == (2, 4)
+    assert moved(everybody, REPLACED, 2) == (0, 0)
+    assert moved(everybody, REPLACED, 2, persons=True) == (2, 4)
+
+
+def test_the_two_norms_may_have_their_maxima_at_different_cells() -> None:
+    weighted = [(0.5, 0, 0, 0), (0.5, 0, 0, 0.25), (0.5, 0, 1, 0)]
+    rows = [LinearQuery(DOMAIN, (factor(("a",), one),)) for one in weighted]
+    assert moved(rows) == (Fraction(3, 2), 1)
+    assert moved(rows, REPLACED) == (Fraction(3, 2), Fraction(17, 16))
+
+
+def test_weights_are_the_rounded_ones() -> None:
+    thirds = [LinearQuery(DOMAIN, (factor(("a",), (1 / 3, 0, 0, place / 8)),)) for place in range(3)]
+    assert rows_sensitivity(thirds, choices(ADDED), persons=False).l1 == 3 * 349525
+
+
+def test_rows_that_no_record_changes_move_nothing() -> None:
+    nobody = one_of("a")
+    for rows in ([], [nobody], [nobody, nobody]):
+        for relation in (ADDED, REPLACED):
+            assert rows_sensitivity(rows, choices(relation, 2), persons=True) == Moved(0, 0)
+
+
 # --- large domains -----------------------------------------------------------------------------------------
+
+
+def test_a_chain_of_pairs_is_cut_where_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Domain(tuple(IntegerAttribute(name, 0, 5) for name in "abcde"))
+    chain = [one for pair in ("ab", "bc", "cd", "de") for one in groups(*pair, domain=small)]
+    monkeypatch.setattr(row_sensitivity, "_CELLS", 36)
+    assert moved(chain) == (4, 4)
+    assert moved(chain, REPLACED) == (8, 8)
+
+
+def test_what_is_left_out_counts_with_its_largest_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = groups("a", "b")
+    monkeypatch.setattr(row_sensitivity, "_CELLS", 6)
+    assert moved(rows) == (4, 4)  # the cells of a are not told apart any more
+    assert moved(rows, REPLACED) == (8, 8)
 
 
 def test_pairs_are_not_compared_where_cells_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +309,7 @@ def test_pairs_are_not_compared_where_cells_are_not_told_apart(monkeypatch: pyte
 
 
 def test_pairs_that_are_too_many_to_compare_differ_by_both_norms(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = declared(a=range(6))
+    small = Domain((IntegerAttribute("a", 0, 5),))
     rows = [LinearQuery.cells(small, {"a": (cell, cell + 1)}) for cell in range(3)]
     for work in range(40):
         monkeypatch.setattr(row_sensitivity, "_WORK", work)
@@ -254,7 +317,27 @@ def test_pairs_that_are_too_many_to_compare_differ_by_both_norms(monkeypatch: py
     assert moved(rows, REPLACED) == (3, 3)
 
 
+def test_long_lists_of_cells_and_of_groups_with_a_condition() -> None:
+    long = Domain(
+        (IntegerAttribute("x", 0, 29_999), IntegerAttribute("a", 0, 59), IntegerAttribute("b", 0, 59))
+    )
+    cells = groups("x", domain=long)
+    evens = LinearQuery(long, (Factor.where(("x",), np.arange(30_000) % 2 == 0),))
+    keyed = [joined(evens, one) for one in groups("a", "b", domain=long)]
+    for rows in (cells, keyed):
+        assert moved(rows) == (1, 1)
+        assert moved(rows, REPLACED) == (2, 2)
+
+
 # --- prices ------------------------------------------------------------------------------------------------
+
+
+def test_prices_follow_from_both_norms() -> None:
+    rows, options = [*groups("a"), *groups("b")], choices(REPLACED, 2)
+    laplace, gaussian = DiscreteLaplace(Fraction(3 * UNITS)), DiscreteGaussian(Fraction(100 * UNITS))
+    assert charge_of(rows_sensitivity(rows, options, persons=False), laplace).epsilon == Fraction(8, 3)
+    rho = known(charge_of(rows_sensitivity(rows, options, persons=False), gaussian).rho)
+    assert Fraction(16, 2 * 100**2) <= rho < Fraction(16, 2 * 100**2) + Fraction(1, 2**59)
 
 
 CELLS = Domain((IntegerAttribute("a", 0, 2),))  # whose weights are few units, so that outputs are few
@@ -324,7 +407,8 @@ def test_what_is_charged_bounds_what_all_outputs_tell_and_half_of_it_would_not(
 
 
 def test_rows_that_are_not_added_up_count_with_their_largest_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    nested = [LinearQuery.cells(declared(a=range(10)), {"a": (0, end)}) for end in range(6)]
+    domain = Domain((IntegerAttribute("a", 0, 9),))
+    nested = [LinearQuery.cells(domain, {"a": (0, end)}) for end in range(6)]
     exact = rows_sensitivity(nested, choices(ADDED), persons=False)
     for limit in range(12):
         monkeypatch.setattr(row_sensitivity, "_SUMMED", limit)
