@@ -335,6 +335,105 @@ def test_rounding_rows_to_integers_costs_little(cells: int, special: int) -> Non
     assert found <= 1.013 * mean_variance(gram, range_information(cells, special))
 
 
+def test_rows_of_values_treat_them_alike() -> None:
+    assert axis_of("values3").matrix.tolist() == [[2, -1, -1], [-1, 2, -1], [-1, -1, 2]]
+
+
+def test_rows_over_special_cells_tell_them_from_the_others() -> None:
+    # A contrast between the ordered cells and the special ones is seen as well as any.
+    contrast = np.array([2, 2, 2, -3, -3])
+    assert np.abs(axis_of("special5").matrix @ contrast).max() > 100
+    assert (axis_of("special5").matrix != axis_of("values5").matrix).any()
+
+
+@pytest.mark.parametrize("kinds", [("values2",), ("values5",), ("ordered2",), ("values2", "values2")])
+def test_a_replaced_record_may_move_the_numbers_by_all_of_the_sensitivity(kinds: tuple[str, ...]) -> None:
+    chosen = strategy(kinds, replaced=True)
+    assert largest_move(kinds, REPLACED, 1) == chosen.squared_sensitivity
+
+
+def test_of_two_yes_or_no_attributes_a_replaced_record_moves_16_where_an_added_one_moves_4() -> None:
+    # Cells that agree on one attribute are farthest apart: the difference along each is no product.
+    for replaced, moved in ((False, 4), (True, 16)):
+        chosen = strategy(("values2", "values2"), replaced=replaced)
+        assert chosen.squared_sensitivity == moved * chosen.factor**2
+
+
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_the_numbers_lie_on_a_grid_as_fine_as_that_of_counts(kinds: tuple[str, ...]) -> None:
+    chosen = strategy(kinds)
+    assert chosen.squared_sensitivity >= UNITS**2
+    assert chosen.factor == 1 or chosen.squared_sensitivity < 4 * UNITS**2
+    assert chosen.factor & (chosen.factor - 1) == 0
+
+
+@pytest.mark.parametrize("kinds", GRIDS)
+def test_the_estimate_of_exact_numbers_is_the_counts_centred_along_each_attribute(
+    kinds: tuple[str, ...],
+) -> None:
+    chosen = strategy(kinds)
+    counts = np.random.default_rng(4).integers(0, 900, [axis.size for axis in chosen.axes])
+    centred = counts.astype(float)
+    for axis in range(counts.ndim):
+        centred = centred - centred.mean(axis=axis, keepdims=True)
+    found = chosen.estimate(chosen.applied(counts))
+    assert found.shape == counts.shape
+    assert found == pytest.approx(centred, abs=1e-8)
+    for axis in range(counts.ndim):
+        assert np.abs(found.sum(axis=axis)).max() < 1e-8
+
+
+def test_products_of_the_longest_and_largest_rows_are_exact() -> None:
+    matrix = np.tile([2**20 - 1, 1 - 2**20], (MOST_VALUES, MOST_VALUES // 2))
+    for row in range(MOST_VALUES):
+        matrix[row, row] += 1
+        matrix[row, row - 1] -= 1
+    found = AxisRows(MOST_VALUES, tuple(np.clip(matrix, -(2**20), 2**20).ravel().tolist()))
+    assert found.gram.max() > 2**48
+    assert np.array_equal(found.gram, found.matrix.T @ found.matrix)
+
+
+LONG = IntegerAttribute("a", 0, MOST_ORDERED - 1)
+
+
+def test_ordered_rows_are_coarser_where_sums_of_more_attributes_would_be_too_large() -> None:
+    for pair in ([LONG, LONG], [KINDS["ordered7"], KINDS["values5"]]):
+        found = rows_of(pair, replaced=False)
+        assert found is not None
+        assert found.axes == tuple(map(axis_rows, pair))
+    three = rows_of([LONG, KINDS["ordered7"], KINDS["ordered3"]], replaced=False)
+    assert three is not None
+    for axis, attribute in zip(three.axes, (LONG, KINDS["ordered7"], KINDS["ordered3"]), strict=True):
+        finest = axis_rows(attribute)
+        assert finest is not None
+        assert axis.norm < finest.norm / 50  # at an eighth of the scale, or less
+        cells = attribute.size
+        wanted, best = (
+            mean_variance(centred_gram(cells, 0), one.gram.astype(float)) for one in (axis, finest)
+        )
+        assert wanted < 1.06 * best
+    values = rows_of([CategoricalAttribute("a", tuple(range(40)))] * 3, replaced=False)
+    assert values is not None
+    assert [axis.rows for axis in values.axes] == [()] * 3
+    many = CategoricalAttribute("a", tuple(range(MOST_VALUES)))
+    assert rows_of([many] * 3, replaced=False) is None
+    assert rows_of([KINDS["values2"], IntegerAttribute("a", 0, MOST_ORDERED)], replaced=False) is None
+
+
+def test_the_best_rows_of_two_cells_are_their_difference() -> None:
+    assert range_information(2, 0) == pytest.approx(np.array([[1.0, -1.0], [-1.0, 1.0]]), abs=1e-12)
+    # 1024 times the root of that, which is half of it times the root of 2.
+    assert axis_of("ordered2").matrix.tolist() == [[724, -724], [-724, 724]]
+    assert mean_variance(centred_gram(2, 0), range_information(2, 0)) == pytest.approx(1 / 6)
+
+
+def test_questions_about_single_cells_have_the_part_that_is_asked_for() -> None:
+    gram = question_gram(3, 1, 0.25)
+    ranges = question_gram(3, 1)
+    assert ranges.sum() == pytest.approx((3 * 1 + 2 * 4 + 1 * 9 + 1) / 7)
+    assert gram == pytest.approx(0.75 * ranges + 0.25 * np.eye(4) / 4)
+
+
 # --- prices ---------------------------------------------------------------------------------------------
 
 

@@ -463,3 +463,14 @@ def test_sums_of_questions_of_cut_cells_or_of_other_scopes_are_refused() -> None
         with pytest.raises(FormError):
             require_measurable(WHOLE, SumNumbers(summed))
     require_measurable(WHOLE, SumNumbers(of_rows(GROUPS, count_units=COUNT_UNITS[2])))
+
+
+@pytest.mark.parametrize("summed", SUMS, ids=str)
+def test_a_record_moves_sums_as_far_beside_others(summed: SummedValues) -> None:
+    most, most_squared = SumNumbers(summed).sensitivity(Options())
+    for others in itertools.combinations_with_replacement(RECORDS[::3], 2):
+        before = units(summed, list(others))
+        for record in RECORDS:
+            moved = units(summed, [*others, record]) - before
+            assert int(np.abs(moved).sum()) <= most
+            assert int((moved**2).sum()) <= most_squared
