@@ -24,6 +24,7 @@ from pmw.model.measurement import (
 )
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
+from pmw.public.evidence import ScopeKnowledge
 from pmw.public.foundations import due_scopes, founded, strategy_of
 from pmw.public.state import PublicState
 from pmw.public.status import held_pairs, pairs_sentence
@@ -87,6 +88,15 @@ def test_a_residual_says_of_each_attribute_what_opening_said(opening: pmw.Openin
             others = tuple(other for other in range(len(one.scope)) if other != axis)
             assert one.values.sum(axis=others) == pytest.approx(wanted, abs=1e-6)
         assert one.values.sum() == pytest.approx(state.total.estimate)
+
+
+def test_what_residuals_stand_on_is_counted_once() -> None:
+    # The counts of a pair hold those of its attributes: joined with these, bars would be too narrow.
+    state = state_of()
+    for name in DOMAIN.names:
+        found = ScopeKnowledge.of(state, (name,), (name,))
+        assert len(found.opened) == 1
+        assert found.fine == found.coarse == found.opened_bins == ()
 
 
 def test_a_triple_says_of_each_pair_what_the_pair_says_and_no_more_surely() -> None:
