@@ -250,7 +250,7 @@ def test_outputs_that_differ_are_noticed() -> None:
 
 
 LITERATURE = ROOT / "docs" / "literature.md"
-TEXTS = ("Near and Abuah", "稀疏向量技术", "Lyu, Su and Li", "Kamath", "Machanavajjhala")
+TEXTS = ("Near and Abuah", "Lyu, Su and Li", "Kamath", "Machanavajjhala")
 # Names under which a reader of the texts looks for something.
 FROM_THE_TEXTS = (
     "SVT-DPBook", "SVT-S", "SVT-ReTr", "FNR", "SER", "Table 1", "Table 2", "Figure 2", "Figure 3", "Figure 4",

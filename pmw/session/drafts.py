@@ -200,7 +200,7 @@ def draft_keys(table: Table, attribute: str, terms: DraftTerms, path: Path) -> D
         replace-one too, where K keys may come and K others go: the two do not add up.
 
     Source: Korolova, Kenthapadi, Mishra and Ntoulas (2009) for a threshold on noisy counts of users; the
-        proof for both relations is above, and ``docs/algorithm.md`` has it too.
+        proof for both relations is above.
     """
     threshold, noise = terms.threshold, terms.noise
     holders = key_holders(table, attribute, terms.person, _key_of(terms))
