@@ -25,7 +25,6 @@ from pmw.planning.session_plan import DeltaForecast, ExpectedForecast, SessionPl
 from pmw.planning.tested_bounds import (
     Certificates,
     Grids,
-    forecast_bins,
     forecast_marginal_orders,
     forecast_marginals,
     forecast_sparse_vectors,
@@ -195,7 +194,6 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
 
 def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPlan:
     """Return a plan with what tests of marginals promise, or those that are measured before any question."""
-    plan = replace(plan, binned=tuple(forecast_bins(certificates)))
     tier, state = certificates.plan, certificates.outlook.state
     if tier.order > 1:
         choice = pairs_forecast(state.domain, replace(state.ledger, spent=Fraction(0)), certificates.options)

@@ -2,19 +2,18 @@
 
 A question is tested while positives are left, and which ones depends on the table. Where whole marginals are
 tested, the bins of long attributes are chosen from what opening releases, so a bound is that of the most bins
-it may choose; what is typical is stated for the bins that the tests are planned for.
+it may choose.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from pmw.errors import BudgetError
-from pmw.model.bins import extreme_domains, is_long, longest_kept
+from pmw.model.bins import extreme_domains
 from pmw.model.estimate import noise_variance
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import half_width
@@ -33,7 +32,6 @@ from pmw.public.half_widths import (
 from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
-from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -71,18 +69,14 @@ class CertificateForecast:
     Args:
         tested: those among them that are tested on the assumed bins; the others have too many cells. Of
             triples, a tree tests only those that it could hold, so these are the most.
-        typical_cells: of the median of those; None where none is.
-        typical_bound: half-width of the interval of a question on it, where its test was negative after the
-            expected number of questions: thresholds come down with them.
         largest_cells: of the largest that may be tested, whatever bins come out, or more; None for none.
-        largest_bound: the same half-width for it.
+        largest_bound: half-width of the interval of a question on it, where its test was negative after the
+            expected number of questions: thresholds come down with them.
     """
 
     order: int
     marginals: int
     tested: int
-    typical_cells: int | None
-    typical_bound: float | None
     largest_cells: int | None
     largest_bound: float | None
 
@@ -117,9 +111,9 @@ class MarginalForecast:
     single: VectorForecast | None
 
     @property
-    def typical_bound(self) -> float | None:
-        """What a negative promises about a typical pair of attributes."""
-        return next((one.typical_bound for one in self.certificates if one.order == 2), None)
+    def pair_bound(self) -> float | None:
+        """What a negative promises about every pair of attributes that may be tested."""
+        return next((one.largest_bound for one in self.certificates if one.order == 2), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +150,6 @@ class Certificates:
         """The custodian's choices."""
         return self.outlook.state.contract.options
 
-    @property
-    def records(self) -> float:
-        """The stated number of records."""
-        return self.outlook.state.total.value
-
     def bound(self, cells: int) -> float:
         """Return the half-width of a marginal's certificate after the expected number of questions."""
         threshold, confidences = (
@@ -191,31 +180,14 @@ class Certificates:
         """Tell whether every marginal of an order is tested, whatever bins come out."""
         return self._most_cells(order) <= self.plan.most_cells and not self._may_be_full(order)
 
-    def is_binned(self, order: int) -> bool:
-        """Tell whether some marginal of an order may be tested on bins."""
-        shapes = zip(self.grids.declared.shape, self.grids.narrowest.shape, strict=True)
-        binned = [fine for fine, least in shapes if fine > least]
-        largest = sorted(self.grids.declared.shape)[-order:]
-        # Some binned attribute, and the longest of the others.
-        cells = math.prod(largest)
-        if binned and max(binned) not in largest:
-            cells = cells // largest[0] * max(binned)
-        return bool(binned) and cells > self.plan.fine_cells
-
     def forecast(self, order: int) -> CertificateForecast:
         """Return what negatives promise about marginals of an order."""
-        plan, grids = self.plan, self.grids
+        plan, grids, largest = self.plan, self.grids, self.largest(order)
         sizes = _tested_sizes(plan, (grids.declared, grids.assumed), order)
-        del sizes[plan.most_cells + 1]
-        ordered, total, largest = sorted(sizes), sizes.total(), self.largest(order)
-        seen = zip(ordered, itertools.accumulate(map(sizes.__getitem__, ordered)), strict=True)
-        typical = next((cells for cells, number in seen if 2 * number >= total), None)  # the median
         return CertificateForecast(
             order,
             math.comb(len(grids.declared), order),
-            total,
-            typical,
-            None if typical is None else self.bound(typical),
+            sizes.total() - sizes[plan.most_cells + 1],
             largest or None,
             self.bound(largest) if largest else None,
         )
@@ -232,28 +204,6 @@ class Certificates:
         if order <= 2 or is_dense(options.test, options.model, cells):
             return False
         return len(self.grids.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
-
-
-@dataclass(frozen=True, slots=True)
-class BinForecast:
-    """What the bins of a long ordered attribute cost, in records.
-
-    Args:
-        cells: declared, those of single numbers, ``missing`` and ``other`` left out.
-        bins: about how many they are put into.
-        cut_width: half of the records in a bin where all bins have as many. The bar of a question about
-            several attributes is wider by up to so much where it cuts one, more where a bin is heavier.
-        coarser_cells: declared with at most so many cells, the attribute is not binned.
-        coarser_bound: half-width of a certified question about it, so declared, and the longest other
-            attribute: no bin is cut then. None where that marginal would have too many cells to be tested.
-    """
-
-    name: str
-    cells: int
-    bins: int
-    cut_width: float
-    coarser_cells: int
-    coarser_bound: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +287,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
         held = certificates.held_bound(one.order)
         if held is not None:
             bounds += [held, test.widest_bound]
-        # The noise of measured numbers widens both ends; of the bins that are cut, half lies on either side.
-        binned = bool(bounds) and certificates.is_binned(one.order)
-        cut = 2 * max(bounds) + certificates.records / 2 if binned else None
         if not sure and test.single is not None:
             bounds += [test.single.bound, test.single.value_bound]
         promised = bool(bounds) and (sure or test.single is not None)
@@ -348,7 +295,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
             promise="tested" if bounds else "none",
             expected_error=None,
             bound=max(bounds) if promised else None,
-            cut_bound=cut if promised else None,
         )
 
 
@@ -370,27 +316,6 @@ def _sizes(domains: tuple[Domain, Domain], order: int, most: int) -> Counter[tup
                 product = tuple(min(cell * size, most + 1) for cell, size in zip(cells, sizes, strict=True))
                 counts[taken][product] += number
     return counts[order]
-
-
-def forecast_bins(certificates: Certificates) -> Iterator[BinForecast]:
-    """Yield what the bins of each long ordered attribute cost."""
-    plan, grids = certificates.plan, certificates.grids
-    kept = longest_kept(plan.bins)
-    for place, attribute in enumerate(grids.declared):
-        binned = grids.assumed.shape[place] < attribute.size
-        if isinstance(attribute, CategoricalAttribute) or not (binned and is_long(attribute, plan.bins)):
-            continue
-        others = [size for other, size in enumerate(grids.assumed.shape) if other != place]
-        cells = (kept + attribute.size - attribute.base_size) * max(others, default=1)
-        bins = grids.assumed[attribute.name].base_size - len(attribute.atoms)
-        yield BinForecast(
-            attribute.name,
-            attribute.base_size,
-            bins,
-            certificates.records / (2 * bins),
-            kept,
-            certificates.bound(cells) if plan.tests and cells <= plan.most_cells else None,
-        )
 
 
 def forecast_sparse_vectors(
