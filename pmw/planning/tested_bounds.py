@@ -19,7 +19,7 @@ from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import half_width
 from pmw.planning.calibration import half_band
 from pmw.planning.outlook import OrderForecast, Outlook, noise_error
-from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
+from pmw.planning.tiers import bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
 from pmw.public.half_widths import (
@@ -117,33 +117,33 @@ class MarginalForecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Grids:
-    """The cells that marginals may be tested on: bins are chosen from what opening releases.
+class Certificates:
+    """What negatives of a test promise, whatever bins a session chooses from what opening releases.
 
     Args:
-        assumed: of the bins that tests are planned for.
-        narrowest: of the fewest bins that any released counts lead to, attribute by attribute.
+        assumed: the bins that tests are planned for.
+        narrowest: the fewest bins that any released counts lead to, attribute by attribute.
     """
 
-    declared: Domain
+    plan: MarginalTestPlan
+    outlook: Outlook
     assumed: Domain
     narrowest: Domain
     widest: Domain
 
     @classmethod
-    def of(cls, contract: Contract, opening: OpeningPlan, records: float, bins: int) -> Grids:
-        """Return the grids of a session over so many records, with so many bins of a long attribute."""
-        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening), bins=bins)
-        return cls(contract.domain, assumed_bins(contract, opening, records, bins), *extremes)
+    def of(
+        cls, plan: MarginalTestPlan, opening: OpeningPlan, outlook: Outlook, assumed: Domain
+    ) -> Certificates:
+        """Return those of a plan's test, in a session that was opened as imagined."""
+        contract = outlook.state.contract
+        deviations = bin_deviations(contract, opening)
+        return cls(plan, outlook, assumed, *extreme_domains(contract.domain, deviations, bins=plan.bins))
 
-
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """What negatives of a test promise, whatever bins a session chooses."""
-
-    plan: MarginalTestPlan
-    grids: Grids
-    outlook: Outlook
+    @property
+    def declared(self) -> Domain:
+        """The declared attributes."""
+        return self.outlook.state.domain
 
     @property
     def options(self) -> Options:
@@ -152,18 +152,15 @@ class Certificates:
 
     def bound(self, cells: int) -> float:
         """Return the half-width of a marginal's certificate after the expected number of questions."""
-        threshold, confidences = (
-            self.plan.threshold(cells, self.options.expected_queries),
-            self.outlook.confidences,
-        )
-        shares = confidences.shares(Rests.CERTIFIED)
+        threshold = self.plan.threshold(cells, self.options.expected_queries)
+        shares = self.outlook.confidences.shares(Rests.CERTIFIED)
         total_error = self.outlook.total_error(shares.everybody)
         widths = certified_sums(self.plan, threshold, cells, shares.certificate, total_error)
         return widths(WeightStats.of_cells(1))
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
-        if math.prod(sorted(self.grids.narrowest.shape)[:order]) > self.plan.most_cells:
+        if math.prod(sorted(self.narrowest.shape)[:order]) > self.plan.most_cells:
             return 0
         return min(self._most_cells(order), self.plan.most_cells)
 
@@ -172,7 +169,7 @@ class Certificates:
 
         What a tree cannot hold is not tested beyond pairs; a wider marginal, tested before, may hold it.
         """
-        orders = range(order, len(self.grids.declared) + 1 if self._may_be_full(order) else order + 1)
+        orders = range(order, len(self.declared) + 1 if self._may_be_full(order) else order + 1)
         cells = max(self.largest(one) for one in orders)
         return self.bound(cells) if cells else None
 
@@ -182,12 +179,11 @@ class Certificates:
 
     def forecast(self, order: int) -> CertificateForecast:
         """Return what negatives promise about marginals of an order."""
-        plan, grids, largest = self.plan, self.grids, self.largest(order)
-        sizes = _tested_sizes(plan, (grids.declared, grids.assumed), order)
+        sizes, largest = self._tested_sizes(self.assumed, order), self.largest(order)
         return CertificateForecast(
             order,
-            math.comb(len(grids.declared), order),
-            sizes.total() - sizes[plan.most_cells + 1],
+            math.comb(len(self.declared), order),
+            sizes.total() - sizes[self.plan.most_cells + 1],
             largest or None,
             self.bound(largest) if largest else None,
         )
@@ -195,15 +191,23 @@ class Certificates:
     def _most_cells(self, order: int) -> int:
         """Return the most cells of a marginal of an order, up to one too many, or a number above."""
         if order in _TESTED_ORDERS:
-            return max(_tested_sizes(self.plan, (self.grids.declared, self.grids.widest), order))
-        return min(math.prod(sorted(self.grids.widest.shape)[-order:]), self.plan.most_cells + 1)
+            return max(self._tested_sizes(self.widest, order))
+        return min(math.prod(sorted(self.widest.shape)[-order:]), self.plan.most_cells + 1)
+
+    def _tested_sizes(self, coarse: Domain, order: int) -> Counter[int]:
+        """Return how many marginals of an order have each number of cells or bins, up to one too many."""
+        plan, tested = self.plan, Counter[int]()
+        most = max(plan.most_cells, plan.fine_cells)
+        for (fine, binned), number in _sizes((self.declared, coarse), order, most).items():
+            tested[min(fine if fine <= plan.fine_cells else binned, plan.most_cells + 1)] += number
+        return tested
 
     def _may_be_full(self, order: int) -> bool:
         """Tell whether a model may be a tree that cannot hold some marginal of an order."""
-        options, cells = self.options, self.grids.widest.size
+        options, cells = self.options, self.widest.size
         if order <= 2 or is_dense(options.test, options.model, cells):
             return False
-        return len(self.grids.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
+        return len(self.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,7 @@ def forecast_vector(test: QueryTestPlan, confidence: float) -> VectorForecast:
 
 def forecast_marginals(certificates: Certificates, single: VectorForecast | None) -> MarginalForecast:
     """Return what a test of marginals will give, with that of single questions behind it."""
-    plan, options, declared = certificates.plan, certificates.options, certificates.grids.declared
+    plan, options, declared = certificates.plan, certificates.options, certificates.declared
     alone, length = certificates.outlook.confidences.alone, len(declared)
     least = 1 if options.opening is Opening.NONE else plan.order + 1
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
@@ -296,15 +300,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
             expected_error=None,
             bound=max(bounds) if promised else None,
         )
-
-
-def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int) -> Counter[int]:
-    """Return how many marginals of an order have each number of cells or bins, up to one too many."""
-    tested: Counter[int] = Counter()
-    for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():
-        cells = fine if fine <= plan.fine_cells else coarse
-        tested[min(cells, plan.most_cells + 1)] += number
-    return tested
 
 
 def _sizes(domains: tuple[Domain, Domain], order: int, most: int) -> Counter[tuple[int, ...]]:

@@ -13,10 +13,11 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError
+from pmw.model.bins import extreme_domains
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.plans import delta_for_pairs, plan_accuracy
-from pmw.planning.tested_bounds import Grids
+from pmw.planning.tiers import bin_deviations
 from pmw.public.answer import Answer, Source
 from pmw.public.bars import Bars
 from pmw.public.status import held_pairs
@@ -250,7 +251,8 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
     # Bounds are those of the most bins that any counts lead to.
     contract = binned.contract
     opening = plan_opening(domain, choose_filter(domain, contract.budget, contract.options), contract.options)
-    assert Grids.of(contract, opening, 1e6, bins).widest.shape == (2 * bins - 1, 2 * bins - 1, 6)
+    _, widest = extreme_domains(domain, bin_deviations(contract, opening), bins=bins)
+    assert widest.shape == (2 * bins - 1, 2 * bins - 1, 6)
     assert binned.contract.domain.shape == (1000, 100, 6)
     plain = pmw.plan_session(
         domain, records=10**6, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.NONE)
