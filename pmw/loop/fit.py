@@ -170,44 +170,30 @@ def _fitted_to_residuals(state: PublicState) -> PublicState:
     plan = marginal_tier(state.plan)
     wider = range(3, 1 if plan is None else plan.order + 1)
     rounds = [(2, len(state.domain) - 1), *((order, len(state.measured)) for order in (2, *wider))]
+    every = range(len(state.measured))
+    state = replace(state, beside=tuple(every))
     for order, most in rounds:
-        state = _taking(state, places)
         places += _farthest_off(state, places, order, most)
-        state = fitted_to(_taking(state, places))
+        state = fitted_to(_without(state, [place for place in every if place not in places]))
     return state
-
-
-def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
-    known = {term.scope: term for term in coarse_model(state).terms if isinstance(term, MarginalTerm)}
-    taken = [one for place, one in enumerate(state.measured) if place in places]
-    terms: list[Term] = []
-    for one in (*state.opening, *taken):
-        if not isinstance(one, QueryMeasurement | RowsMeasurement):
-            nothing = np.zeros(state.coarsening.coarse.scope_shape(one.scope))
-            terms.append(known.get(one.scope) or MarginalTerm(one.scope, nothing))
-    model = model_of_terms(state.contract, state.coarsening, state.total.value, terms)
-    beside = tuple(place for place in range(len(state.measured)) if place not in places)
-    return replace(state, model=model, beside=beside)
 
 
 def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: int) -> list[int]:
     """Return what else of some order the model's tree can hold, those first of which it is farthest off."""
     model, found = coarse_model(state), list[int]()
-    off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
-    for place, one in enumerate(state.measured):
-        if place in places or isinstance(one, QueryMeasurement | RowsMeasurement):
-            continue
-        if len(one.scope) <= order:
-            off[place], scopes[place] = _distance(state, one), one.scope
+    others = {
+        place: one
+        for place, one in enumerate(state.measured)
+        if place not in places and isinstance(one, MarginalMeasurement) and len(one.scope) <= order
+    }
+    off = {place: _distance(state, one) for place, one in others.items()}
     for place in sorted(off, key=lambda place: -off[place]):
-        scope = scopes[place]
         if len(found) == most:
             break
         if isinstance(model, GraphicalDistribution):
-            if not model.holds(scope, state.contract.options.max_cells or DEFAULT_MAX_CELLS):
+            if not model.holds(others[place].scope, state.contract.options.max_cells or DEFAULT_MAX_CELLS):
                 continue
-            nothing = np.zeros(state.coarsening.coarse.scope_shape(scope))
-            model = model.with_terms((*model.terms, MarginalTerm(scope, nothing)))
+            model = model.with_terms((*model.terms, _no_term(state.coarsening, others[place])))
         found.append(place)
     return found
 

@@ -131,22 +131,12 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
         return None
     if plan.cell_bound is None and (None, None) in (plan.test_bounds, other.test_bounds):
         return None
-    (tested, value), (other_tested, other_value) = plan.test_bounds, other.test_bounds
-
-    def ratio(ours: float | None, theirs: float | None) -> float | None:
-        if ours is None or theirs is None:
-            return None
-        return theirs / ours if delta else ours / theirs
-
-    return DeltaForecast(
-        delta=float(budget.delta),
-        cell_bound=other.cell_bound,
-        cell_ratio=ratio(plan.cell_bound, other.cell_bound),
-        tested_bound=other_tested,
-        tested_ratio=ratio(tested, other_tested),
-        value_bound=other_value,
-        value_ratio=ratio(value, other_value),
-    )
+    found = list[float | None]()
+    bounds = ((one.cell_bound, *one.test_bounds) for one in (plan, other))
+    for ours, theirs in zip(*bounds, strict=True):
+        ratio = None if ours is None or theirs is None else theirs / ours if delta else ours / theirs
+        found += [theirs, ratio]
+    return DeltaForecast(float(budget.delta), *found)
 
 
 def _imagined(contract: Contract, records: int) -> tuple[OpeningPlan, Opened, Domain, Outlook]:
