@@ -125,17 +125,14 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
 
 def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
     """Return an imagined state after all that is due was measured, of noise that came out as 0."""
-    domain, bins, shares = state.domain, list[NDArray[np.int64] | None](), list[NDArray[np.float64] | None]()
-    for fine, coarse in zip(domain, assumed, strict=True):
-        special = fine.size - fine.base_size
-        runs = np.arange(fine.base_size) * (coarse.size - special) // fine.base_size
-        bin_ = np.append(runs, coarse.size - special + np.arange(special))
-        same = fine.size == coarse.size
-        bins.append(None if same else bin_)
-        shares.append(None if same else 1 / np.bincount(as_index(bin_))[bin_])
-    kept = zip(domain, bins, assumed, strict=True)
-    binned = Domain(tuple(fine if bin_ is None else coarse for fine, bin_, coarse in kept), domain.name)
-    state = replace(state, coarsening=Coarsening(domain, binned, tuple(bins), tuple(shares)))
+    binned = dict[str, tuple[Attribute, NDArray[np.int64], NDArray[np.float64]]]()
+    for fine, coarse in zip(state.domain, assumed, strict=True):
+        if fine.size > coarse.size:
+            special = fine.size - fine.base_size
+            runs = np.arange(fine.base_size) * (coarse.size - special) // fine.base_size
+            bin_ = np.append(runs, coarse.size - special + np.arange(special))
+            binned[fine.name] = coarse, bin_, 1 / np.bincount(as_index(bin_))[bin_]
+    state = replace(state, coarsening=Coarsening.of(state.domain, binned))
     plan = marginal_tier(state.plan)
     if plan is None:
         return state
