@@ -22,8 +22,9 @@ from scipy.integrate import quad
 import pmw
 from pmw.data import CountSource, MemorySource
 from pmw.loop.loop import draw_tests
+from pmw.loop.measuring import Tables
 from pmw.loop.tiers import MarginalTier, Proposal, QuestionTier, l1_distance
-from pmw.loop.untested import Requested, Tables
+from pmw.loop.untested import Requested
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,
