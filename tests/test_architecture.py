@@ -327,7 +327,7 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     facts = "pmw.data.inspection"
     assert {module for module, names in known.items() if facts in names} == {"pmw.cli.check_command"}
     assert {name for name in known["pmw.cli.check_command"] if name.startswith("pmw")} == {
-        "pmw.cli.plan_texts", "pmw.cli.options", "pmw.cli.usage", "pmw.data",
+        "pmw.cli.options", "pmw.cli.usage", "pmw.data",
         facts, "pmw.display.texts", "pmw.planning.refusals",
     }  # fmt: skip
 

@@ -52,8 +52,6 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     are ignored or missing, and what may help. With a column of ids it shows what share of the records is kept
     for several numbers of records per person.
 
-    Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
-
     The numbers are exact: they are outside the privacy guarantee, for the custodian of the table alone. A
     session never shows them, and this command touches no session and writes no file. Declare an attribute by
     what is known of it in public, not by the values listed here.
@@ -61,7 +59,6 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
     no record would be kept.
     """
-    from pmw.cli.plan_texts import usual_bins
     from pmw.data.inspection import WARNING, inspect_table
     from pmw.planning.refusals import check_attributes
 
@@ -70,12 +67,12 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
     check_attributes(domain)  # which no session holds, whatever its options
     echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_table(place, domain)
-    form, lines = usual_bins(domain, facts.kept)
-    if domain.lookups:
-        form["lookups"] = [_lookup_form(one, domain) for one in domain.lookups]
-        lines = [*lines, "", *map(_lookup_line, domain.lookups, form["lookups"])]
-    told = json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines))
-    echo(told)
+    lookups = [_lookup_form(one, domain) for one in domain.lookups]
+    form, lines = facts.to_dict(), list(_lines(place, facts))
+    if lookups:
+        form["lookups"] = lookups
+        lines += ["", *map(_lookup_line, domain.lookups, lookups)]
+    echo(json_line(form) if as_json else "\n".join(lines))
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"

@@ -1,7 +1,4 @@
-"""What ``pmw plan`` prints: a session that nobody has opened yet, on one screen.
-
-``pmw check`` prints what bins cost, too.
-"""
+"""What ``pmw plan`` prints: a session that nobody has opened yet, on one screen."""
 
 from __future__ import annotations
 
@@ -9,27 +6,20 @@ import shlex
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-from pmw.display.texts import at_most_percent, counted, listed, number, shown_name, text_table
-from pmw.errors import BudgetError
+from pmw.display.texts import at_most_percent, counted, listed, number, text_table
 from pmw.planning.opening import KEPT_FOR_PERSONS, KEPT_FOR_SUMS, opens_persons
 from pmw.planning.outlook import OrderForecast
-from pmw.planning.plans import PeopleForecast, plan_session
+from pmw.planning.plans import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
-from pmw.planning.tested_bounds import BinForecast, MarginalForecast
+from pmw.planning.tested_bounds import MarginalForecast
 from pmw.planning.theorems import TextbookPlan
 from pmw.public.clear import FULL
 from pmw.public.contract import contract_words, guarantee_terms, largest_belief, replacement
 from pmw.public.error_quantiles import SHARE
 from queries.cells import cell_count
-from queries.dates import Periods
-from queries.domain import Domain
-from queries.numbers import IntegerAttribute
 
 _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
-_USUAL_DELTA = Fraction(1, 10**9)  # of a budget that the custodian has not chosen yet
-_SHOWN_BINS = 4  # attributes; those with the most cells
 _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 
 
@@ -133,7 +123,10 @@ def _head(plan: SessionPlan) -> Iterator[str]:
             f"{counted(found.sets, 'set')} of attributes; their typical bar is ± {found.bound:,.0f} records, "
             f"± {found.usual_bound:,.0f} without --expect."
         )
-    yield from bin_lines(plan)
+    shapes = zip(plan.contract.domain.shape, plan.coarse.shape, strict=True)
+    if binned := sum(declared != coarse for declared, coarse in shapes):
+        attributes = "1 long attribute is" if binned == 1 else f"{binned} long attributes are"
+        yield f"  {attributes} put into bins, chosen from one-attribute counts."
 
 
 def _beside_counts(plan: SessionPlan) -> Iterator[str]:
@@ -168,8 +161,6 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         more, bounds = f"{_SHOWN_ORDERS} or more attributes", [order.bound for order in wider]
         widest = None if None in bounds else max(filter(None, bounds), default=0.0)
         yield _ROW.format(more, "", "", _error(wider[-1], plan), _bound(widest, plan))
-        if cut := max(order.cut_bound or 0.0 for order in wider):
-            yield _ROW.format("  cutting bins", "", "", "tested", _bound(cut, plan))
     if plan.vector is not None:
         error, bound = number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
         yield _ROW.format("measured answer", "", "", error, bound)
@@ -184,15 +175,6 @@ def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
     name = names.get(order.order, f"{order.order} attributes")
     error, cells = _error(order, plan), cell_count(order.cells)
     yield _ROW.format(name, cells, number(order.mean_count), error, _bound(order.bound, plan))
-    tested = plan.marginals is not None and order.promise == "tested"
-    for one in plan.marginals.certificates if tested and plan.marginals is not None else ():
-        if one.order == order.order and one.typical_cells is not None and one.typical_bound is not None:
-            cells, bound = cell_count(one.typical_cells), _bound(one.typical_bound, plan)
-            yield _ROW.format("  on a typical marginal", cells, "", "tested", bound)
-    if order.cut_bound is not None:
-        yield _ROW.format("  cutting bins", "", "", "tested", _bound(order.cut_bound, plan))
-    if order.parts_bound is not None:
-        yield _ROW.format("  by parts, even table", "", "", "", _bound(order.parts_bound, plan))
     if order.order == 1 and plan.attributes:
         widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
         error, bound = number(widest.range_error), _bound(widest.range_bound, plan)
@@ -202,15 +184,11 @@ def _order_rows(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
 def _legend(plan: SessionPlan) -> Iterator[str]:
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
     said = f"In records, of one attribute for the noisiest; {held}"
-    parts = any(order.parts_bound is not None for order in plan.orders)
-    even = "By parts: one cell, on average, were the table filled evenly." if parts else ""
     if all(order.promise != "tested" for order in plan.orders):
         yield f"  {said}."
-        if parts:
-            yield f"  {even}"
         return
     yield f"  {said}, and while positives are left. A tested"
-    yield f"  answer is off by less than its bound. {even}".rstrip()
+    yield "  answer is off by less than its bound."
 
 
 def _error(order: OrderForecast, plan: SessionPlan) -> str:
@@ -401,59 +379,3 @@ def _bound(records: float | None, plan: SessionPlan) -> str:
     share = records / plan.records
     part = "more than all" if share > 1 else f"{share:.0%}" if share > 0.095 else f"{100 * share:.2g}%"
     return f"{number(records)} ({part})"
-
-
-# --- bins -------------------------------------------------------------------------------------------------
-
-
-def bin_lines(plan: SessionPlan) -> Iterator[str]:
-    """Yield how many attributes have bins, what these cost a question, and what coarser ones are worth."""
-    shapes = zip(plan.contract.domain.shape, plan.coarse.shape, strict=True)
-    number = sum(declared != coarse for declared, coarse in shapes)
-    if not number:
-        return
-    attributes = "1 long attribute is" if number == 1 else f"{number} long attributes are"
-    bins = f"  {attributes} put into bins, chosen from one-attribute counts"
-    yield f"{bins}. Cutting one widens a bar by up to:" if plan.binned else f"{bins}."
-    most = sorted(plan.binned, key=lambda one: -one.cells)
-    for one in most[:_SHOWN_BINS]:
-        cost = f"{cell_count(one.cells)} cells in about {one.bins:,} bins: {_part(one.cut_width, plan)}"
-        worth = "" if plan.pairs else ": with others, too many cells to test"
-        worth = worth if one.coarser_bound is None else f": {_part(one.coarser_bound, plan)}"
-        coarser = f"in at most {_coarser(one, plan)} none is cut{worth}"
-        yield f"    {shown_name(one.name)}, {cost}; {coarser}"
-    if len(most) > _SHOWN_BINS:
-        yield f"    {counted(len(most) - _SHOWN_BINS, 'more attribute')} of fewer cells"
-
-
-def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]:
-    """Return what bins would cost at a usual budget: a form ready for JSON, and lines; empty for none.
-
-    Args:
-        records: exact, for the custodian alone.
-    """
-    try:
-        plan = plan_session(domain, records=records, epsilon=1, delta=_USUAL_DELTA) if records else None
-    except BudgetError:
-        plan = None
-    if plan is None or not plan.binned:
-        return {}, []
-    head = f"In a session with epsilon = 1, delta = {float(_USUAL_DELTA):g}:"
-    return {"binned": plan.to_dict()["binned"]}, ["", head, *bin_lines(plan)]
-
-
-def _coarser(one: BinForecast, plan: SessionPlan) -> str:
-    """Return the number of cells that are kept, with the width that gives them where that is one number."""
-    attribute, cells = plan.contract.domain[one.name], counted(cell_count(one.coarser_cells), "cell")
-    if isinstance(attribute, Periods):
-        first, last = attribute.boundaries[0], attribute.boundaries[-1] - 1
-        for width in attribute.widths:
-            if sum(1 for _ in attribute.starts(first, last, width)) <= one.coarser_cells:
-                return f'{cells} (width = "{width}")'
-    if not isinstance(attribute, IntegerAttribute):
-        return cells
-    return f"{cells} (width = {attribute.width * -(-one.cells // one.coarser_cells)})"
-
-
-def _part(records: float, plan: SessionPlan) -> str:
-    return f"± {records:,.0f} ({100 * records / plan.records:.2g}%)"

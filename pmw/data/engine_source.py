@@ -1,7 +1,4 @@
-"""Tables of a database that speaks SQL: read there in one query, or counted there.
-
-DuckDB and Postgres differ in how they are reached, how types are called and how records come. Where a table
-is counted, cells are made in the database too, and only grouped counts leave it.
+"""Tables of a database that speaks SQL, counted there: cells are made in it, and only grouped counts leave.
 
 All counts of a process are of one snapshot: one transaction is held open, read-only and repeatable. Where it
 is lost, a count fails, and the table is compared again when the session is resumed.
@@ -21,109 +18,31 @@ Source: ``queries.values`` has the rules; the documentation of DuckDB and of Pos
 
 from __future__ import annotations
 
-import abc
 import hashlib
 import hmac
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.engine_columns import require_ids
-from pmw.data.refusals import MAKE_A_VIEW, column_refusal, detached, require_one_column
+from pmw.data.refusals import detached, require_one_column
 from pmw.data.source import Bins, CountSource
+from pmw.data.sql_tables import SIZE, SqlTable, SqlWords
 from pmw.errors import DataError
 from queries.categories import CategoricalAttribute
 from queries.cells import in_quotes
 from queries.domain import Attribute, Domain
-from queries.frozen import dataclass
 from queries.numbers import IntegerAttribute, NumericAttribute, ValueGrid
-from queries.records import Columns
 from queries.schema import stored_schema
 from queries.values import values_of
 
 _MOST_COMPARED = 1000  # edges, or values, of one attribute
 _WHOLE_TEXT = re.compile(r"0|-?[1-9][0-9]{0,17}")  # fits into 64 bits
-Rows: TypeAlias = list[tuple[Any, ...]]
-
-SIZE = re.compile(r"\([0-9,-]+\)")  # behind the name of a type
-
-
-@dataclass(frozen=True, slots=True)
-class SqlWords:
-    """How an engine writes what cells are made of.
-
-    Args:
-        whole: types of whole numbers of at most 64 bits.
-        text_is: the condition that a column's text is a given one, byte by byte.
-    """
-
-    whole: tuple[str, ...]
-    floating: tuple[str, ...]
-    textual: tuple[str, ...]
-    divide: str
-    text_is: Callable[[str, str], str]
-
-
-class SqlTable(abc.ABC):
-    """A table, or a view, of a database."""
-
-    words: ClassVar[SqlWords]
-
-    def __init__(self, place: str, names: Sequence[str]) -> None:
-        self.place, self.name = place, ".".join(names)
-        self.quoted = ".".join(map(in_quotes, names))
-
-    def __str__(self) -> str:
-        return f"{self.name} in {self.place}"
-
-    def kinds(self) -> dict[str, str]:
-        """Return the type of each column by its name, in the words of the database."""
-        with self.translated(), self.connect() as connection:
-            return self.kinds_by(connection)
-
-    def columns(self, domain: Domain) -> Iterator[Columns]:
-        """Yield the records part by part, declared columns only, all of one snapshot.
-
-        Privacy: true records; they stay in this room.
-        """
-        with self.translated(), self.connect() as connection:
-            kinds = self.kinds_by(connection)
-            for name in domain.columns:
-                require_one_column(str(self), name, list(kinds))
-                refused = self.refused(kinds[name])
-                if refused is not None:
-                    raise column_refusal(str(self), name, f"a column of type {refused}", MAKE_A_VIEW)
-            require_ids(str(self), domain, kinds)
-            yield from self.columns_by(connection, domain, kinds)
-
-    @abc.abstractmethod
-    def translated(self) -> AbstractContextManager[None]:
-        """Turn errors of the database into one that shows nothing of a record."""
-
-    @abc.abstractmethod
-    def connect(self) -> Any:
-        """Return a connection that writes nothing, sees one snapshot, and reads values as on any machine."""
-
-    @abc.abstractmethod
-    def kinds_by(self, connection: Any) -> dict[str, str]:
-        """Return the type of each column by its name."""
-
-    @abc.abstractmethod
-    def columns_by(self, connection: Any, domain: Domain, kinds: Mapping[str, str]) -> Iterator[Columns]:
-        """Yield the records of a table whose columns were found readable."""
-
-    @abc.abstractmethod
-    def refused(self, kind: str) -> str | None:
-        """Return how a type is called whose values reading may fail at; None for one that is read."""
-
-    def _absent(self) -> DataError:
-        return DataError(f"expected a table or view {self.name!r} in {self.place}, got none")
+_Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 class Snapshot:
@@ -145,7 +64,7 @@ class Snapshot:
         """Let go of the database."""
         self._connection.close()
 
-    def rows(self, statement: str) -> Rows:
+    def rows(self, statement: str) -> _Rows:
         """Return the rows of a statement."""
         try:
             return detached(lambda: self._rows(statement))
@@ -153,9 +72,9 @@ class Snapshot:
             self.close()  # what was of one snapshot is not any more
             raise
 
-    def _rows(self, statement: str) -> Rows:
+    def _rows(self, statement: str) -> _Rows:
         with self.table.translated():
-            found: Rows = self._connection.execute(statement).fetchall()
+            found: _Rows = self._connection.execute(statement).fetchall()
             return found
 
 

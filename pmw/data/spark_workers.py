@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from pmw.data.people import OWN, PeopleRecords, Roster, hashes_of, keep_bounded
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.records import CodedRecords, Columns
-
-if TYPE_CHECKING:
-    pass
 
 Stage: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]  # of a partition: batches in, batches out
 _Numbers: TypeAlias = NDArray[np.int64]

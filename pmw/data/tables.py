@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from urllib.parse import parse_qsl, urlsplit
 
 from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
-from pmw.data.duckdb_file import DuckdbTable
-from pmw.data.engine_source import EngineSource, SqlTable
+from pmw.data.engine_source import EngineSource
 from pmw.data.files import TableFile, require_file_name
 from pmw.data.memory import MemorySource, TablePart, declared_kind, frame_parts
-from pmw.data.postgres import PostgresTable
 from pmw.data.scratch import MemoryLimit, require_limit
 from pmw.data.source import CountSource
 from pmw.data.spark import (
@@ -28,6 +26,7 @@ from pmw.data.spark import (
     spark_kinds,
     spark_table,
 )
+from pmw.data.sql_tables import DuckdbTable, PostgresTable, SqlTable
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
+from pmw.loop.priors import elected, opened_pairs, prior_shares
 from pmw.model.bins import CoarsenedDistribution, Coarsening, coarse_target
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term, dual_numbers
@@ -28,15 +28,12 @@ from pmw.model.measurement import (
     QueryMeasurement,
     RowsMeasurement,
     SingleMeasurement,
-    Target,
 )
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, with_local_fits
-from pmw.model.strategy import along
 from pmw.public.contract import Contract
 from pmw.public.foundations import due_scopes, with_founded
 from pmw.public.options import UpdateRule, is_dense
 from pmw.public.plans import marginal_tier
-from pmw.public.prior import Prior
 from pmw.public.state import LaterMeasurement, PublicState, coarse_model, planned_bins, singly
 
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
@@ -55,9 +52,6 @@ _AFRESH, _ONWARD = replace(_RESIDUALS, steps=800), replace(_RESIDUALS, steps=100
 # fitted: more of them forget the prior (docs/algorithm.md).
 _OF_PRIOR = DescentRule(steps=160, tolerance=1e-5, growth=1.02)
 _FROM_PRIOR = DescentRule(steps=50, tolerance=1e-5, enough=0.8, growth=1.02)
-_FARTHEST = 6.0  # times the variance of noise: priors that are farther off help no more, or harm
-_SMOOTHED = 0.01  # share of independence in a prior's pairs, so that no cell is empty for ever
-_RAKINGS = 20
 _REFINED = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on
 # A table whose noise is large is fitted no closer than while the session runs: that would fit the noise.
 _NOISY = DescentRule(steps=MOST_STEPS, tolerance=3e-4)
@@ -176,44 +170,30 @@ def _fitted_to_residuals(state: PublicState) -> PublicState:
     plan = marginal_tier(state.plan)
     wider = range(3, 1 if plan is None else plan.order + 1)
     rounds = [(2, len(state.domain) - 1), *((order, len(state.measured)) for order in (2, *wider))]
+    every = range(len(state.measured))
+    state = replace(state, beside=tuple(every))
     for order, most in rounds:
-        state = _taking(state, places)
         places += _farthest_off(state, places, order, most)
-        state = fitted_to(_taking(state, places))
+        state = fitted_to(_without(state, [place for place in every if place not in places]))
     return state
-
-
-def _taking(state: PublicState, places: Sequence[int]) -> PublicState:
-    known = {term.scope: term for term in coarse_model(state).terms if isinstance(term, MarginalTerm)}
-    taken = [one for place, one in enumerate(state.measured) if place in places]
-    terms: list[Term] = []
-    for one in (*state.opening, *taken):
-        if not isinstance(one, QueryMeasurement | RowsMeasurement):
-            nothing = np.zeros(state.coarsening.coarse.scope_shape(one.scope))
-            terms.append(known.get(one.scope) or MarginalTerm(one.scope, nothing))
-    model = model_of_terms(state.contract, state.coarsening, state.total.value, terms)
-    beside = tuple(place for place in range(len(state.measured)) if place not in places)
-    return replace(state, model=model, beside=beside)
 
 
 def _farthest_off(state: PublicState, places: Sequence[int], order: int, most: int) -> list[int]:
     """Return what else of some order the model's tree can hold, those first of which it is farthest off."""
     model, found = coarse_model(state), list[int]()
-    off, scopes = dict[int, float](), dict[int, tuple[str, ...]]()
-    for place, one in enumerate(state.measured):
-        if place in places or isinstance(one, QueryMeasurement | RowsMeasurement):
-            continue
-        if len(one.scope) <= order:
-            off[place], scopes[place] = _distance(state, one), one.scope
+    others = {
+        place: one
+        for place, one in enumerate(state.measured)
+        if place not in places and isinstance(one, MarginalMeasurement) and len(one.scope) <= order
+    }
+    off = {place: _distance(state, one) for place, one in others.items()}
     for place in sorted(off, key=lambda place: -off[place]):
-        scope = scopes[place]
         if len(found) == most:
             break
         if isinstance(model, GraphicalDistribution):
-            if not model.holds(scope, state.contract.options.max_cells or DEFAULT_MAX_CELLS):
+            if not model.holds(others[place].scope, state.contract.options.max_cells or DEFAULT_MAX_CELLS):
                 continue
-            nothing = np.zeros(state.coarsening.coarse.scope_shape(scope))
-            model = model.with_terms((*model.terms, MarginalTerm(scope, nothing)))
+            model = model.with_terms((*model.terms, _no_term(state.coarsening, others[place])))
         found.append(place)
     return found
 
@@ -227,71 +207,6 @@ def _distance(state: PublicState, measured: MarginalMeasurement) -> float:
 
 
 # --- a prior ----------------------------------------------------------------------------------------------
-
-
-def elected(state: PublicState) -> PublicState:
-    """Return the state that knows whether its model begins with the contract's prior; free.
-
-    That is decided by what was released before any question, once all of it is there. The prior's pairs,
-    raked to the attributes' own released counts, are compared with the released pairs. They are taken where
-    they are nearer than independence is, and at most ``_FARTHEST`` times the variance of noise away: per
-    free number, for what is nearer errs by less than a few times of what a measurement does.
-
-    Source: Deming and Stephan (1940) for raking, which keeps a table's interactions.
-    """
-    prior, pairs = state.contract.options.prior, opened_pairs(state)
-    if prior is None or not pairs:
-        return state
-    margins = dict[str, NDArray[np.float64]]()
-    for one in state.opening:
-        values = np.maximum(coarse_target(state.coarsening, one, state.total.value).values, 1.0)
-        margins[one.scope[0]] = values / values.sum()
-    with_prior, alone, numbers = 0.0, 0.0, 0
-    for one in pairs:
-        target = coarse_target(state.coarsening, one, state.total.value)
-        first, second = (margins[name] for name in one.scope)
-        independent = np.multiply.outer(first, second)
-        shares = (1 - _SMOOTHED) * _prior_shares(state, prior, one.scope) + _SMOOTHED * independent
-        with_prior += _misfit(target, raked(shares, first, second) * state.total.value)
-        alone += _misfit(target, independent * state.total.value)
-        numbers += target.free_numbers
-    return replace(state, elects_prior=with_prior < min(alone, _FARTHEST * numbers))
-
-
-def opened_pairs(state: PublicState) -> list[MarginalMeasurement]:
-    """Return the pairs that were measured before any question; none as long as one of them is missing."""
-    scopes = due_scopes(replace(state, measured=(), closed=False))
-    due = sum(len(scope) == 2 for scope in scopes)  # pairs come first
-    pairs = [one for one in state.measured[:due] if isinstance(one, MarginalMeasurement)]
-    return pairs if len(pairs) == due else []
-
-
-def raked(
-    shares: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return shares of a pair whose sums are about those of its attributes, with the same interactions.
-
-    Args:
-        shares: positive, float64, shape (a, b).
-        first: wanted sums of the first attribute, float64, shape (a,), summing to 1.
-        second: wanted sums of the second, float64, shape (b,), summing to 1.
-    """
-    for _ in range(_RAKINGS):
-        shares = shares * (first / shares.sum(axis=1))[:, None]
-        shares = shares * (second / shares.sum(axis=0))
-    return shares
-
-
-def _prior_shares(state: PublicState, prior: Prior, scope: tuple[str, ...]) -> NDArray[np.float64]:
-    coarsening = state.coarsening
-    return prior.shares(scope, tuple(coarsening.bins[coarsening.fine.index(name)] for name in scope))
-
-
-def _misfit(target: Target, values: NDArray[np.float64]) -> float:
-    """Return chi squared of what a model says of a measurement, against its noise."""
-    error = values - target.values
-    weighed = error if target.information is None else along(target.information, error)
-    return float(np.vdot(weighed, error / target.variance))
 
 
 def _from_prior(state: PublicState) -> PublicState:
@@ -308,7 +223,7 @@ def _from_prior(state: PublicState) -> PublicState:
     held = (one for place, one in enumerate(opened_pairs(state)) if place not in state.beside)
     for one in (*state.opening, *held):
         target = coarse_target(state.coarsening, one, total)
-        aims.append(replace(target, values=_prior_shares(state, prior, one.scope) * total))
+        aims.append(replace(target, values=prior_shares(state, prior, one.scope) * total))
     nothing = [aim.term(np.zeros(aim.values.shape)) for aim in aims]
     model = model_of_terms(state.contract, state.coarsening, total, nothing)
     start = coarse_model(replace(state, model=model))

@@ -1,6 +1,12 @@
-"""Measuring: numbers under fresh noise, of a marginal cell by cell or by rows. They are drawn here alone."""
+"""Measuring: the tables that are counted, and a marginal's numbers under fresh noise, of cells or of rows.
+
+Such numbers are drawn here alone.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +15,31 @@ from pmw.model.strategy import Strategy
 from pmw.privacy.noise import NoiseDistribution
 from pmw.privacy.random_bits import BitSource
 from queries.factors import UNITS
+from queries.frozen import dataclass
+
+if TYPE_CHECKING:
+    from pmw.data import CountSource
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What true numbers are counted in.
+
+    Args:
+        fine: the table over the declared cells.
+        coarse: the same table over bins; None where nothing is binned.
+        is_fine: tells whether a scope is counted on declared cells.
+    """
+
+    fine: CountSource
+    coarse: CountSource | None = None
+    is_fine: Callable[[Sequence[str]], bool] | None = None
+
+    def over(self, scope: Sequence[str]) -> CountSource:
+        """Return the table over the cells that a scope is measured on."""
+        if self.coarse is None or self.is_fine is None or self.is_fine(scope):
+            return self.fine
+        return self.coarse
 
 
 def draw_numbers(

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, model_holds
-from pmw.loop.measuring import draw_numbers
+from pmw.loop.measuring import Tables, draw_numbers
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition
@@ -435,24 +435,22 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
             cell at a positive; costs what ``charges`` says.
         """
         plan = self.plan
-
-        def table(scope: tuple[str, ...]) -> CountSource:
-            return source if coarse is None or plan.is_fine(source.domain.scope_size(scope)) else coarse
-
-        def counts(scope: tuple[str, ...]) -> NDArray[np.int64]:
-            return table(scope).counts(scope).counts
-
+        tables = Tables(source, coarse, lambda scope: plan.is_fine(source.domain.scope_size(scope)))
         scopes = [request.scope for request in requests]
         for each in (source, coarse):
             if each is not None:
-                each.prepare([scope for scope in scopes if table(scope) is each])
-        distances = [l1_distance(counts(request.scope), request.model_units) for request in requests]
+                each.prepare([scope for scope in scopes if tables.over(scope) is each])
+        distances = [
+            l1_distance(tables.over(request.scope).counts(request.scope).counts, request.model_units)
+            for request in requests
+        ]
         values = np.array(distances, dtype=np.int64)
         thresholds = np.array([request.threshold for request in requests], dtype=np.int64)
         after, outcomes = plan.sparse.scan(before, values, thresholds, bits)
         released = None
         if outcomes[-1]:
-            measured = counts(requests[len(outcomes) - 1].measured)
+            scope = requests[len(outcomes) - 1].measured
+            measured = tables.over(scope).counts(scope).counts
             released = draw_numbers(measured, plan.noise, None, bits)
         return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), self.kept(after)
 

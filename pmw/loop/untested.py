@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop.fit import correct, fitted_to, model_of_terms
-from pmw.loop.measuring import draw_numbers, noise_on, numbers_of, with_noise
+from pmw.loop.measuring import Tables, draw_numbers, noise_on, numbers_of, with_noise
 from pmw.model.bins import Coarsening, choose_coarsening, told_apart_by
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import SyntheticDistribution
@@ -162,26 +162,6 @@ def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
 
 
 # --- what is measured on request ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """What true numbers are counted in.
-
-    Args:
-        fine: the table over the declared cells.
-        coarse: the same table over bins; None where nothing is binned.
-        is_fine: tells whether a scope is counted on declared cells.
-    """
-
-    fine: CountSource
-    coarse: CountSource | None = None
-    is_fine: Callable[[Sequence[str]], bool] | None = None
-
-    def over(self, scope: Sequence[str]) -> CountSource:
-        """Return the table over the cells that a scope is measured on."""
-        fine = self.coarse is None or self.is_fine is None or self.is_fine(scope)
-        return self.fine if fine or self.coarse is None else self.coarse
 
 
 @dataclass(frozen=True, slots=True)

@@ -456,11 +456,6 @@ _NOISE = 3.0  # standard deviations that a count must exceed to be told from noi
 _CLEAR = 4.0  # times as much that an assumed bin has: real ones are uneven
 
 
-def longest_kept(bins: int) -> int:
-    """Return how many cells an ordered attribute may have and be kept as it is, where bins are wanted."""
-    return max(SHORT_ORDERED, bins * 3 // 2)
-
-
 def fewest_bins(cells: int) -> int:
     """Return the fewest bins that leave an ordered attribute of so many cells as it is."""
     return 1 if cells <= SHORT_ORDERED else -(-cells * 2 // 3)
@@ -475,11 +470,12 @@ def choose_coarsening(
 ) -> Coarsening:
     """Return bins of about equal mass for long ordered attributes, and rare values pooled.
 
-    An ordered attribute of more than ``longest_kept`` cells is cut into about so many runs of consecutive
-    cells: a cell heavier than a bin's share stands alone, and what lies between such cells is cut at equal
-    masses, never into bins that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL
-    values those below three standard deviations are pooled where there are at least two. The cells of single
-    numbers and the ``missing`` and ``other`` cells stay alone. Inside a bin shares are those of the counts.
+    An ordered attribute of more than SHORT_ORDERED cells, and of more than 3/2 as many as bins, is cut into
+    about so many runs of consecutive cells: a cell heavier than a bin's share stands alone, and what lies
+    between such cells is cut at equal masses, never into bins that noise could make. In a categorical
+    attribute of more than SHORT_CATEGORICAL values those below three standard deviations are pooled where
+    there are at least two. The cells of single numbers and the ``missing`` and ``other`` cells stay alone.
+    Inside a bin shares are those of the counts.
 
     Args:
         one_way: per attribute, released records per cell: float64, shape (cells,); an attribute without them
@@ -566,15 +562,15 @@ def extreme_domains(
     return _resized(domain, fewest, bins), _resized(domain, most, bins)
 
 
-def is_long(attribute: Attribute, bins: int) -> bool:
+def _is_long(attribute: Attribute, bins: int) -> bool:
     """Tell whether an attribute has too many cells to be kept as it is, where its counts were measured."""
     categorical = isinstance(attribute, CategoricalAttribute)
-    return attribute.base_size > (SHORT_CATEGORICAL if categorical else longest_kept(bins))
+    return attribute.base_size > (SHORT_CATEGORICAL if categorical else max(SHORT_ORDERED, bins * 3 // 2))
 
 
 def coarse_of(attribute: Attribute) -> Attribute:
     """Return the attribute that others are measured with, as far as its length alone tells."""
-    if not is_long(attribute, DEFAULT_BINS) or attribute.base_size <= DEFAULT_BINS:
+    if not _is_long(attribute, DEFAULT_BINS) or attribute.base_size <= DEFAULT_BINS:
         return attribute
     return _coarse_attribute(attribute, np.arange(DEFAULT_BINS))
 
@@ -583,7 +579,7 @@ def _resized(domain: Domain, size: Callable[[Attribute], int], bins: int) -> Dom
     """Return a domain in which each long attribute has so many cells besides the special ones."""
     resized: list[Attribute] = []
     for attribute in domain:
-        cells = size(attribute) if is_long(attribute, bins) else attribute.base_size
+        cells = size(attribute) if _is_long(attribute, bins) else attribute.base_size
         same = cells == attribute.base_size
         resized.append(attribute if same else _coarse_attribute(attribute, np.arange(cells)))
     return Domain(tuple(resized), domain.name)
@@ -600,7 +596,7 @@ def _group_cells(
     attribute: Attribute, counts: NDArray[np.float64], deviation: float, bins: int
 ) -> NDArray[np.int64] | None:
     """Return the bin of each cell, the special cells last, or None where nothing is binned."""
-    if not is_long(attribute, bins):
+    if not _is_long(attribute, bins):
         return None
     base = counts[: attribute.base_size]
     if isinstance(attribute, CategoricalAttribute):

@@ -26,7 +26,6 @@ from pmw.model.factors import KeptTables, plan_projections, positions, project, 
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.factors import UNITS
-from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
 from queries.records import CodedRecords
@@ -37,18 +36,39 @@ _SHORT = 2**12  # cells: below this, loops over the last axes cost more than the
 _LARGEST_TABLE = 2**20  # cells of a table that is written out along the last axes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class DenseCells:
     """The array of a distribution, up to a constant factor; changed in place by who owns it.
 
+    Its sum is taken when it is needed, so that changes in a row take none.
+
     Args:
         values: float64, shape ``domain.shape``; contiguous, not normalised.
-        mass: the sum of the values, when it was last taken.
+        mass: their sum, where it is known.
     """
 
-    domain: Domain
-    values: NDArray[np.float64]
-    mass: float
+    def __init__(
+        self, domain: Domain, total: float, values: NDArray[np.float64], mass: float | None = None
+    ) -> None:
+        self.domain, self.total, self.values = domain, total, values
+        self._mass = mass
+        # A memo of the weights of queries, which do not change as the array does, and its cells.
+        self._classes: dict[LinearQuery, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
+        self._kept_cells = 0
+
+    @property
+    def scale(self) -> float:
+        """Records that a number of the array stands for."""
+        if self._mass is None:
+            self._mass = float(self.values.sum())
+        return self.total / self._mass
+
+    def copy(self) -> DenseCells:
+        """Return the same in an array of its own."""
+        return DenseCells(self.domain, self.total, self.values.copy(), self._mass)
+
+    def summed(self) -> DenseCells:
+        """Return the array as a distribution keeps it: the sum of all of its cells is taken."""
+        return DenseCells(self.domain, self.total, self.values, float(self.values.sum()))
 
     def sums(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return the sums over a scope in declared order: float64, or the array itself where none goes."""
@@ -59,37 +79,73 @@ class DenseCells:
         slices = dict(zip(query.scope, query.box, strict=True))
         return self.values[tuple(slices.get(name, slice(None)) for name in self.domain.names)]
 
-    def multiply(self, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
-        """Multiply each cell by exp(duals[its cell of the scope]), in place."""
+    def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
+        """Return records per cell over a scope, normalised to the total: float64."""
+        values = self.sums(scope)
+        if self._mass is None:
+            self._mass = float(values.sum())
+        return np.asarray(values * self.scale)
+
+    def records(self, query: LinearQuery) -> float:
+        """Return the answer to a box query, in records, normalised to the total."""
+        return float(self.inside(query).sum()) * self.scale
+
+    def weight_classes(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the distinct weights of a query and the records of each: float64, shape (k,) both."""
+        records = self.marginal(query.scope).reshape(-1)
+        weights, classes = self._classes_of(query)
+        sums = np.bincount(as_index(classes), weights=records, minlength=len(weights))
+        return weights, sums.astype(np.float64)
+
+    def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the distinct weights of a query, and of each cell of its scope which of them it has."""
+        if query in self._classes:
+            return self._classes[query]
+        weights, classes = np.unique(query.weights().reshape(-1), return_inverse=True)
+        found = weights / UNITS, classes.reshape(-1).astype(np.int64, copy=False)
+        if self._kept_cells + classes.size <= _MOST_CACHED_CELLS:
+            self._classes[query] = found
+            self._kept_cells += classes.size
+        return found
+
+    def tilt_query(self, query: LinearQuery, dual: float) -> None:
+        """Multiply every cell by exp(dual * weight)."""
+        part = self.inside(query)
+        before = float(part.sum())
+        part *= math.exp(dual) if query.is_box else np.exp(_exponents(query, dual, part.shape))
+        if self._mass is not None:
+            self._mass += before * math.expm1(dual) if query.is_box else float(part.sum()) - before
+
+    def tilt_marginal(self, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
+        """Multiply every cell by exp(duals[its cell of the scope])."""
         values = self.values
         values *= spread(self.domain, scope, np.exp(duals), self.domain.shape)
+        self._mass = None
 
-    def multiply_box(self, query: LinearQuery, dual: float) -> None:
-        """Multiply the cells of a query's bounding box by exp(dual * weight), in place."""
-        part = self.inside(query)
-        part *= math.exp(dual) if query.is_box else np.exp(_exponents(query, dual, part.shape))
+    def combine(self, terms: Sequence[Term]) -> None:
+        """Write exp(sum of dual * weights) into the array, whatever it held.
 
+        The same terms give the same bits, by whatever steps their duals were found. The duals are added up
+        before they are exponentiated: those of measurements that contradict each other are large, and cancel.
+        """
+        values = self.values
+        values.fill(0.0)
+        for term in terms:
+            if isinstance(term, MarginalTerm):
+                values += spread(self.domain, term.scope, term.duals, self.domain.shape)
+            else:
+                part = self.inside(term.query)
+                part += term.dual if term.query.is_box else _exponents(term.query, term.dual, part.shape)
+        values -= values.max()
+        np.exp(values, out=values)
+        self._mass = None
 
-def combine(values: NDArray[np.float64], domain: Domain, terms: Sequence[Term]) -> DenseCells:
-    """Write exp(sum of dual * weights) into an array.
+    def frozen(self, terms: tuple[Term, ...], combined: int) -> DenseDistribution:
+        """Return the distribution of the terms, of which those beyond the combined ones were multiplied in.
 
-    The duals are added up before they are exponentiated: those of measurements that contradict each other are
-    large, and cancel.
-
-    Args:
-        values: float64, shape ``domain.shape``, contiguous; overwritten.
-    """
-    values.fill(0.0)
-    cells = DenseCells(domain, values, 0.0)
-    for term in terms:
-        if isinstance(term, MarginalTerm):
-            values += spread(domain, term.scope, term.duals, domain.shape)
-        else:
-            part = cells.inside(term.query)
-            part += term.dual if term.query.is_box else _exponents(term.query, term.dual, part.shape)
-    values -= values.max()
-    np.exp(values, out=values)
-    return DenseCells(domain, values, float(values.sum()))
+        The array must not be changed afterwards.
+        """
+        return DenseDistribution(self.domain, self.total, terms, combined, self.summed())
 
 
 def spread(
@@ -181,7 +237,7 @@ class DenseDistribution(SyntheticDistribution):
         """A copy of the cells: float64, shape ``domain.shape``, records per cell, read-only."""
         with self._lock:
             cells = self._held()
-            values = cells.values * (self.total / cells.mass)
+            values = cells.values * cells.scale
         values.flags.writeable = False
         return values
 
@@ -195,18 +251,16 @@ class DenseDistribution(SyntheticDistribution):
             return query.evaluate(self.marginal(query.scope))
         with self._lock:  # a marginal as long as this would be another array
             cells = self._held()
-            scale = self.total / cells.mass
             if query.is_box:
-                return float(cells.inside(query).sum()) * scale
-            return query.evaluate(cells.sums(query.scope)) * scale
+                return cells.records(query)
+            return query.evaluate(cells.sums(query.scope)) * cells.scale
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         wanted = tuple(positions(self.domain, scope) for scope in scopes)
         plan = plan_projections(self.domain.shape, tuple(range(len(self.domain))), wanted)
         with self._lock:
             cells = self._held()
-            scale = self.total / cells.mass
-            tables = [np.asarray(table * scale) for table in plan.run(cells.values)]
+            tables = [np.asarray(table * cells.scale) for table in plan.run(cells.values)]
         for table in tables:
             table.flags.writeable = False
         return tables
@@ -220,7 +274,7 @@ class DenseDistribution(SyntheticDistribution):
                 places = positions(self.domain, names)
                 kept = tuple(place for place in scope if place not in places)
                 table, scope = weighted_sum(table, scope, (places, weights), kept), kept
-            return float(table.sum()) * (self.total / cells.mass)
+            return float(table.sum()) * cells.scale
 
     def with_terms(self, terms: Sequence[Term]) -> DenseDistribution:
         return DenseDistribution.of_terms(self.domain, self.total, terms)
@@ -237,12 +291,10 @@ class DenseDistribution(SyntheticDistribution):
             cells //= size
         return CodedRecords(self.domain, tuple(reversed(codes)))
 
-    def workspace(self) -> DenseWorkspace:
+    def copied(self) -> DenseCells:
         """Return a copy of the cells, to update in place."""
         with self._lock:
-            held = self._held()
-            cells = DenseCells(self.domain, held.values.copy(), held.mass)
-        return DenseWorkspace(self.domain, self.total, cells, self.combined)
+            return self._held().copy()
 
     def __repr__(self) -> str:
         cells = cell_count(self.domain.size)
@@ -254,19 +306,19 @@ class DenseDistribution(SyntheticDistribution):
     def _held(self) -> DenseCells:
         """Return the cells, made of the terms where they are not there; the caller holds the lock."""
         if self._cells is None:
-            cells = combine(np.empty(self.domain.shape), self.domain, self.terms[: self.combined])
+            cells = DenseCells(self.domain, self.total, np.empty(self.domain.shape))
+            cells.combine(self.terms[: self.combined])
             for term in self.terms[self.combined :]:
                 if isinstance(term, MarginalTerm):
-                    cells.multiply(term.scope, term.duals)
+                    cells.tilt_marginal(term.scope, term.duals)
                 else:
-                    cells.multiply_box(term.query, term.dual)
-            self._cells = DenseCells(self.domain, cells.values, float(cells.values.sum()))
+                    cells.tilt_query(term.query, term.dual)
+            self._cells = cells.summed()
         return self._cells
 
     def _summed(self, scope: tuple[str, ...]) -> NDArray[np.float64]:
         """Return a marginal that is not kept; the caller holds the lock."""
-        cells = self._held()
-        values = np.asarray(cells.sums(scope) * (self.total / cells.mass))
+        values = self._held().marginal(scope)
         values.flags.writeable = False
         return values
 
@@ -276,79 +328,3 @@ class DenseDistribution(SyntheticDistribution):
             sums = np.cumsum(self._held().values)
         found = np.searchsorted(sums, places * sums[-1], side="right")
         return np.asarray(np.minimum(found, np.searchsorted(sums, sums[-1])))  # rounding may leave one beyond
-
-
-class DenseWorkspace:
-    """A dense array under update: changed in place, normalised lazily, frozen at the end."""
-
-    def __init__(self, domain: Domain, total: float, cells: DenseCells, combined: int) -> None:
-        self.domain = domain
-        self.total = total
-        self._cells = cells
-        self._mass: float | None = cells.mass  # None: to be summed when it is needed
-        self._combined = combined
-        # A memo of the weights of queries, which do not change as the array does, and its cells.
-        self._classes: dict[LinearQuery, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
-        self._kept_cells = 0
-
-    def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
-        """Return records per cell over a scope, normalised to the total: float64."""
-        values = self._cells.sums(scope)
-        if self._mass is None:
-            self._mass = float(values.sum())
-        return np.asarray(values * (self.total / self._mass))
-
-    def mass(self, query: LinearQuery) -> float:
-        """Return the answer to a box query, in records, normalised to the total."""
-        inside = self._cells.inside(query)
-        if self._mass is None:
-            self._mass = float(self._cells.values.sum())
-        return float(inside.sum()) * (self.total / self._mass)
-
-    def weight_classes(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the distinct weights of a query and the records of each: float64, shape (k,) both."""
-        records = self.marginal(query.scope).reshape(-1)
-        weights, classes = self._classes_of(query)
-        sums = np.bincount(as_index(classes), weights=records, minlength=len(weights))
-        return weights, sums.astype(np.float64)
-
-    def _classes_of(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the distinct weights of a query, and of each cell of its scope which of them it has."""
-        if query in self._classes:
-            return self._classes[query]
-        weights, classes = np.unique(query.weights().reshape(-1), return_inverse=True)
-        found = weights / UNITS, classes.reshape(-1).astype(np.int64, copy=False)
-        if self._kept_cells + classes.size <= _MOST_CACHED_CELLS:
-            self._classes[query] = found
-            self._kept_cells += classes.size
-        return found
-
-    def tilt_query(self, query: LinearQuery, dual: float) -> None:
-        """Multiply every cell by exp(dual * weight)."""
-        part = self._cells.inside(query)
-        before = float(part.sum())
-        self._cells.multiply_box(query, dual)
-        if self._mass is not None:
-            self._mass += before * math.expm1(dual) if query.is_box else float(part.sum()) - before
-
-    def tilt_marginal(self, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
-        """Multiply every cell by exp(duals[its cell of the scope])."""
-        self._cells.multiply(scope, duals)
-        self._mass = None
-
-    def freeze(self, terms: tuple[Term, ...]) -> DenseDistribution:
-        """Return the distribution of the terms, of which those beyond the combined ones were multiplied in.
-
-        The workspace must not be used afterwards.
-        """
-        cells = DenseCells(self.domain, self._cells.values, float(self._cells.values.sum()))
-        return DenseDistribution(self.domain, self.total, terms, self._combined, cells)
-
-    def combine(self, terms: tuple[Term, ...]) -> DenseDistribution:
-        """Return the distribution that the terms define, whatever the array held.
-
-        The same terms give the same bits, by whatever steps their duals were found. The workspace must not be
-        used afterwards.
-        """
-        cells = combine(self._cells.values, self.domain, terms)
-        return DenseDistribution(self.domain, self.total, terms, len(terms), cells)

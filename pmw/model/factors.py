@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import combinations, pairwise, starmap
@@ -24,7 +24,7 @@ from queries.frozen import dataclass
 Positions = tuple[int, ...]  # attributes by their places in the domain, ascending
 
 
-def table_cells(shape: Sequence[int], scope: Positions) -> int:
+def table_cells(shape: Sequence[int], scope: Iterable[int]) -> int:
     """Return the cells of a table over a scope, an exact Python integer."""
     return math.prod([shape[position] for position in scope])
 
@@ -150,73 +150,16 @@ def plan_product(shape: tuple[int, ...], axes: Positions, scopes: tuple[Position
 
     So the tables inside a clique meet in small ones first, and only the last step or two are as large as it.
     """
-    unions = _Unions(shape, scopes)
-    steps = []
-    while len(unions) > 1:
-        left, right = unions.next_pair()
-        first, second = unions.taken(left), unions.taken(right)
+    order = contraction_order(shape, scopes, axes, by_union=True, are_apart=True)
+    held, steps = list(scopes), []
+    for place, (left, right, union) in enumerate(order):
         # The last step writes over all axes, whether or not the two tables reach them.
-        union = _union(first, second) if len(unions) else axes
-        steps.append((left, right, spread_shape(shape, first, union), spread_shape(shape, second, union)))
-        unions.add(len(scopes) + len(steps) - 1, union)
-    left_over = len(scopes) + len(steps) - 1
-    last = spread_shape(shape, unions.taken(left_over), axes) if scopes else None
+        over = axes if place == len(order) - 1 else union
+        first, second = (spread_shape(shape, held[number], over) for number in (left, right))
+        steps.append((left, right, first, second))
+        held.append(over)
+    last = spread_shape(shape, held[-1], axes) if scopes else None
     return ProductPlan(tuple(shape[axis] for axis in axes), tuple(steps), last)
-
-
-class _Unions:
-    """Tables that wait to be combined: next are the two of them whose union has the fewest cells.
-
-    Those are two that share a position, or the two smallest, for no others that share nothing make less.
-    """
-
-    def __init__(self, shape: tuple[int, ...], scopes: Sequence[Positions]) -> None:
-        self._shape = shape
-        self._tables: dict[int, Positions] = {}
-        self._holders: dict[int, set[int]] = {}  # the numbers of the tables that have a position
-        self._pairs: list[tuple[int, int, int]] = []  # a heap; some are of tables that are gone
-        self._sizes: list[tuple[int, int]] = []  # a heap, too
-        for number, scope in enumerate(scopes):
-            self.add(number, scope)
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
-    def add(self, number: int, scope: Positions) -> None:
-        """Add a table of a number that is larger than all before it."""
-        others = {other for position in scope for other in self._holders.get(position, ())}
-        for other in others:
-            heappush(self._pairs, self._entry(other, number, scope))
-        self._tables[number] = scope
-        for position in scope:
-            self._holders.setdefault(position, set()).add(number)
-        heappush(self._sizes, (table_cells(self._shape, scope), number))
-
-    def taken(self, number: int) -> Positions:
-        """Take a table away, and return its positions."""
-        scope = self._tables.pop(number)
-        for position in scope:
-            self._holders[position].discard(number)
-        return scope
-
-    def next_pair(self) -> tuple[int, int]:
-        """Return the numbers of the two tables to combine next, of which there are two at least."""
-        while self._pairs and not self._tables.keys() >= {*self._pairs[0][1:]}:
-            heappop(self._pairs)
-        small = [self._smallest(), self._smallest()]
-        for entry in small:
-            heappush(self._sizes, entry)
-        one, other = sorted([number for _, number in small])
-        _, left, right = min([self._entry(one, other, self._tables[other]), *self._pairs[:1]])
-        return left, right
-
-    def _smallest(self) -> tuple[int, int]:
-        while self._sizes[0][1] not in self._tables:
-            heappop(self._sizes)
-        return heappop(self._sizes)
-
-    def _entry(self, left: int, right: int, scope: Positions) -> tuple[int, int, int]:
-        return table_cells(self._shape, _union(self._tables[left], scope)), left, right
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,16 +227,25 @@ def plan_projections(
 
 @lru_cache(maxsize=4096)
 def contraction_order(
-    shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions, *, by_union: bool = False
+    shape: tuple[int, ...],
+    scopes: tuple[Positions, ...],
+    kept: Positions,
+    *,
+    by_union: bool = False,
+    are_apart: bool = False,
 ) -> tuple[tuple[int, int, Positions], ...]:
     """Return the pairs of tables to contract, by number, with the positions that each leaves.
 
     Next is the pair whose result is smallest against what it is made of: weights that sum an attribute out
     come first, and tables that share nothing last.
 
+    Args:
+        by_union: next is the pair of which all positions together have the fewest cells.
+        are_apart: tables that share nothing are not last.
+
     Source: Smith and Gray (2018), opt_einsum, greedy paths.
     """
-    waiting = _Waiting(shape, scopes, kept, by_union=by_union)
+    waiting = _Waiting(shape, scopes, kept, by_union=by_union, are_apart=are_apart)
     steps: list[tuple[int, int, Positions]] = []
     while len(waiting) > 1:
         left, right = waiting.next_pair()
@@ -312,7 +264,13 @@ class _Waiting:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions, *, by_union: bool
+        self,
+        shape: tuple[int, ...],
+        scopes: tuple[Positions, ...],
+        kept: Positions,
+        *,
+        by_union: bool,
+        are_apart: bool,
     ) -> None:
         self._shape = shape
         self._kept = frozenset(kept)
@@ -320,11 +278,11 @@ class _Waiting:
         self._tables: dict[int, tuple[Positions, int]] = {}  # positions and cells, by number
         self._holders: dict[int, set[int]] = {}  # the numbers of the tables that have a position
         self._pairs: list[tuple[int, int, int]] = []  # a heap; some are of tables that are gone
-        self._are_apart = False
+        self._are_apart = are_apart  # pairs that share nothing are looked at, too
         for number, scope in enumerate(scopes):
             self._hold(number, scope)
         for number in range(len(scopes)):
-            self._pairs += [self._entry(other, number) for other in self._sharing(number) if other < number]
+            self._pairs += [self._entry(other, number) for other in self._beside(number) if other < number]
         heapify(self._pairs)
 
     def __len__(self) -> int:
@@ -333,7 +291,7 @@ class _Waiting:
     def add(self, number: int, scope: Positions) -> None:
         """Add a table of a number that is larger than all before it."""
         self._hold(number, scope)
-        for other in self._tables if self._are_apart else self._sharing(number):
+        for other in self._beside(number):
             if other != number:
                 heappush(self._pairs, self._entry(other, number))
 
@@ -361,7 +319,10 @@ class _Waiting:
         for position in scope:
             self._holders.setdefault(position, set()).add(number)
 
-    def _sharing(self, number: int) -> set[int]:
+    def _beside(self, number: int) -> Iterable[int]:
+        """Return the tables that make a pair with one, itself among them."""
+        if self._are_apart:
+            return self._tables
         return {other for position in self._tables[number][0] for other in self._holders[position]}
 
     def _left_of(self, left: int, right: int) -> Positions:
@@ -373,7 +334,7 @@ class _Waiting:
         """Return what orders a pair: the least first; of equal ones, that of the first numbers."""
         (first, first_cells), (second, second_cells) = self._tables[left], self._tables[right]
         if self._by_union:
-            return table_cells(self._shape, _union(first, second)), left, right
+            return table_cells(self._shape, {*first, *second}), left, right
         cells = table_cells(self._shape, self._left_of(left, right))
         return cells - first_cells - second_cells, left, right
 

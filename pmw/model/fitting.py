@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model.dense import DenseDistribution, DenseWorkspace
+from pmw.model.dense import DenseCells, DenseDistribution
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.measurement import QueryMeasurement, SingleMeasurement, Target, target_of
 from queries.linear import LinearQuery
@@ -54,12 +54,14 @@ def step(
     terms, combined = (*distribution.terms, term), distribution.combined
     steps = [abs(one.dual) for one in terms[combined:] if isinstance(one, QueryTerm)]
     before = sum(isinstance(one, QueryTerm) for one in terms[:combined])
-    workspace = distribution.workspace()
+    cells = distribution.copied()
     # They are combined again whenever their number doubles, or their exponents grow large.
     if len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT:
-        return workspace.combine(terms)
-    workspace.tilt_query(term.query, term.dual)
-    return workspace.freeze(terms)
+        cells.combine(terms)
+        combined = len(terms)
+    else:
+        cells.tilt_query(term.query, term.dual)
+    return cells.frozen(terms, combined)
 
 
 def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurement]) -> DenseDistribution:
@@ -80,27 +82,28 @@ def refit(distribution: DenseDistribution, measurements: Sequence[SingleMeasurem
         for one in measurements
     ]
     terms += [aim.term(np.zeros(aim.values.shape)) for aim in aims[len(terms) :]]
-    workspace = distribution.workspace()
+    cells = distribution.copied()
     for _ in range(_SWEEPS):
         moved = 0.0
         for number in range(len(terms) - 1, -1, -1):
-            terms[number], change = _solve(workspace, terms[number], aims[number])
+            terms[number], change = _solve(cells, terms[number], aims[number])
             moved = max(moved, change)
         if moved < _TOLERANCE:
             break
-    return workspace.combine(tuple(terms))
+    cells.combine(terms)
+    return cells.frozen(tuple(terms), len(terms))
 
 
-def _solve(workspace: DenseWorkspace, term: Term, aim: Target | QueryMeasurement) -> tuple[Term, float]:
+def _solve(cells: DenseCells, term: Term, aim: Target | QueryMeasurement) -> tuple[Term, float]:
     """Return the term with its dual solved for, and by how many standard deviations its answer moved."""
     if isinstance(term, MarginalTerm) and isinstance(aim, Target):
-        answers = workspace.marginal(term.scope)
+        answers = cells.marginal(term.scope)
         change = _marginal_steps(term.duals, answers, aim.values, PRIOR_WEIGHT * aim.variance)
-        workspace.tilt_marginal(term.scope, change)
+        cells.tilt_marginal(term.scope, change)
         moved = (np.abs(answers * np.expm1(change)) / np.sqrt(aim.variance)).max()
         return term.moved(change), float(moved)
     if isinstance(term, QueryTerm) and isinstance(aim, QueryMeasurement):
-        return _solve_query(workspace, term, aim)
+        return _solve_query(cells, term, aim)
     raise BudgetError("expected the terms of a model in the order of its measurements")
 
 
@@ -124,15 +127,13 @@ def _marginal_steps(
     return bounded
 
 
-def _solve_query(
-    workspace: DenseWorkspace, term: QueryTerm, measurement: QueryMeasurement
-) -> tuple[Term, float]:
-    total, pull = workspace.total, PRIOR_WEIGHT * measurement.variance
+def _solve_query(cells: DenseCells, term: QueryTerm, measurement: QueryMeasurement) -> tuple[Term, float]:
+    total, pull = cells.total, PRIOR_WEIGHT * measurement.variance
     if term.query.is_box:
-        before = workspace.mass(term.query)
+        before = cells.records(term.query)
         tilted = _box_answer(before, total)
     else:
-        weights, records = workspace.weight_classes(term.query)
+        weights, records = cells.weight_classes(term.query)
         before = float(weights @ records)
         tilted = _class_answer(weights, records, total)
 
@@ -141,7 +142,7 @@ def _solve_query(
         return term.dual + change + (answer - measurement.value) / pull, 1 + slope / pull
 
     change = _root(excess)
-    workspace.tilt_query(term.query, change)
+    cells.tilt_query(term.query, change)
     moved = abs(tilted(change)[0] - before) / math.sqrt(measurement.variance)
     return replace(term, dual=term.dual + change), moved
 

@@ -1,9 +1,8 @@
 """The outlook: the bars of an imagined state, which has a uniform table and planned noise that came out as 0.
 
 Bars by all attributes of a question depend on no noise, so those of this state are those that answers will
-carry. The session calculates them (``pmw.public.bars``), as it does those of answers. What parts of a
-question make of them depends on the counts: here it is that of a table which is filled evenly. Of a tested
-question only the bound can be known beforehand (``pmw.planning.tested_bounds``).
+carry. The session calculates them (``pmw.public.bars``), as it does those of answers. Of a tested question
+only the bound can be known beforehand (``pmw.planning.tested_bounds``).
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from queries.linear import LinearQuery
 from queries.places import as_index
 from queries.products import CellSets
 
-_MOST_PARTS = 4  # attributes of a question, of which bars by its parts are foretold
 _MOST_SCOPES = 200  # of expected questions, of which bars are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
 
@@ -86,11 +84,6 @@ class OrderForecast:
             upper bound on it); None for tested questions, of whose error only the bound is known.
         bound: half-width of the interval, in records: of one cell where opening covers it, else of any
             question that cuts no bin; None where nothing is promised.
-        cut_bound: the same of questions that cut bins, whatever these hold; None where there are none, and
-            where nothing is promised.
-        parts_bound: half-width of the interval of one cell by what opening says of its attributes, on average
-            over the marginals, were the table filled evenly; None where these say nothing more, and beyond
-            four attributes.
     """
 
     order: int
@@ -100,8 +93,6 @@ class OrderForecast:
     promise: str
     expected_error: float | None
     bound: float | None
-    cut_bound: float | None = None
-    parts_bound: float | None = None
 
 
 def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, records: int) -> PublicState:
@@ -134,17 +125,14 @@ def imagined_state(contract: Contract, plan: OpeningPlan, opened: Opened, record
 
 def with_residuals(state: PublicState, assumed: Domain) -> PublicState:
     """Return an imagined state after all that is due was measured, of noise that came out as 0."""
-    domain, bins, shares = state.domain, list[NDArray[np.int64] | None](), list[NDArray[np.float64] | None]()
-    for fine, coarse in zip(domain, assumed, strict=True):
-        special = fine.size - fine.base_size
-        runs = np.arange(fine.base_size) * (coarse.size - special) // fine.base_size
-        bin_ = np.append(runs, coarse.size - special + np.arange(special))
-        same = fine.size == coarse.size
-        bins.append(None if same else bin_)
-        shares.append(None if same else 1 / np.bincount(as_index(bin_))[bin_])
-    kept = zip(domain, bins, assumed, strict=True)
-    binned = Domain(tuple(fine if bin_ is None else coarse for fine, bin_, coarse in kept), domain.name)
-    state = replace(state, coarsening=Coarsening(domain, binned, tuple(bins), tuple(shares)))
+    binned = dict[str, tuple[Attribute, NDArray[np.int64], NDArray[np.float64]]]()
+    for fine, coarse in zip(state.domain, assumed, strict=True):
+        if fine.size > coarse.size:
+            special = fine.size - fine.base_size
+            runs = np.arange(fine.base_size) * (coarse.size - special) // fine.base_size
+            bin_ = np.append(runs, coarse.size - special + np.arange(special))
+            binned[fine.name] = coarse, bin_, 1 / np.bincount(as_index(bin_))[bin_]
+    state = replace(state, coarsening=Coarsening.of(state.domain, binned))
     plan = marginal_tier(state.plan)
     if plan is None:
         return state
@@ -208,8 +196,7 @@ class Outlook:
             elif math.isfinite(number_half_width(self.state)):
                 promise, bound = "paid", number_half_width(self.state)
             mean = total.value * (marginals / cells)  # whole numbers beyond every float
-            parts = self._by_parts(order) if promise != "covered" else None
-            yield OrderForecast(order, marginals, cells, mean, promise, expected, bound, None, parts)
+            yield OrderForecast(order, marginals, cells, mean, promise, expected, bound)
 
     def typical_bound(self, asked: Mapping[tuple[str, ...], int]) -> float:
         """Return the mean half-width of the bars of questions about half of each attribute's cells.
@@ -227,18 +214,6 @@ class Outlook:
             low, high, _ = self._bars.of_query(LinearQuery.cells(domain, half))
             widths += asked[scope] * min(number, float(high - low) / 2)
         return widths / whole
-
-    def _by_parts(self, order: int) -> float | None:
-        """Return the mean half-width of one cell's interval by its parts, over all marginals of an order."""
-        domain, limit = self.state.domain, self.state.contract.options.bar_limit
-        if not self.attributes or limit is not None or not 2 <= order <= _MOST_PARTS:
-            return None
-        names, total = sorted(domain.names, key=lambda name: -domain[name].size), 0.0
-        for place in range(len(names) - order + 1):
-            cells = dict.fromkeys(names[place : place + order], (0, 0))
-            low, high, _ = self._bars.of_query(LinearQuery.cells(domain, cells))
-            total += math.comb(len(names) - place - 1, order - 1) * float(high - low) / 2
-        return total / math.comb(len(names), order)
 
     def _noisiest(self, order: int) -> tuple[float, float]:
         """Return the expected |noise| of a cell of the noisiest measured marginal, and the greatest bound."""

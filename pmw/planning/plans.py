@@ -24,14 +24,13 @@ from pmw.planning.refusals import check_model_size, check_neighbors
 from pmw.planning.session_plan import DeltaForecast, ExpectedForecast, SessionPlan, check_records
 from pmw.planning.tested_bounds import (
     Certificates,
-    Grids,
-    forecast_bins,
     forecast_marginal_orders,
     forecast_marginals,
     forecast_sparse_vectors,
     forecast_vector,
 )
 from pmw.planning.theorems import forecast_textbook
+from pmw.planning.tiers import assumed_bins
 from pmw.privacy.budget import Budget, Number
 from pmw.public.charges import marginal_charge
 from pmw.public.clear import number_half_width
@@ -132,38 +131,27 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
         return None
     if plan.cell_bound is None and (None, None) in (plan.test_bounds, other.test_bounds):
         return None
-    (tested, value), (other_tested, other_value) = plan.test_bounds, other.test_bounds
-
-    def ratio(ours: float | None, theirs: float | None) -> float | None:
-        if ours is None or theirs is None:
-            return None
-        return theirs / ours if delta else ours / theirs
-
-    return DeltaForecast(
-        delta=float(budget.delta),
-        cell_bound=other.cell_bound,
-        cell_ratio=ratio(plan.cell_bound, other.cell_bound),
-        tested_bound=other_tested,
-        tested_ratio=ratio(tested, other_tested),
-        value_bound=other_value,
-        value_ratio=ratio(value, other_value),
-    )
+    found = list[float | None]()
+    bounds = ((one.cell_bound, *one.test_bounds) for one in (plan, other))
+    for ours, theirs in zip(*bounds, strict=True):
+        ratio = None if ours is None or theirs is None else theirs / ours if delta else ours / theirs
+        found += [theirs, ratio]
+    return DeltaForecast(float(budget.delta), *found)
 
 
-def _imagined(contract: Contract, records: int) -> tuple[Contract, OpeningPlan, Opened, Grids, Outlook]:
-    """Return a session that was opened over a uniform table, whose noise came out as 0."""
+def _imagined(contract: Contract, records: int) -> tuple[OpeningPlan, Opened, Domain, Outlook]:
+    """Return a session that was opened over a uniform table, whose noise came out as 0, with its bins."""
     fixed, opening = open_contract(contract.domain, contract.budget, contract.options)
     opened = plan_opened(fixed, opening, float(records))
-    grids = Grids.of(fixed, opening, float(records), planned_bins(opened.test))
+    assumed = assumed_bins(fixed, opening, float(records), planned_bins(opened.test))
     state = imagined_state(fixed, opening, opened, records)
-    outlook = Outlook(with_residuals(state, grids.assumed) if opening.order > 1 else state)
-    return fixed, opening, opened, grids, outlook
+    return opening, opened, assumed, Outlook(with_residuals(state, assumed) if opening.order > 1 else state)
 
 
 def _forecast(contract: Contract, records: int, *, compared: bool = False) -> SessionPlan:
     """Return the plan of what ``open_session`` would choose, without the comparison to another delta."""
-    fixed, opening, opened, grids, outlook = _imagined(contract, records)
-    state = outlook.state
+    opening, opened, assumed, outlook = _imagined(contract, records)
+    state, fixed = outlook.state, outlook.state.contract
     tested, alone = marginal_tier(opened.test), question_tier(opened.test)
     single = None if alone is None else forecast_vector(alone, outlook.confidences.alone)
     residuals = (opened.ledger.price(marginal_charge(one.noise, fixed.options)) for one in state.marginals)
@@ -174,7 +162,7 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
         total_deviation=state.total.deviation,
         attributes=outlook.attributes,
         table_measured=outlook.table_measured,
-        coarse=grids.assumed,
+        coarse=assumed,
         orders=tuple(outlook.orders(None if single is None else single.bound)),
         held=held_pairs(state),
         vector=single,
@@ -183,19 +171,19 @@ def _forecast(contract: Contract, records: int, *, compared: bool = False) -> Se
     )
     if tested is not None:
         margin = error_quantiles.planned_margin(opened.ledger, fixed.options)
-        plan = _with_marginals(replace(plan, typical_margin=margin), Certificates(tested, grids, outlook))
+        certificates = Certificates.of(tested, opening, outlook, assumed)
+        plan = _with_marginals(replace(plan, typical_margin=margin), certificates)
     if compared:
-        vectors = tuple(forecast_sparse_vectors(fixed, opening, opened.ledger, float(records)))
-        vectors = () if opening.order > 1 else vectors  # they would be of tests that are not made
+        if opening.order == 1:  # else they would be of tests that are not made
+            vectors = forecast_sparse_vectors(fixed, opening, opened.ledger, float(records))
+            plan = replace(plan, sparse_vectors=tuple(vectors))
         positives = None if plan.vector is None else plan.vector.update_limit
-        textbook = forecast_textbook(fixed, records, positives)
-        plan = replace(plan, sparse_vectors=vectors, textbook=textbook)
+        plan = replace(plan, textbook=forecast_textbook(fixed, records, positives))
     return plan
 
 
 def _with_marginals(plan: SessionPlan, certificates: Certificates) -> SessionPlan:
     """Return a plan with what tests of marginals promise, or those that are measured before any question."""
-    plan = replace(plan, binned=tuple(forecast_bins(certificates)))
     tier, state = certificates.plan, certificates.outlook.state
     if tier.order > 1:
         choice = pairs_forecast(state.domain, replace(state.ledger, spent=Fraction(0)), certificates.options)

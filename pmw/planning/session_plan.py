@@ -14,7 +14,7 @@ from pmw.errors import BudgetError
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.planning.opening import PairsForecast
 from pmw.planning.outlook import AttributeForecast, OrderForecast
-from pmw.planning.tested_bounds import BinForecast, MarginalForecast, SparseVectorForecast, VectorForecast
+from pmw.planning.tested_bounds import MarginalForecast, SparseVectorForecast, VectorForecast
 from pmw.planning.theorems import MOST_RECORDS, TextbookForecast
 from pmw.public.clear import FULL
 from pmw.public.contract import Contract, guarantee, largest_belief
@@ -35,8 +35,8 @@ class DeltaForecast:
     Args:
         delta: 0, or 1e-9 where the plan itself has none.
         cell_bound: of one cell of the noisiest attribute; None where opening measures none.
-        tested_bound: of tested questions; where marginals are tested, on a typical pair of attributes. None
-            where none is tested.
+        tested_bound: of tested questions; where marginals are tested, on a pair of attributes. None where
+            none is tested.
         value_bound: of measured answers, or of a measured marginal's cell; None where nothing is to be
             measured.
     """
@@ -93,7 +93,6 @@ class SessionPlan:
         expected: what the questions that are expected gain; None where none are.
         choice: why: what questions about two attributes err by, where all pairs are measured, and where they
             are tested; None where there was no choice.
-        binned: what the bins of each long ordered attribute cost; none where nothing is binned.
         typical_margin: what the noise of the first error quantile of one kind of questions adds to it, in
             records; None where none is released.
         sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
@@ -117,7 +116,6 @@ class SessionPlan:
     number_bound: float | None = None
     expected: ExpectedForecast | None = None
     choice: PairsForecast | None = None
-    binned: tuple[BinForecast, ...] = ()
     typical_margin: float | None = None
     sparse_vectors: tuple[SparseVectorForecast, ...] = ()
     textbook: TextbookForecast = field(default=TextbookForecast())
@@ -184,11 +182,11 @@ class SessionPlan:
 
     @property
     def test_bounds(self) -> tuple[float | None, float | None]:
-        """The bounds of a tested question, on a typical pair of attributes, and of a measured number."""
+        """The bounds of a tested question, on a pair of attributes, and of a measured number."""
         if self.vector is not None:
             return self.vector.bound, self.vector.value_bound
         if self.marginals is not None:
-            return self.marginals.typical_bound, self.marginals.cell_bound
+            return self.marginals.pair_bound, self.marginals.cell_bound
         return None, None
 
     def __repr__(self) -> str:
@@ -210,7 +208,6 @@ class SessionPlan:
             "test": options.test.value,
             "update": options.update.value,
             "coarse_shape": list(self.coarse.shape),
-            "binned": [asdict(one) for one in self.binned],
             "model": "dense" if self.dense else "graphical",
             "model_cells": self.model_cells,
             "model_bytes": self.model_bytes,

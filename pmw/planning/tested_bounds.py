@@ -2,25 +2,24 @@
 
 A question is tested while positives are left, and which ones depends on the table. Where whole marginals are
 tested, the bins of long attributes are chosen from what opening releases, so a bound is that of the most bins
-it may choose; what is typical is stated for the bins that the tests are planned for.
+it may choose.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from pmw.errors import BudgetError
-from pmw.model.bins import extreme_domains, is_long, longest_kept
+from pmw.model.bins import extreme_domains
 from pmw.model.estimate import noise_variance
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.model.measurement import half_width
 from pmw.planning.calibration import half_band
 from pmw.planning.outlook import OrderForecast, Outlook, noise_error
-from pmw.planning.tiers import assumed_bins, bin_deviations, expected_tests, plan_test
+from pmw.planning.tiers import bin_deviations, expected_tests, plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
 from pmw.public.half_widths import (
@@ -33,7 +32,6 @@ from pmw.public.half_widths import (
 from pmw.public.options import Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
-from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
@@ -71,18 +69,14 @@ class CertificateForecast:
     Args:
         tested: those among them that are tested on the assumed bins; the others have too many cells. Of
             triples, a tree tests only those that it could hold, so these are the most.
-        typical_cells: of the median of those; None where none is.
-        typical_bound: half-width of the interval of a question on it, where its test was negative after the
-            expected number of questions: thresholds come down with them.
         largest_cells: of the largest that may be tested, whatever bins come out, or more; None for none.
-        largest_bound: the same half-width for it.
+        largest_bound: half-width of the interval of a question on it, where its test was negative after the
+            expected number of questions: thresholds come down with them.
     """
 
     order: int
     marginals: int
     tested: int
-    typical_cells: int | None
-    typical_bound: float | None
     largest_cells: int | None
     largest_bound: float | None
 
@@ -117,64 +111,56 @@ class MarginalForecast:
     single: VectorForecast | None
 
     @property
-    def typical_bound(self) -> float | None:
-        """What a negative promises about a typical pair of attributes."""
-        return next((one.typical_bound for one in self.certificates if one.order == 2), None)
+    def pair_bound(self) -> float | None:
+        """What a negative promises about every pair of attributes that may be tested."""
+        return next((one.largest_bound for one in self.certificates if one.order == 2), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Grids:
-    """The cells that marginals may be tested on: bins are chosen from what opening releases.
+class Certificates:
+    """What negatives of a test promise, whatever bins a session chooses from what opening releases.
 
     Args:
-        assumed: of the bins that tests are planned for.
-        narrowest: of the fewest bins that any released counts lead to, attribute by attribute.
+        assumed: the bins that tests are planned for.
+        narrowest: the fewest bins that any released counts lead to, attribute by attribute.
     """
 
-    declared: Domain
+    plan: MarginalTestPlan
+    outlook: Outlook
     assumed: Domain
     narrowest: Domain
     widest: Domain
 
     @classmethod
-    def of(cls, contract: Contract, opening: OpeningPlan, records: float, bins: int) -> Grids:
-        """Return the grids of a session over so many records, with so many bins of a long attribute."""
-        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening), bins=bins)
-        return cls(contract.domain, assumed_bins(contract, opening, records, bins), *extremes)
+    def of(
+        cls, plan: MarginalTestPlan, opening: OpeningPlan, outlook: Outlook, assumed: Domain
+    ) -> Certificates:
+        """Return those of a plan's test, in a session that was opened as imagined."""
+        contract = outlook.state.contract
+        deviations = bin_deviations(contract, opening)
+        return cls(plan, outlook, assumed, *extreme_domains(contract.domain, deviations, bins=plan.bins))
 
-
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """What negatives of a test promise, whatever bins a session chooses."""
-
-    plan: MarginalTestPlan
-    grids: Grids
-    outlook: Outlook
+    @property
+    def declared(self) -> Domain:
+        """The declared attributes."""
+        return self.outlook.state.domain
 
     @property
     def options(self) -> Options:
         """The custodian's choices."""
         return self.outlook.state.contract.options
 
-    @property
-    def records(self) -> float:
-        """The stated number of records."""
-        return self.outlook.state.total.value
-
     def bound(self, cells: int) -> float:
         """Return the half-width of a marginal's certificate after the expected number of questions."""
-        threshold, confidences = (
-            self.plan.threshold(cells, self.options.expected_queries),
-            self.outlook.confidences,
-        )
-        shares = confidences.shares(Rests.CERTIFIED)
+        threshold = self.plan.threshold(cells, self.options.expected_queries)
+        shares = self.outlook.confidences.shares(Rests.CERTIFIED)
         total_error = self.outlook.total_error(shares.everybody)
         widths = certified_sums(self.plan, threshold, cells, shares.certificate, total_error)
         return widths(WeightStats.of_cells(1))
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
-        if math.prod(sorted(self.grids.narrowest.shape)[:order]) > self.plan.most_cells:
+        if math.prod(sorted(self.narrowest.shape)[:order]) > self.plan.most_cells:
             return 0
         return min(self._most_cells(order), self.plan.most_cells)
 
@@ -183,7 +169,7 @@ class Certificates:
 
         What a tree cannot hold is not tested beyond pairs; a wider marginal, tested before, may hold it.
         """
-        orders = range(order, len(self.grids.declared) + 1 if self._may_be_full(order) else order + 1)
+        orders = range(order, len(self.declared) + 1 if self._may_be_full(order) else order + 1)
         cells = max(self.largest(one) for one in orders)
         return self.bound(cells) if cells else None
 
@@ -191,31 +177,13 @@ class Certificates:
         """Tell whether every marginal of an order is tested, whatever bins come out."""
         return self._most_cells(order) <= self.plan.most_cells and not self._may_be_full(order)
 
-    def is_binned(self, order: int) -> bool:
-        """Tell whether some marginal of an order may be tested on bins."""
-        shapes = zip(self.grids.declared.shape, self.grids.narrowest.shape, strict=True)
-        binned = [fine for fine, least in shapes if fine > least]
-        largest = sorted(self.grids.declared.shape)[-order:]
-        # Some binned attribute, and the longest of the others.
-        cells = math.prod(largest)
-        if binned and max(binned) not in largest:
-            cells = cells // largest[0] * max(binned)
-        return bool(binned) and cells > self.plan.fine_cells
-
     def forecast(self, order: int) -> CertificateForecast:
         """Return what negatives promise about marginals of an order."""
-        plan, grids = self.plan, self.grids
-        sizes = _tested_sizes(plan, (grids.declared, grids.assumed), order)
-        del sizes[plan.most_cells + 1]
-        ordered, total, largest = sorted(sizes), sizes.total(), self.largest(order)
-        seen = zip(ordered, itertools.accumulate(map(sizes.__getitem__, ordered)), strict=True)
-        typical = next((cells for cells, number in seen if 2 * number >= total), None)  # the median
+        sizes, largest = self._tested_sizes(self.assumed, order), self.largest(order)
         return CertificateForecast(
             order,
-            math.comb(len(grids.declared), order),
-            total,
-            typical,
-            None if typical is None else self.bound(typical),
+            math.comb(len(self.declared), order),
+            sizes.total() - sizes[self.plan.most_cells + 1],
             largest or None,
             self.bound(largest) if largest else None,
         )
@@ -223,37 +191,23 @@ class Certificates:
     def _most_cells(self, order: int) -> int:
         """Return the most cells of a marginal of an order, up to one too many, or a number above."""
         if order in _TESTED_ORDERS:
-            return max(_tested_sizes(self.plan, (self.grids.declared, self.grids.widest), order))
-        return min(math.prod(sorted(self.grids.widest.shape)[-order:]), self.plan.most_cells + 1)
+            return max(self._tested_sizes(self.widest, order))
+        return min(math.prod(sorted(self.widest.shape)[-order:]), self.plan.most_cells + 1)
+
+    def _tested_sizes(self, coarse: Domain, order: int) -> Counter[int]:
+        """Return how many marginals of an order have each number of cells or bins, up to one too many."""
+        plan, tested = self.plan, Counter[int]()
+        most = max(plan.most_cells, plan.fine_cells)
+        for (fine, binned), number in _sizes((self.declared, coarse), order, most).items():
+            tested[min(fine if fine <= plan.fine_cells else binned, plan.most_cells + 1)] += number
+        return tested
 
     def _may_be_full(self, order: int) -> bool:
         """Tell whether a model may be a tree that cannot hold some marginal of an order."""
-        options, cells = self.options, self.grids.widest.size
+        options, cells = self.options, self.widest.size
         if order <= 2 or is_dense(options.test, options.model, cells):
             return False
-        return len(self.grids.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
-
-
-@dataclass(frozen=True, slots=True)
-class BinForecast:
-    """What the bins of a long ordered attribute cost, in records.
-
-    Args:
-        cells: declared, those of single numbers, ``missing`` and ``other`` left out.
-        bins: about how many they are put into.
-        cut_width: half of the records in a bin where all bins have as many. The bar of a question about
-            several attributes is wider by up to so much where it cuts one, more where a bin is heavier.
-        coarser_cells: declared with at most so many cells, the attribute is not binned.
-        coarser_bound: half-width of a certified question about it, so declared, and the longest other
-            attribute: no bin is cut then. None where that marginal would have too many cells to be tested.
-    """
-
-    name: str
-    cells: int
-    bins: int
-    cut_width: float
-    coarser_cells: int
-    coarser_bound: float | None
+        return len(self.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +250,7 @@ def forecast_vector(test: QueryTestPlan, confidence: float) -> VectorForecast:
 
 def forecast_marginals(certificates: Certificates, single: VectorForecast | None) -> MarginalForecast:
     """Return what a test of marginals will give, with that of single questions behind it."""
-    plan, options, declared = certificates.plan, certificates.options, certificates.grids.declared
+    plan, options, declared = certificates.plan, certificates.options, certificates.declared
     alone, length = certificates.outlook.confidences.alone, len(declared)
     least = 1 if options.opening is Opening.NONE else plan.order + 1
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
@@ -337,9 +291,6 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
         held = certificates.held_bound(one.order)
         if held is not None:
             bounds += [held, test.widest_bound]
-        # The noise of measured numbers widens both ends; of the bins that are cut, half lies on either side.
-        binned = bool(bounds) and certificates.is_binned(one.order)
-        cut = 2 * max(bounds) + certificates.records / 2 if binned else None
         if not sure and test.single is not None:
             bounds += [test.single.bound, test.single.value_bound]
         promised = bool(bounds) and (sure or test.single is not None)
@@ -348,17 +299,7 @@ def forecast_marginal_orders(certificates: Certificates, test: MarginalForecast)
             promise="tested" if bounds else "none",
             expected_error=None,
             bound=max(bounds) if promised else None,
-            cut_bound=cut if promised else None,
         )
-
-
-def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int) -> Counter[int]:
-    """Return how many marginals of an order have each number of cells or bins, up to one too many."""
-    tested: Counter[int] = Counter()
-    for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():
-        cells = fine if fine <= plan.fine_cells else coarse
-        tested[min(cells, plan.most_cells + 1)] += number
-    return tested
 
 
 def _sizes(domains: tuple[Domain, Domain], order: int, most: int) -> Counter[tuple[int, ...]]:
@@ -370,27 +311,6 @@ def _sizes(domains: tuple[Domain, Domain], order: int, most: int) -> Counter[tup
                 product = tuple(min(cell * size, most + 1) for cell, size in zip(cells, sizes, strict=True))
                 counts[taken][product] += number
     return counts[order]
-
-
-def forecast_bins(certificates: Certificates) -> Iterator[BinForecast]:
-    """Yield what the bins of each long ordered attribute cost."""
-    plan, grids = certificates.plan, certificates.grids
-    kept = longest_kept(plan.bins)
-    for place, attribute in enumerate(grids.declared):
-        binned = grids.assumed.shape[place] < attribute.size
-        if isinstance(attribute, CategoricalAttribute) or not (binned and is_long(attribute, plan.bins)):
-            continue
-        others = [size for other, size in enumerate(grids.assumed.shape) if other != place]
-        cells = (kept + attribute.size - attribute.base_size) * max(others, default=1)
-        bins = grids.assumed[attribute.name].base_size - len(attribute.atoms)
-        yield BinForecast(
-            attribute.name,
-            attribute.base_size,
-            bins,
-            certificates.records / (2 * bins),
-            kept,
-            certificates.bound(cells) if plan.tests and cells <= plan.most_cells else None,
-        )
 
 
 def forecast_sparse_vectors(

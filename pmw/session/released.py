@@ -13,7 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop.fit import elected, model_of_terms
+from pmw.loop.fit import model_of_terms
+from pmw.loop.priors import elected
 from pmw.loop.untested import OpeningDraws, apply, released_total, settle_opening
 from pmw.model.bins import Coarsening
 from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term, dual_numbers

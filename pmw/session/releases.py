@@ -12,11 +12,11 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
+from pmw.loop.measuring import Tables
 from pmw.loop.tiers import Proposal
 from pmw.loop.untested import (
     FirstAnswer,
     Requested,
-    Tables,
     apply,
     draw_opening,
     draw_quantiles,

@@ -530,30 +530,6 @@ def test_a_value_whose_accents_are_written_another_way_is_told_from_the_declared
         ) in told
 
 
-def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, run: Run) -> None:
-    names = [f"a{place}" for place in range(4)]
-    parts = [f'[[attributes]]\nname = "{name}"\nkind = "integer"\nmin = 0\nmax = 99\n' for name in names]
-    (table / "t.toml").write_text("".join(parts))
-    rows = "".join(f"{place % 100},{place % 7},{place % 100},{place % 50}\n" for place in range(3000))
-    (table / "t.csv").write_text(",".join(names) + "\n" + rows)
-    output, form = run.told(*CHECK), run.form(*CHECK)
-    assert "In a session with epsilon = 1, delta = 1e-09:" in output
-    assert [one["name"] for one in form["binned"]] == names
-    bins = form["binned"][0]["bins"]
-    assert f"a0, 100 cells in about {bins} bins: ± {3000 / (2 * bins):,.0f}" in output
-    assert "in at most 24 cells (width = 5) none is cut" in output
-    (table / "t.toml").write_text(
-        '[[attributes]]\nname = "a0"\nkind = "date"\nmin = 2010-01-01\nmax = 2025-12-31\n'
-        + "".join(parts[1:])
-    )
-    (table / "t.csv").write_text(",".join(names) + "\n" + "2020-01-01,1,2,3\n" * 3000)
-    assert 'in at most 24 cells (width = "year") none is cut' in run.told(*CHECK)
-    (table / "t.csv").write_text(",".join(names) + "\nx,1,2,3\n")
-    result = run(*CHECK)
-    assert (result.exit_code, "In a session with" in result.stdout) == (1, False)  # where nothing is kept
-    assert "binned" not in json.loads(run(*CHECK, "--json").stdout)
-
-
 def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> None:
     (table / "t.csv").write_text("age,wrok\n1,public\n")
     result = run(*CHECK)

@@ -21,8 +21,7 @@ def test_more_than_four_attributes_share_a_row(run: Run) -> None:
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 3) for name in "abcdef")), "six.toml")
     told = run.told("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in told.splitlines() if line.startswith("  ")]
-    parts = "by parts, even table"
-    assert names[4:9] == ["2 attributes", parts, "3 attributes", parts, "4 or more attributes"]
+    assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
     assert "With delta = 1e-09 instead, bounds would be: one cell " in told
 
 
@@ -42,23 +41,13 @@ WIDE = (
 def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: None, run: Run) -> None:
     output, plan = run.told(*WIDE), run.form(*WIDE)
     assert output.startswith("Plan for 'wide': 8 attributes, 2 × 10⁹ cells, 50,000 records.")
-    assert "1 long attribute is put into bins, chosen from one-attribute counts. Cutting one widens" in output
-    assert "pay, 200 cells in about 16 bins: ± 1,562 (3.1%); in at most 24 cells (width = 9)" in output
+    assert "1 long attribute is put into bins, chosen from one-attribute counts.\n" in output
     assert plan["coarse_shape"] == [10] * 7 + [16]
     tests = plan["marginals"]
     pairs, triples = tests["certificates"]
     rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
     assert rows["2 attributes"][2:4] == ["tested", f"{plan['orders'][2]['bound']:,.0f}"]
-    cutting = [line.split()[2:4] for line in output.splitlines() if "cutting bins" in line]
-    cut = plan["orders"][2]["cut_bound"]
-    assert cut > 25_000  # half of all records, and more
-    assert cutting[0] == ["tested", f"{cut:,.0f}"]
     assert rows["cell, measured marginal"][0] == f"{tests['cell_error']:,.0f}"
-    typical = [line.split()[4:7] for line in output.splitlines() if "on a typical marginal" in line]
-    assert typical[0] == ["100", "tested", f"{pairs['typical_bound']:,.0f}"]
-    parts = [line.split()[4] for line in output.splitlines() if "by parts, even table" in line]
-    assert parts == [f"{plan['orders'][order]['parts_bound']:,.0f}" for order in (2, 3)]
-    assert len(typical) == 1 + (triples["tested"] > 0)
     assert f"({pairs['tested']} of 28 pairs, at most {triples['tested']} of 56 triples;" in output
     assert f"Up to {tests['update_limit']} of them are measured (noise sd" in output
     assert f"until\n  {tests['single']['update_limit']} such answers are measured" in output

@@ -19,7 +19,8 @@ import pytest
 import pmw
 from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
-from pmw.loop.untested import Requested, Tables
+from pmw.loop.measuring import Tables
+from pmw.loop.untested import Requested
 from pmw.privacy.random_bits import BitSource
 from pmw.session.journal import read_recorded
 from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session

@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.data import DatabaseTable, MemorySource, as_source, place_of
-from pmw.data.duckdb_file import DuckdbTable
 from pmw.data.engine_source import EngineSource, Snapshot, cell_expressions
+from pmw.data.sql_tables import DuckdbTable
 from pmw.errors import DataError
 from queries import (
     Attribute,

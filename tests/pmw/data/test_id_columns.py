@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pmw.data import CsvDialect, DatabaseTable, Table, TableFile, as_source, spark
 from pmw.data.keys import LONGEST_KEY, key_holders, key_of
-from pmw.data.postgres import PostgresTable
+from pmw.data.sql_tables import PostgresTable
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, DomainError
 from queries.person import Person

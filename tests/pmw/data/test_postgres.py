@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import CountSource, DatabaseTable, MemorySource, as_source, postgres
+from pmw.data import CountSource, DatabaseTable, MemorySource, as_source, sql_tables
 from pmw.data.engine_source import Snapshot
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
@@ -379,14 +379,14 @@ def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
     people: DatabaseTable, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute(server, "INSERT INTO study.people SELECT 7, 5, 'f' FROM generate_series(1, 70000)")
-    path, made = tmp_path / "study.pmw", postgres._columns
+    path, made = tmp_path / "study.pmw", sql_tables._columns
 
     def kill(*arguments: Any) -> Columns:
-        monkeypatch.setattr(postgres, "_columns", made)
+        monkeypatch.setattr(sql_tables, "_columns", made)
         kill_connections(server)
         return made(*arguments)
 
-    monkeypatch.setattr(postgres, "_columns", kill)
+    monkeypatch.setattr(sql_tables, "_columns", kill)
     with pytest.raises(DataError, match="the connection was lost") as caught:
         pmw.open_session(people, DOMAIN, epsilon=1, path=path)
     assert caught.value.__context__ is None

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop.untested import OpeningDraws, Requested, Tables, apply, draw_opening, released_total
+from pmw.loop.measuring import Tables
+from pmw.loop.untested import OpeningDraws, Requested, apply, draw_opening, released_total
 from pmw.model.measurement import HierarchicalMeasurement
 from pmw.model.value_sums import SummedValues
 from pmw.planning.opening import choose_filter, plan_opening

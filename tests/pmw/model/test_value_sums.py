@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.data.memory import MemorySource
-from pmw.loop.untested import Requested, Tables
+from pmw.loop.measuring import Tables
+from pmw.loop.untested import Requested
 from pmw.model.measurement import SumMeasurement, SummedRows
 from pmw.model.value_sums import COUNT_UNITS, SummedValues, opening_sums
 from pmw.privacy.budget import NeighboringRelation

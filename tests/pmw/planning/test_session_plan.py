@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import replace
@@ -14,20 +13,19 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError
+from pmw.model.bins import extreme_domains
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.plans import delta_for_pairs, plan_accuracy
-from pmw.planning.tested_bounds import Grids
+from pmw.planning.tiers import bin_deviations
 from pmw.public.answer import Answer, Source
 from pmw.public.bars import Bars
-from pmw.public.free_answers import ModelAnswers
 from pmw.public.status import held_pairs
 from pmw.sparse_vector import SparseVectorKind
 from queries import (
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
-    LinearQuery,
     parse_where,
 )
 from queries.records import encode_records
@@ -36,34 +34,6 @@ from tests.worlds import PEOPLE, WIDE, YEARS, World, known
 TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
 REPLACE = pmw.NeighboringRelation.REPLACE_ONE
-
-
-def half_width(answer: Answer) -> float | None:
-    """Return half of an interval that was not cut at 0."""
-    if answer.interval is None or answer.interval[0] == 0:
-        return None
-    return (answer.interval[1] - answer.interval[0]) / 2
-
-
-def test_bars_by_parts_are_foretold_as_an_evenly_filled_table_has_them() -> None:
-    sizes = {"a": 6, "b": 20, "c": 12, "d": 16}
-    domain = Domain(tuple(IntegerAttribute(name, 0, size - 1) for name, size in sizes.items()), "even")
-    cells = np.indices(list(sizes.values())).reshape(len(sizes), -1).T
-    frame = pd.DataFrame(cells, columns=list(sizes))
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
-    plan = pmw.plan_session(domain, records=len(frame), epsilon=1, delta=1e-9, options=options)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
-        answers = ModelAnswers(session.state)
-        for order in plan.orders[2:]:
-            widths = []
-            for names in itertools.combinations(sizes, order.order):
-                found = answers.answer(LinearQuery.cells(domain, dict.fromkeys(names, (0, 0)))).interval
-                assert found is not None
-                widths.append((found[1] - found[0]) / 2)
-            assert order.parts_bound == pytest.approx(np.mean(widths), abs=plan.attributes[0].cell_bound)
-            assert order.parts_bound is not None
-            assert order.parts_bound > len(frame) / 20 / 2
-    assert [order.parts_bound for order in plan.orders[:2]] == [None, None]
 
 
 def true_counts(frame: pd.DataFrame, domain: Domain, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -253,7 +223,7 @@ def test_scopes_are_counted_up_to_the_largest_that_is_tested() -> None:
     assert plan.coarse["long"].size > 16  # values that Zipf's law puts above the noise, and the others
     # On the values that are assumed a pair with the long one is tested; no value may be rare, so that the
     # largest pair, and triple, that may be tested has as many cells as any that is.
-    assert (pairs.tested, pairs.typical_cells, pairs.largest_cells) == (21, 36, most)
+    assert (pairs.tested, pairs.largest_cells) == (21, most)
     assert (triples.tested, triples.marginals, triples.largest_cells) == (20, 35, most)
     assert pairs.largest_bound is not None
     assert triples.largest_bound is not None
@@ -265,8 +235,6 @@ def test_scopes_are_counted_up_to_the_largest_that_is_tested() -> None:
     # Four attributes have too many cells, unless the long one is left with few.
     assert plan.orders[4].bound == plan.orders[3].bound
     assert plan.orders[7].bound == single
-    assert plan.orders[2].cut_bound == 2 * max(pairs.largest_bound, plan.marginals.widest_bound) + 10_000
-    assert plan.orders[1].cut_bound is plan.orders[7].cut_bound is None
 
 
 def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> None:
@@ -283,20 +251,8 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
     # Bounds are those of the most bins that any counts lead to.
     contract = binned.contract
     opening = plan_opening(domain, choose_filter(domain, contract.budget, contract.options), contract.options)
-    assert Grids.of(contract, opening, 1e6, bins).widest.shape == (2 * bins - 1, 2 * bins - 1, 6)
-    income, age = binned.binned
-    assert (income.name, income.cells, income.bins, income.coarser_cells) == (
-        "income",
-        1000,
-        bins,
-        bins * 3 // 2,
-    )
-    assert income.cut_width == age.cut_width == 10**6 / (2 * bins)
-    pairs = binned.marginals.certificates[0]
-    assert income.coarser_bound is not None
-    assert pairs.typical_bound is not None
-    assert pairs.largest_bound is not None
-    assert pairs.typical_bound < income.coarser_bound < pairs.largest_bound
+    _, widest = extreme_domains(domain, bin_deviations(contract, opening), bins=bins)
+    assert widest.shape == (2 * bins - 1, 2 * bins - 1, 6)
     assert binned.contract.domain.shape == (1000, 100, 6)
     plain = pmw.plan_session(
         domain, records=10**6, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.NONE)

@@ -23,8 +23,9 @@ import pmw
 from pmw.data import CountSource, MemorySource
 from pmw.errors import BudgetError
 from pmw.loop.loop import draw_tests
+from pmw.loop.measuring import Tables
 from pmw.loop.tiers import MarginalTier, Proposal, QuestionTier, l1_distance
-from pmw.loop.untested import Requested, Tables
+from pmw.loop.untested import Requested
 from pmw.model.measurement import (
     HierarchicalMeasurement,
     MarginalMeasurement,

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop.fit import elected, opened_pairs, raked
+from pmw.loop.priors import elected, opened_pairs, raked
 from pmw.model.distribution import MarginalTerm, dual_numbers
 from pmw.model.estimate import noise_variance
 from pmw.model.measurement import QueryMeasurement
