@@ -6,51 +6,26 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pmw.display.texts import number
 from pmw.public.answer import Answer, Source, below_text, marks
 from pmw.public.tables import AnswerTable
 from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
-from pmw.service.asking import done
+from pmw.service.asking import read_one
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
-from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import is_statement, read_line
 from queries.statements import BAR_COLUMNS, Statement
-from queries.work import counted_reading
+
+Asked: TypeAlias = LinearQuery | Statement
 
 _MOST_ROWS = 200  # of a table on a page; files hold all
 _SETTLED = (Source.SYNTHETIC, Source.MEASURED)
 _RUN = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # wide ones are run in East Asian editions
 _NONE = "\N{EN DASH}"  # where a table has no number
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A question that was read."""
-
-    text: str
-    query: LinearQuery | Statement
-
-    @property
-    def is_statement(self) -> bool:
-        """Whether it is a statement, and no condition."""
-        return isinstance(self.query, Statement)
-
-    @property
-    def cells(self) -> int:
-        """How many numbers it asks for."""
-        return cells_of(self.query)
-
-    def is_settled_by(self, answer: Answer | AnswerTable) -> bool:
-        """Whether a stored answer is given again to whoever asks, without a test."""
-        if isinstance(answer, Answer):
-            return answer.source in _SETTLED
-        counts_alone = isinstance(self.query, Statement) and self.query.counts_alone
-        return counts_alone and all(one.source in _SETTLED for one in answer.estimates())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +41,37 @@ class Shown:
     version: int
 
 
-def read(analyst: Analyst, text: str) -> Read:
+def read(analyst: Analyst, text: str) -> Asked:
     """Return a question as it was typed in."""
-    with counted_reading(analyst.look):
-        if is_statement(text):
-            statement = analyst.reader.statement(text)
-            require_few_cells(cells_of(statement))
-            return Read(text, statement)
-        condition = read_line(text) if text.lstrip().startswith("{") else text
-        return Read(text, analyst.reader.where(condition))
+    condition = read_line(text) if text.lstrip().startswith("{") else text
+    form = {"sql": text} if is_statement(text) else {"where": condition}
+    query = read_one(analyst, form, aligned=False).query
+    require_few_cells(cells_of(query))
+    return query
 
 
-def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Answer | AnswerTable | None:
+def stored_answer(analyst: Analyst, large: LargeRequests, query: Asked) -> Answer | AnswerTable | None:
     """Return the stored answer to a question; None where it was never asked. Nothing is asked or recorded."""
-    with large.place(question.cells):
-        return analyst.stored(question.query)
+    with large.place(cells_of(query)):
+        return analyst.stored(query)
 
 
-def new_answer(
-    analyst: Analyst, large: LargeRequests, question: Read, within: str = "", at_most: str | None = None
-) -> Answer | AnswerTable:
-    """Ask a question, or pay for the bar within so much, and return the answer."""
-    kind: Kind[Any] = Kinds.ASK_WITHIN if within else Kinds.ASK
-    wanted = SessionRequest(kind, question.query, within=within or None, at_most=at_most)
-    found: Answer | AnswerTable = done(analyst, large, wanted)
-    return found
+def is_settled_by(query: Asked, answer: Answer | AnswerTable) -> bool:
+    """Tell whether a stored answer is given again to whoever asks, without a test."""
+    if isinstance(answer, Answer):
+        return answer.source in _SETTLED
+    counts_alone = isinstance(query, Statement) and query.counts_alone
+    return counts_alone and all(one.source in _SETTLED for one in answer.estimates())
 
 
-def shown(question: Read, answer: Answer | AnswerTable) -> Shown:
+def shown(query: Asked, answer: Answer | AnswerTable) -> Shown:
     """Return an answer as a page shows it."""
-    if isinstance(answer, AnswerTable):
-        return _of_table(question.text, answer, charts_of_table(answer))
-    return _of_count(_words(question), answer)
+    asked = _words(query)
+    return _of_table(asked, answer) if isinstance(answer, AnswerTable) else _of_count(asked, answer)
 
 
-def _words(question: Read) -> str:
-    return question.query.describe() if isinstance(question.query, LinearQuery) else question.text
+def _words(query: Asked) -> str:
+    return query.describe() if isinstance(query, LinearQuery) else query.text
 
 
 def _of_count(asked: str, answer: Answer) -> Shown:
@@ -119,7 +89,7 @@ def _of_count(asked: str, answer: Answer) -> Shown:
     )
 
 
-def _of_table(asked: str, table: AnswerTable, charts: Sequence[Chart]) -> Shown:
+def _of_table(asked: str, table: AnswerTable) -> Shown:
     cells = table.cells(_MOST_ROWS, _NONE)
     cut = f"the first {len(cells):,} of {len(table):,} rows; the files hold all"
     notes = [*([cut] if len(cells) < len(table) else []), *table.notes]
@@ -128,7 +98,7 @@ def _of_table(asked: str, table: AnswerTable, charts: Sequence[Chart]) -> Shown:
         _promised(table),
         tuple(table.header),
         tuple(tuple(row) for row in cells),
-        tuple(charts),
+        tuple(charts_of_table(table)),
         (*map(_sentence, notes), *marks(table.kept, seeded=table.seeded)),
         table.version,
     )
@@ -176,12 +146,12 @@ def as_json(answer: Answer | AnswerTable) -> str:
     return json.dumps(answer.to_dict(), ensure_ascii=False, indent=1)
 
 
-def as_csv(question: Read, answer: Answer | AnswerTable) -> str:
+def as_csv(query: Asked, answer: Answer | AnswerTable) -> str:
     """Return an answer as CSV: keys of groups apart, and of each number its value, ends and source."""
     if isinstance(answer, AnswerTable):
         return csv_text(_table_lines(answer))
     count = f"{answer.count:.3f}" if answer.has_count else below_text(answer.below, "")
-    row = _words(question), count, *_plain_ends(answer.interval), answer.source.value
+    row = _words(query), count, *_plain_ends(answer.interval), answer.source.value
     return csv_text([("question", "count", *BAR_COLUMNS), row])
 
 

@@ -115,7 +115,7 @@ def test_a_session_that_fails_is_told_on_a_page_and_logged(
     def failing(*_: object) -> None:
         raise kind("/secret/study.pmw is damaged")
 
-    monkeypatch.setattr("pmw.service.session_page.new_answer", failing)
+    monkeypatch.setattr("pmw.service.pages.done", failing)
     page = client.post("/page/study/ask", data={"q": "age >= 40"}, headers=add("ann"))
     assert page.status_code == 503
     assert "the custodian finds the reason" in page.text
