@@ -427,7 +427,7 @@ def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Ou
         kinds = ((Kinds.ASK, Kinds.SQL), (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN))
         kind: Kind[Any] = kinds[bool(filled.within)][isinstance(query, Statement)]
         asks(request, (kind.name, filled.text, query))
-        how = {"within": filled.within or None, "at_most": filled.price or None}
+        how: dict[str, Any] = {"within": filled.within or None, "at_most": filled.price or None}
         answer = done(analyst, hosted.large, SessionRequest(kind, query, **how))
         is_stored = stored_answer(analyst, hosted.large, query) is not None
     except PriceError as error:

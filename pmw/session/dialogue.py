@@ -162,14 +162,11 @@ class Dialogue(LocalAsking):
             return export_model(newest_released(self._open_store(), self.state), target, force=force)
 
     def model(self) -> PublicModel:
-        from tempfile import TemporaryDirectory  # nothing else makes folders
+        from pmw.session.model_file import made_model
+        from pmw.session.public_model import PublicModel
 
-        from pmw.session.public_model import load_model
-
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "session.model"
-            self._write_model(path, force=False)
-            return load_model(path)
+        with self._engaged():
+            return PublicModel(*made_model(newest_released(self._open_store(), self.state)))
 
     def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
         with self._turn:

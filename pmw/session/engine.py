@@ -44,7 +44,6 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session import accounts, events, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.offers import Offers
 from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
@@ -97,7 +96,7 @@ class Engine:
         self._parts_again = 0  # settled questions, from which on a part is tried that could not be measured
         self._looked_at_parts = set[tuple[str, int]]()  # the same of analysts' own, for parts of the reserve
         self.room = None
-        self._offers = Offers(self.bookings, self._free)
+        self._offers = releases.Offers(self.bookings, self._free)
         self._load()
         self._measure_due()
 

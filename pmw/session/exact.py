@@ -89,17 +89,6 @@ class Described:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AskedQuestions:
-    """Questions that were answered."""
-
-    queries: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {"queries": list(self.queries)}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRows:
     """The rows of a table of answers, as columns.
@@ -163,7 +152,6 @@ TYPES: tuple[type, ...] = (
     Booked,
     Activity,
     Described,
-    AskedQuestions,
 )
 register({one: {} for one in TYPES})
 
