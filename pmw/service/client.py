@@ -32,10 +32,9 @@ from pmw.session.accounts import Activity, Booked
 from pmw.session.asking import Asking, Questions, Where, aggregate_statement
 from pmw.session.exact import Described, Foreseen, read_exact
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import ceiling_form
 from pmw.session.public_model import PublicModel, model_of
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
-from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest
+from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest, ceiling_form
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory

@@ -619,7 +619,9 @@ class Engine:
     def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
         """Count what will be released, record it durably, then draw it; what finishes it ties its key."""
         drawing = release.counted(self._state, self._tables())
-        recorded = releases.recorded(release, self._state.contract.options, booked, tie)
+        first, *others = (entry.charge for entry in release.entries(self._state.contract.options))
+        reserved = sum(others, first)  # all that it charges
+        recorded = journal.Recorded(release.batch, reserved, booked, tie=tie)
         self._carry_out_release(*self._begin(release.kind, recorded), recorded, release, drawing)
 
     def _carry_out_release(

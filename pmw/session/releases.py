@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -39,7 +37,7 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.options import Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session.journal import Batch, Part, Recorded, Tie, opening_outcome
+from pmw.session.journal import Batch, Part, opening_outcome
 from pmw.session.loading import load_scopes, read_question
 from pmw.session.store.rows import PARTS, QUANTILES, Outcome
 from pmw.session.store.store import SessionStore
@@ -162,16 +160,6 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     persons = () if planned.persons is None else (Requested(PersonNumbers((), 1), planned.persons),)
     drawn = [one.measured(one.counted(Tables(source)), bits) for one in persons]
     return opening_outcome(planned.entries, plan, draws, planned.test, drawn)
-
-
-def recorded(release: Release, options: Options, booked: Parts, tie: Tie | None = None) -> Recorded:
-    """Return a release as it is recorded: all that it charges is reserved for it.
-
-    Args:
-        booked: whom its charges are booked to.
-    """
-    reserved = reduce(add, (entry.charge for entry in release.entries(options)))
-    return Recorded(release.batch, reserved, booked, tie=tie)
 
 
 def release_of(store: SessionStore, state: PublicState, batch: Batch) -> Release | None:
