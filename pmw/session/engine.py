@@ -44,7 +44,6 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session import accounts, events, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
 from pmw.session.store.rows import OPENING, TESTS, IntentRow, Outcome
@@ -271,7 +270,7 @@ class Engine:
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
         if self._state.version > self._snapshot_version and not self._interrupted:
-            self._store.save_snapshot(self._state.version, duals_of(self._state))
+            self._store.save_snapshot(self._state.version, loading.duals_of(self._state))
             self._snapshot_version = self._state.version
 
     def finalize(self) -> None:

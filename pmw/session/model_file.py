@@ -43,7 +43,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.prior import is_prior_of
 from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState, requested
 from pmw.session.events import UNREADABLE, Measured, require_cells, require_measurable
-from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
+from pmw.session.loading import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
 from queries.errors import SchemaError
 
