@@ -45,7 +45,6 @@ from pmw.public.pictures import headline
 from pmw.public.report import report_policy
 from pmw.public.tables import AnswerTable
 from pmw.service.access import CurrentUser, InQueue, asks, came, note, service_of, signed_in, used
-from pmw.service.answer_charts import CHART_WIDTH, Chart
 from pmw.service.asking import done
 from pmw.service.history import AskedText, History
 from pmw.service.hosting import Hosted, url_of
@@ -60,7 +59,9 @@ from pmw.service.question_form import (
     unpacked_choices,
 )
 from pmw.service.shown_answers import (
+    CHART_WIDTH,
     Asked,
+    Chart,
     Shown,
     as_csv,
     as_json,

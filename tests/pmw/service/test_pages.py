@@ -21,7 +21,7 @@ from pmw.display.charts import Bars, Lines
 from pmw.errors import PMWError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
-from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
+from pmw.service.shown_answers import Chart, chart_of_count, charts_of_table
 from pmw.service.users import Role, UsersFile
 from queries import (
     CategoricalAttribute,
