@@ -20,9 +20,8 @@ from pmw.display.progress import Progress
 from pmw.errors import BudgetError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Asked, Deliver, Key, Part, Request, Requests, Width
-from pmw.session.session_requests import Kinds, MeasurementRequest, SessionRequest
+from pmw.session.session_requests import Kinds, MeasurementRequest, Publishing, SessionRequest
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.domain import Domain
