@@ -29,8 +29,7 @@ import pmw
 from benchmarks.runner import parser, tell
 from pmw.public.answer import Answer
 from pmw.session.store.answers import block_hash
-from pmw.session.store.chain import Chain
-from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, as_written
+from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, Chain, as_written
 from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 

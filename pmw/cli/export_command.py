@@ -93,7 +93,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.public.export import ExportFormat, croissant_form, export, reproduction_sentence
     from pmw.public.status import pairs_sentence
     from pmw.session.maintenance import read_session, save_model
-    from pmw.session.model_file import copy_model, read_model
+    from pmw.session.model_file import read_model, write_model
     from pmw.session.store.connection import is_model_file
 
     is_model, beside = is_model_file(session), _beside(output, given)
@@ -103,8 +103,10 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     commas = is_model or given["croissant"]  # whose readers take them for granted
     plan, refine = _row_plan(chosen, given, None if commas else session), given["refine"]
     if chosen is ExportFormat.MODEL:
-        save = copy_model if is_model else save_model
-        about = save(session, output, force=given["force"])
+        if is_model:
+            about = write_model(*read_model(session), output, force=given["force"])
+        else:
+            about = save_model(session, output, force=given["force"])
         measured = counted(about["measurements"], "measurement")
         told = [
             f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.",

@@ -1,8 +1,9 @@
 """The codec: public values as JSON-ready forms and back, exactly, by the annotations of their types.
 
-A dataclass is an object of its fields, and a tuple a list. Fractions are ``"numerator/denominator"``, enums
-their values, domains and questions their canonical texts, arrays little-endian numbers of 8 bytes in base64.
-Session files, recorded batches and model files are made of these forms.
+A dataclass is an object of its fields, a tuple a list, and a set of texts a sorted list. Fractions are
+``"numerator/denominator"``, enums their values, domains and questions their canonical texts, arrays
+little-endian numbers of 8 bytes in base64. Session files, recorded batches and model files are made of these
+forms.
 
 Only types that were named here, or by ``register``, have a form. So no secret gets one by accident.
 
@@ -222,6 +223,7 @@ _WRITTEN: dict[type, Callable[[Any], Any]] = {
     Fraction: str,
     **dict.fromkeys((tuple, list), lambda values: [form_of(value) for value in values]),
     dict: lambda values: {name: form_of(value) for name, value in values.items()},
+    frozenset: sorted,
     np.ndarray: _array_form,
     QuestionKind: kind_text,
     Domain: stored_schema,
@@ -476,6 +478,8 @@ _READ: dict[Any, Callable[[_Reader, Any, Any], Any]] = {
     tuple: _Reader.entries,
     Sequence: _Reader.entries,
     dict: _Reader.by_name,
+    Mapping: _Reader.by_name,
+    frozenset: lambda reader, kind, form: frozenset(reader.entries(kind, form)),
     types.UnionType: _Reader.one_of,
     typing.Union: _Reader.one_of,
     Domain: _Reader.schema,

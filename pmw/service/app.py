@@ -13,10 +13,11 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -45,7 +46,7 @@ from pmw.service.served_model import ServedModel
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
-from pmw.session.exact import AskedQuestions, Described, exact_text
+from pmw.session.exact import Described, exact_text
 from pmw.session.session import Session
 from pmw.session.session_requests import Kind, Kinds, SessionRequest
 
@@ -213,11 +214,11 @@ def wants_exact(request: Request) -> bool:
     return request.headers.get("accept") == EXACT
 
 
-def told(request: Request, result: Any, **more: Any) -> Response:
-    """Return the response that tells a result: as JSON with more beside it, or exactly."""
+def told(request: Request, result: Any, form: Mapping[str, Any] | None = None, **more: Any) -> Response:
+    """Return the response that tells a result: as JSON in its own form or another, or exactly."""
     if wants_exact(request):
         return Response(exact_text(result), media_type=EXACT)
-    return JSONResponse({**result.to_dict(), **more})
+    return JSONResponse({**(result.to_dict() if form is None else form), **more})
 
 
 def _answer_told(request: Request, analyst: Analyst, result: Any, **more: Any) -> Response:
@@ -384,8 +385,8 @@ def asked_before(
     Some are told at a time, as canonical texts: `after` is how many were told before.
     """
     with used(request, user, name) as hosted:
-        texts = _seen_by(user, hosted).asked_texts()[after : after + _MOST_ASKED]
-    return told(request, AskedQuestions(tuple(_few(texts, len))))
+        texts = _few(_seen_by(user, hosted).asked_texts()[after : after + _MOST_ASKED], len)
+    return told(request, texts, {"queries": texts})
 
 
 def _seen_by(user: User, hosted: Hosted) -> Session | Analyst:
@@ -393,14 +394,10 @@ def _seen_by(user: User, hosted: Hosted) -> Session | Analyst:
     return hosted.session if user.role is Role.CUSTODIAN else hosted.asking(user)
 
 
-def _few(values: Iterable[_Value], size: Callable[[_Value], int]) -> Iterator[_Value]:
-    """Yield the first values, as many as take so many bytes together; one at least."""
-    sizes = 0
-    for value in values:
-        sizes += size(value)
-        if sizes > _MOST_BYTES and sizes > size(value):
-            return
-        yield value
+def _few(values: Sequence[_Value], size: Callable[[_Value], int]) -> Sequence[_Value]:
+    """Return the first values, as many as take so many bytes together; one at least."""
+    sizes = accumulate(map(size, values))
+    return values[: max(1, sum(one <= _MOST_BYTES for one in sizes))]
 
 
 @router.post("/sessions/{name}/ask", response_model=forms.Asked, responses=forms.LATE, dependencies=[InQueue])
@@ -538,13 +535,11 @@ def history(
     """List answered questions of a session, the newest first: the user's own, or a custodian everybody's."""
     with used(request, user, name) as hosted:
         found = _history(hosted, user, most)
-    if wants_exact(request):
-        return told(request, found)
-    return JSONResponse({"history": [_activity_form(one, hosted.name) for one in found]})
+    return told(request, found, {"history": [_activity_form(one, name) for one in found]})
 
 
-def _history(hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
-    return tuple(_few(_seen_by(user, hosted).history(most), lambda one: len(one.query)))
+def _history(hosted: Hosted, user: User, most: int) -> Sequence[Activity]:
+    return _few(_seen_by(user, hosted).history(most), lambda one: len(one.query))
 
 
 @router.get("/activity", response_model=forms.Activities)
@@ -565,7 +560,7 @@ async def activity(
     return {"activity": listed}
 
 
-def _used_history(request: Request, hosted: Hosted, user: User, most: int) -> tuple[Activity, ...]:
+def _used_history(request: Request, hosted: Hosted, user: User, most: int) -> Sequence[Activity]:
     with used(request, user, hosted.name):
         return _history(hosted, user, most)
 

@@ -30,12 +30,11 @@ from pmw.public.tables import AnswerTable
 from pmw.service.connection import EXACT, UNREADABLE, Connection
 from pmw.session.accounts import Activity, Booked
 from pmw.session.asking import Asking, Questions, Where, aggregate_statement
-from pmw.session.exact import AskedQuestions, Described, Foreseen, read_exact
+from pmw.session.exact import Described, Foreseen, read_exact
 from pmw.session.explaining import Explanation
-from pmw.session.measurement_requests import ceiling_form
 from pmw.session.public_model import PublicModel, model_of
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
-from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest
+from pmw.session.session_requests import Kind, Kinds, Result, SessionRequest, ceiling_form
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -227,7 +226,7 @@ class RemoteSession(Asking):
     def asked(self) -> tuple[LinearQuery, ...]:
         """Return the distinct questions that the user was answered, or to custodians all; free."""
         texts = list[str]()
-        while found := self._exact(AskedQuestions, f"/asked?after={len(texts)}").queries:
+        while found := self._exact(tuple[str, ...], f"/asked?after={len(texts)}"):
             texts += found
         try:
             read = [read_form(LinearQuery, one, domain=self.domain, most_cells=MOST_CELLS) for one in texts]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +17,8 @@ from datetime import datetime
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, quote
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -27,22 +28,59 @@ from fastapi.staticfiles import StaticFiles
 from pmw.display.charts import Cap, Line, Lines, Picture
 from pmw.display.templates import render
 from pmw.display.texts import percent, shortened
-from pmw.errors import PMWError, StoreError
+from pmw.errors import (
+    BudgetError,
+    BudgetExhaustedError,
+    PMWError,
+    PriceError,
+    SessionCorruptError,
+    SessionError,
+    SessionLockedError,
+    StoreError,
+)
+from pmw.public.answer import Answer
 from pmw.public.charges import Event
 from pmw.public.ledger import Ledger, LedgerLine, booked_names, ledger_cells
 from pmw.public.pictures import headline
 from pmw.public.report import report_policy
-from pmw.service.access import CurrentUser, InQueue, asks, note, service_of, signed_in, used
-from pmw.service.answer_charts import CHART_WIDTH, Chart
-from pmw.service.history import History
-from pmw.service.hosting import Hosted
+from pmw.public.tables import AnswerTable
+from pmw.service.access import CurrentUser, InQueue, asks, came, note, service_of, signed_in, used
+from pmw.service.asking import done
+from pmw.service.history import AskedText, History
+from pmw.service.hosting import Hosted, url_of
 from pmw.service.limits import MOST_FIELDS
-from pmw.service.question_form import asked_by, browsed, packed_choices
-from pmw.service.session_page import Filled, Outcome, address_of, answered, looked_up, page_values, path_of
-from pmw.service.shown_answers import as_csv, as_json, csv_text, read, shown, stored_answer
+from pmw.service.question_form import (
+    asked_by,
+    browsed,
+    described,
+    examples_of,
+    form_of,
+    packed_choices,
+    unpacked_choices,
+)
+from pmw.service.shown_answers import (
+    CHART_WIDTH,
+    Asked,
+    Chart,
+    Shown,
+    as_csv,
+    as_json,
+    csv_text,
+    is_settled_by,
+    read,
+    shown,
+    stored_answer,
+)
 from pmw.service.users import Role, User
 from pmw.session.accounts import Booked
+from pmw.session.dialogue import Analyst
+from pmw.session.session_requests import Kind, Kinds, SessionRequest
+from queries.cells import in_quotes
+from queries.domain import Domain
 from queries.errors import QueryError
+from queries.frozen import dataclass
+from queries.parsing import is_statement
+from queries.statements import Statement
 
 _KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
 _CHARGED = re.compile(r"[0-9]{1,3}\.[0-9]{2}%")  # as an address tells it
@@ -54,6 +92,10 @@ _SPARE = (Event.REQUESTED, Event.PART, Event.QUANTILE)  # what no test decides, 
 _MOST_LINES = 6  # named ones of a chart; the style sheet has a colour and a dash for each
 _MOST_TIMES = 400  # points of the course of spending
 _MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json", "svg": "image/svg+xml"}
+_MOST_NEWEST = 8  # questions that the page itself lists
+_NEAR_THE_END = 0.9  # of what may be spent: where more is used, the page warns
+_PAY = "Pay, and answer"
+TOKEN = "PMW_TOKEN"  # noqa: S105  # the variable of an environment, which holds the user's
 
 
 def page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
@@ -92,6 +134,55 @@ def _problem(request: Request, status: int, message: str) -> HTMLResponse:
             "start.html", {**values, "title": "Sign in", "sessions": [], "refused": told, "to": to}, 401
         )
     return page("problem.html", {**values, "title": "Not shown", "message": message}, status)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What the page's forms hold.
+
+    A text is empty where there is none.
+    """
+
+    question: str | None = None  # that is looked up, asked or paid for
+    within: str = ""  # half-width of the bar that is wanted, as it was typed in
+    choices: str = ""  # what the form that builds a question was filled in with
+    draft: str = ""  # a question that was built, and not looked up
+    is_built: bool = False  # the form that builds a question is open
+    price: str = ""  # the part of the cap that may be charged, as it was agreed to
+    charged: str = ""  # the part that the answer charged when it was asked
+
+    @property
+    def text(self) -> str:
+        """What stands in the box of the question."""
+        return self.draft if self.question is None else self.question
+
+
+class Offer(NamedTuple):
+    """What asking costs."""
+
+    sentence: str
+    button: str  # what agrees to it; empty where nothing does
+    price: str = ""  # the part of the cap that is agreed to; empty where it is free
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a question."""
+
+    shown: Shown | None = None
+    is_stored: bool = False
+    offer: Offer | None = None  # what asking costs; None where nothing would change by it
+    charged: str = ""  # the part of the cap that the answer charged when it was asked
+    error: dict[str, str] | None = None  # why it is not answered, with the place of its fault
+
+    @property
+    def title(self) -> str:
+        """What the page has to tell: a screen reader says it first."""
+        if self.error is not None:
+            return "Not answered"
+        if self.shown is not None:
+            return "Answer"
+        return "Not asked yet" if self.offer else "Ask"
 
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -191,12 +282,12 @@ def answer(
     """Give a stored answer as a file."""
     with used(request, user, name) as hosted:
         analyst, text = hosted.asking(user, request), _lines(q)
-        question = read(analyst, text)
-        asks(request, ("look", text, question.query))
-        found = stored_answer(analyst, hosted.large, question)
+        query = read(analyst, text)
+        asks(request, ("look", text, query))
+        found = stored_answer(analyst, hosted.large, query)
         if found is None:
             raise _never_asked()
-        content = as_csv(question, found) if format == "csv" else as_json(found)
+        content = as_csv(query, found) if format == "csv" else as_json(found)
     return _file(content, f"answer.{format}")
 
 
@@ -205,10 +296,10 @@ def chart(request: Request, user: CurrentUser, name: str, number: int, q: str = 
     """Give a chart of a stored answer as a file."""
     with used(request, user, name) as hosted:
         analyst = hosted.asking(user, request)
-        question = read(analyst, _lines(q))
-        asks(request, ("look", q, question.query))
-        found = stored_answer(analyst, hosted.large, question)
-        charts = () if found is None else shown(question, found).charts
+        query = read(analyst, _lines(q))
+        asks(request, ("look", q, query))
+        found = stored_answer(analyst, hosted.large, query)
+        charts = () if found is None else shown(query, found).charts
     if not 1 <= number <= len(charts):
         raise _never_asked()
     return _file(charts[number - 1].file(), f"chart-{number}.svg")
@@ -302,14 +393,213 @@ def _shown(request: Request, user: User, name: str, filled: Filled) -> HTMLRespo
         return page("session.html", _values(request, user, hosted, filled, outcome))
 
 
-def _values(request: Request, user: User, hosted: Hosted, filled: Filled, outcome: Outcome) -> dict[str, Any]:
-    base = str(request.base_url)
-    return {**_frame(user, hosted.name), **page_values(request, user, hosted, filled, outcome, base)}
-
-
 def _lines(text: str) -> str:
     """Return a text of a form, whose lines end as they were typed in."""
     return text.replace("\r\n", "\n").strip()
+
+
+# --- what comes of a question: to look it up asks, records and spends nothing -----------------------------
+
+
+def looked_up(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
+    """Return the stored answer to a question, or what asking costs. Nothing is asked, recorded or spent."""
+    if filled.question is None:
+        return Outcome()
+    analyst = hosted.asking(user, request)
+    asks(request, ("look", filled.question, None))
+    try:
+        query = read(analyst, filled.question)
+        asks(request, ("look", filled.question, query))
+        found = stored_answer(analyst, hosted.large, query)
+        offer = (_bar if filled.within else _test)(hosted, analyst, query, filled, found)
+    except _TOLD as error:
+        came(request, error)
+        return _failed(error)
+    answer = None if found is None else shown(query, found)
+    return Outcome(answer, is_stored=found is not None, offer=offer, charged=filled.charged)
+
+
+def answered(hosted: Hosted, user: User, request: Request, filled: Filled) -> Outcome:
+    """Ask a question, and pay for it what was agreed to; what could charge more is told first."""
+    analyst = hosted.asking(user, request)
+    asks(request, ("ask", filled.text, None))
+    try:
+        query = read(analyst, filled.text)
+        kinds = ((Kinds.ASK, Kinds.SQL), (Kinds.ASK_WITHIN, Kinds.SQL_WITHIN))
+        kind: Kind[Any] = kinds[bool(filled.within)][isinstance(query, Statement)]
+        asks(request, (kind.name, filled.text, query))
+        how: dict[str, Any] = {"within": filled.within or None, "at_most": filled.price or None}
+        answer = done(analyst, hosted.large, SessionRequest(kind, query, **how))
+        is_stored = stored_answer(analyst, hosted.large, query) is not None
+    except PriceError as error:
+        came(request, error)
+        if error.code == "above_ceiling":
+            return _failed(error)
+        told = f"This can cost {error.price:.2%} of the budget; nothing was asked or spent yet."
+        return Outcome(offer=Offer(told, _PAY, str(error.price)))
+    except _TOLD as error:
+        came(request, error)
+        return _failed(error)
+    charged = f"{answer.spent.charged:.2%}" if answer.spent.charged else ""
+    return Outcome(shown(query, answer), is_stored=is_stored, charged=charged)
+
+
+_TOLD = (QueryError, BudgetError, BudgetExhaustedError, SessionError)
+
+
+def _failed(error: Exception) -> Outcome:
+    if isinstance(error, SessionCorruptError | SessionLockedError):
+        raise error
+    if isinstance(error, QueryError):
+        return Outcome(error={"message": error.message, "mark": _mark(error)})
+    return Outcome(error={"message": str(error), "mark": ""})
+
+
+def _mark(error: QueryError) -> str:
+    """Return the text of a question with a mark below its fault, in whichever line it is."""
+    text, position = error.text, error.position
+    if text is None or not isinstance(position, int):
+        return "" if position is None else f"at {position}"
+    end = text.find("\n", position)
+    before, after = (text, "") if end < 0 else (text[:end], text[end:])
+    # A tab is as wide below as above.
+    indent = "".join("\t" if letter == "\t" else " " for letter in before[:position].rpartition("\n")[2])
+    return f"{before}\n{indent}^{after}"
+
+
+# --- money ----------------------------------------------------------------------------------------------
+
+
+def _test(
+    hosted: Hosted, analyst: Analyst, query: Asked, _: Filled, found: Answer | AnswerTable | None
+) -> Offer | None:
+    if found is not None and is_settled_by(query, found):
+        newer = "The model is newer than this answer. To ask again is free, and may give a narrower interval."
+        return Offer(newer, "Ask again") if found.version < hosted.session.state.version else None
+    forecast = done(analyst, hosted.large, SessionRequest(Kinds.FORECAST, query))
+    price = str(forecast.most) if forecast.most else ""
+    if found is None:
+        return Offer(f"The question {forecast.sentence()}.", "Ask it", price)
+    again = Offer(f"Asked again, the question {forecast.sentence()}.", "Ask again", price)
+    return again if forecast.stored < forecast.questions else None
+
+
+def _bar(hosted: Hosted, analyst: Analyst, query: Asked, filled: Filled, _: object) -> Offer:
+    wanted = SessionRequest(Kinds.QUOTE, query, within=filled.within)
+    price, bar = done(analyst, hosted.large, wanted), f"A bar of ± {filled.within}"
+    if not price.needed:
+        return Offer(f"{bar} is free: the answer is as near as it is.", "Answer it, free")
+    left = "." if price.affordable else "; so much is not left."
+    told = f"{bar} costs {price.share:.2%} of the budget{left}"
+    return Offer(told, _PAY if price.affordable else "", str(price.share))
+
+
+def share_of(user: User, booked: Booked) -> dict[str, Any]:
+    """Return what a user may still have charged: in words, as a part of the share, and what to beware of."""
+    if user.role is Role.READER:
+        told = "You are a reader: you get answers that cost nothing; nothing is tested for you."
+        return {"sentence": told, "used": None, "warning": ""}
+    share, spent, left = float(booked.share or 0), float(booked.spent), float(booked.left or 0)
+    ceiling = "" if user.at_most is None else f" One question may charge at most {float(user.at_most):.2%}."
+    sentence = (
+        f"You may still spend {left:.2%} of the whole budget. Your share is {share:.1%} of it, and you have "
+        f"spent {spent:.2%}, with {booked.questions:,} different questions.{ceiling}"
+    )
+    used = spent / (spent + left) if left else 1.0
+    warning = ""
+    if used >= 1:
+        warning = "Nothing is left for you: answers come from the model, untested, and are marked unverified."
+    elif used > _NEAR_THE_END:
+        warning = "Less than a tenth is left for you: what it cannot pay is answered untested."
+    return {"sentence": sentence, "used": used, "warning": warning}
+
+
+# --- all that is shown ----------------------------------------------------------------------------------
+
+
+def _values(request: Request, user: User, hosted: Hosted, filled: Filled, outcome: Outcome) -> dict[str, Any]:
+    """Return what the template of a session's page needs."""
+    domain, path = hosted.session.domain, path_of(hosted.name)
+    status, is_read = hosted.session.status(), outcome.error is None and (outcome.shown or outcome.offer)
+    base, chosen = str(request.base_url), unpacked_choices(filled.choices)
+    return {
+        **_frame(user, hosted.name),
+        "title": f"{outcome.title} · {hosted.name}",
+        "table_name": domain.name,
+        "exports": exports_of(hosted.name),
+        "promise": status.guarantee,
+        "closed": status.closed,
+        "share": share_of(user, hosted.asking(user).budget()),
+        "outcome": outcome,
+        "files": _files(path, filled, outcome.shown.charts) if outcome.shown and outcome.is_stored else [],
+        "elsewhere": elsewhere(base, hosted.name, filled.text, domain) if is_read else [],
+        "filled": filled,
+        "can_pay": user.role is not Role.READER,
+        "form": form_of(domain, chosen),
+        "by": chosen.get("by", []),
+        "described": described(domain),
+        "newest": _newest(request, user, hosted.name, path),
+        **examples_of(domain),
+    }
+
+
+def _files(path: str, filled: Filled, charts: tuple[Chart, ...]) -> list[tuple[str, str]]:
+    question = {"q": filled.text}
+    files = [(name.upper(), address_of(f"{path}/answer.{name}", question)) for name in ("csv", "json")]
+    for number in range(1, len(charts) + 1):
+        which = f" {number}" if len(charts) > 1 else ""
+        files.append((f"chart{which} as SVG", address_of(f"{path}/chart-{number}.svg", question)))
+    return files
+
+
+def _newest(request: Request, user: User, name: str, path: str) -> list[tuple[AskedText, str]] | None:
+    """Return the user's newest questions with their addresses; None where they cannot be read now."""
+    try:
+        found = service_of(request).history.questions(name, user.name, most=_MOST_NEWEST)
+    except StoreError:
+        return None
+    return [(one, address_of(path, {"q": one.text})) for one in found]
+
+
+# --- addresses, never with a token -----------------------------------------------------------------------
+
+
+def path_of(name: str) -> str:
+    """Return the path of a session's page; whatever its file is called, it is one part of it."""
+    return f"/page/{quote(name, safe='')}"
+
+
+def exports_of(name: str) -> str:
+    """Return the path of what a session exports."""
+    return f"/sessions/{quote(name, safe='')}/export"
+
+
+def address_of(path: str, fields: Mapping[str, str]) -> str:
+    """Return a path with fields, of which empty ones are left out, but for the question."""
+    filled = {name: value for name, value in fields.items() if value or name == "q"}
+    return f"{path}?{urlencode(filled)}" if filled else path
+
+
+def elsewhere(base: str, name: str, text: str, domain: Domain) -> list[tuple[str, str]]:
+    """Return the same question as it is asked elsewhere, as pairs of where and what."""
+    url = url_of(base, name)
+    kind, method = ("sql", "sql") if is_statement(text) else ("where", "ask")
+    question = json.loads(text) if text.lstrip().startswith("{") else text
+    python = (
+        "import os\n\nimport pmw\n\n"
+        f'session = pmw.connect({url!r}, token=os.environ["{TOKEN}"])\n'
+        f"print(session.{method}({question!r}))"
+    )
+    curl = (
+        f"curl -H \"Authorization: Bearer ${TOKEN}\" -H 'Content-Type: application/json' "
+        f"-d {shlex.quote(json.dumps({kind: question}))} {shlex.quote(url + '/ask')}"
+    )
+    told = [("Python", python), ("curl", curl)]
+    if isinstance(question, str):
+        where = f" WHERE {text}" if text.strip() else ""
+        sql = text if kind == "sql" else f"SELECT COUNT(*) FROM {in_quotes(domain.name)}{where}"  # noqa: S608
+        told.insert(1, ("SQL", sql))
+    return told
 
 
 # --- what a custodian sees: who may use a session, who spent what, on what and when ------------------------

@@ -5,22 +5,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from pmw.display.texts import number
+from pmw.display.charts import Bar, Bars, Line, Lines, Picture, bar_chart, line_chart, standalone
+from pmw.display.elements import markup
+from pmw.display.templates import style_sheet
+from pmw.display.texts import counted, number, shortened
 from pmw.public.answer import Answer, Source, below_text, marks
-from pmw.public.tables import AnswerTable
-from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
-from pmw.service.asking import done
+from pmw.public.sums import Estimate
+from pmw.public.tables import AnswerTable, Key, key_text, number_texts
+from pmw.service.asking import read_one
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
-from pmw.session.session_requests import Kind, Kinds, SessionRequest
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.parsing import is_statement, read_line
 from queries.statements import BAR_COLUMNS, Statement
-from queries.work import counted_reading
+
+CHART_WIDTH = 360  # of a phone: a unit is a pixel there
+_MOST_BARS, _MOST_KINDS, _MOST_POINTS = 40, 6, 400
+_FEWEST_POINTS = 3  # of a line
+_LABEL, _NAME = 12, 40  # characters beside a bar, and of a name below a chart
+
+Asked: TypeAlias = LinearQuery | Statement
+Orders: TypeAlias = Sequence[Sequence[Key | None]]  # of each key its values in order; nothing for one without
+_Keys: TypeAlias = tuple[Key | None, ...]
 
 _MOST_ROWS = 200  # of a table on a page; files hold all
 _SETTLED = (Source.SYNTHETIC, Source.MEASURED)
@@ -29,28 +40,22 @@ _NONE = "\N{EN DASH}"  # where a table has no number
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A question that was read."""
+class Chart:
+    """A chart of an answer; the caption says how much of how much that is, and what the marks mean."""
 
-    text: str
-    query: LinearQuery | Statement
+    picture: Picture
+    panel: Bars | Lines
+    caption: str
 
-    @property
-    def is_statement(self) -> bool:
-        """Whether it is a statement, and no condition."""
-        return isinstance(self.query, Statement)
+    def drawing(self) -> str:
+        """Return it as a part of a page."""
+        if isinstance(self.panel, Bars):
+            return bar_chart(self.picture, self.panel)
+        return line_chart(self.picture, self.panel)
 
-    @property
-    def cells(self) -> int:
-        """How many numbers it asks for."""
-        return cells_of(self.query)
-
-    def is_settled_by(self, answer: Answer | AnswerTable) -> bool:
-        """Whether a stored answer is given again to whoever asks, without a test."""
-        if isinstance(answer, Answer):
-            return answer.source in _SETTLED
-        counts_alone = isinstance(self.query, Statement) and self.query.counts_alone
-        return counts_alone and all(one.source in _SETTLED for one in answer.estimates())
+    def file(self) -> str:
+        """Return it as an SVG file."""
+        return standalone(markup(self.drawing()), style_sheet("pmw.display", "display.css"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +71,37 @@ class Shown:
     version: int
 
 
-def read(analyst: Analyst, text: str) -> Read:
+def read(analyst: Analyst, text: str) -> Asked:
     """Return a question as it was typed in."""
-    with counted_reading(analyst.look):
-        if is_statement(text):
-            statement = analyst.reader.statement(text)
-            require_few_cells(cells_of(statement))
-            return Read(text, statement)
-        condition = read_line(text) if text.lstrip().startswith("{") else text
-        return Read(text, analyst.reader.where(condition))
+    condition = read_line(text) if text.lstrip().startswith("{") else text
+    form = {"sql": text} if is_statement(text) else {"where": condition}
+    query = read_one(analyst, form, aligned=False).query
+    require_few_cells(cells_of(query))
+    return query
 
 
-def stored_answer(analyst: Analyst, large: LargeRequests, question: Read) -> Answer | AnswerTable | None:
+def stored_answer(analyst: Analyst, large: LargeRequests, query: Asked) -> Answer | AnswerTable | None:
     """Return the stored answer to a question; None where it was never asked. Nothing is asked or recorded."""
-    with large.place(question.cells):
-        return analyst.stored(question.query)
+    with large.place(cells_of(query)):
+        return analyst.stored(query)
 
 
-def new_answer(
-    analyst: Analyst, large: LargeRequests, question: Read, within: str = "", at_most: str | None = None
-) -> Answer | AnswerTable:
-    """Ask a question, or pay for the bar within so much, and return the answer."""
-    kind: Kind[Any] = Kinds.ASK_WITHIN if within else Kinds.ASK
-    wanted = SessionRequest(kind, question.query, within=within or None, at_most=at_most)
-    found: Answer | AnswerTable = done(analyst, large, wanted)
-    return found
+def is_settled_by(query: Asked, answer: Answer | AnswerTable) -> bool:
+    """Tell whether a stored answer is given again to whoever asks, without a test."""
+    if isinstance(answer, Answer):
+        return answer.source in _SETTLED
+    counts_alone = isinstance(query, Statement) and query.counts_alone
+    return counts_alone and all(one.source in _SETTLED for one in answer.estimates())
 
 
-def shown(question: Read, answer: Answer | AnswerTable) -> Shown:
+def shown(query: Asked, answer: Answer | AnswerTable) -> Shown:
     """Return an answer as a page shows it."""
-    if isinstance(answer, AnswerTable):
-        return _of_table(question.text, answer, charts_of_table(answer))
-    return _of_count(_words(question), answer)
+    asked = _words(query)
+    return _of_table(asked, answer) if isinstance(answer, AnswerTable) else _of_count(asked, answer)
 
 
-def _words(question: Read) -> str:
-    return question.query.describe() if isinstance(question.query, LinearQuery) else question.text
+def _words(query: Asked) -> str:
+    return query.describe() if isinstance(query, LinearQuery) else query.text
 
 
 def _of_count(asked: str, answer: Answer) -> Shown:
@@ -119,7 +119,7 @@ def _of_count(asked: str, answer: Answer) -> Shown:
     )
 
 
-def _of_table(asked: str, table: AnswerTable, charts: Sequence[Chart]) -> Shown:
+def _of_table(asked: str, table: AnswerTable) -> Shown:
     cells = table.cells(_MOST_ROWS, _NONE)
     cut = f"the first {len(cells):,} of {len(table):,} rows; the files hold all"
     notes = [*([cut] if len(cells) < len(table) else []), *table.notes]
@@ -128,7 +128,7 @@ def _of_table(asked: str, table: AnswerTable, charts: Sequence[Chart]) -> Shown:
         _promised(table),
         tuple(table.header),
         tuple(tuple(row) for row in cells),
-        tuple(charts),
+        tuple(charts_of_table(table)),
         (*map(_sentence, notes), *marks(table.kept, seeded=table.seeded)),
         table.version,
     )
@@ -168,6 +168,159 @@ def _ends(interval: tuple[float, float] | None) -> tuple[str, str]:
     return (_NONE, _NONE) if interval is None else (number(interval[0]), number(interval[1]))
 
 
+# --- charts: bars with intervals, or lines with bands -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    row: int
+    keys: _Keys
+    label: str
+    value: float
+    text: str
+    interval: tuple[float, float] | None
+
+
+def chart_of_count(label: str, value: float, text: str, interval: tuple[float, float] | None) -> list[Chart]:
+    """Return the chart of one count; none where it has no number."""
+    point = _Point(0, (), label, value, text, _finite(interval))
+    return _bars_of("count", [point], 1) if math.isfinite(value) else []
+
+
+def charts_of_table(table: AnswerTable) -> list[Chart]:
+    """Return a chart for each aggregate of a table; none where nothing can be drawn."""
+    orders = [table.ordered.get(name, ()) for name in table.keys]
+    found: list[Chart] = []
+    for place, title in enumerate(table.titles):
+        points = [
+            point
+            for row in range(len(table))
+            if not (table.totals and table.totals[row])
+            and (point := _point(table, row, table.rows[row][1][place], title)) is not None
+        ]
+        axis = _axis(points, orders)
+        found += (
+            _bars_of(title, points, len(table))
+            if axis is None
+            else _lines_of(table, title, points, axis, orders)
+        )
+    return found
+
+
+def _point(table: AnswerTable, row: int, one: Estimate, title: str) -> _Point | None:
+    if one.value is None or not math.isfinite(one.value):
+        return None
+    text, _, _ = number_texts(one, _NONE, whole=title in table.whole)
+    label = " · ".join(table.labels(row)) or title
+    return _Point(row, table.rows[row][0], label, one.value, text, _finite(one.interval))
+
+
+def _finite(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    return interval if interval is not None and all(map(math.isfinite, interval)) else None
+
+
+def _axis(points: Sequence[_Point], orders: Orders) -> int | None:
+    """Return which key goes from left to right: of those in order that has most values; None for bars."""
+    if not 1 <= len(orders) <= 2:
+        return None
+    sizes = {
+        place: len({point.keys[place] for point in points} & set(order))
+        for place, order in enumerate(orders)
+        if order
+    }
+    best = max(sizes, key=lambda place: sizes[place], default=None)
+    return best if best is not None and sizes[best] >= _FEWEST_POINTS else None
+
+
+# --- bars -----------------------------------------------------------------------------------------------
+
+
+def _bars_of(title: str, points: Sequence[_Point], rows: int) -> list[Chart]:
+    drawn = points[:_MOST_BARS]
+    names = list(dict.fromkeys(key_text(point.keys[1]) for point in drawn if len(point.keys) == 2))
+    coloured = 1 < len(names) <= _MOST_KINDS
+    kinds = {name: f"group-{place}" for place, name in enumerate(names)} if coloured else {}
+    bars = Bars(
+        tuple(
+            Bar(
+                shortened(key_text(point.keys[0]) if kinds else point.label, _LABEL),
+                point.value,
+                point.text,
+                interval=point.interval,
+                kind=kinds[key_text(point.keys[1])] if kinds else "model",
+            )
+            for point in drawn
+        ),
+        groups=tuple((kind, shortened(name, _NAME)) for name, kind in kinds.items()),
+    )
+    if bars.reach == (0.0, 0.0):
+        return []
+    told = "; ".join(_told(point) for point in drawn)
+    picture = Picture("", f"{title} with its intervals", told, width=CHART_WIDTH)
+    return [Chart(picture, bars, _caption(len(drawn), rows, "bar"))]
+
+
+def _told(point: _Point) -> str:
+    ends = "" if point.interval is None else f", {point.interval[0]:,.6g} to {point.interval[1]:,.6g}"
+    return f"{point.label}: {point.text}{ends}"
+
+
+def _caption(drawn: int, rows: int, noun: str) -> str:
+    marks = {"bar": "Lines across bars are intervals.", "point": "Bands are intervals."}[noun]
+    if drawn == rows:
+        return f"{'All ' if rows > 1 else ''}{counted(rows, noun)}. {marks}"
+    return f"{drawn:,} of {counted(rows, noun)}. {marks}"
+
+
+# --- lines ----------------------------------------------------------------------------------------------
+
+
+def _lines_of(
+    table: AnswerTable, title: str, points: Sequence[_Point], axis: int, orders: Orders
+) -> list[Chart]:
+    """Return lines over the values of a key in order, one for each value of the other key."""
+    places = {value: place for place, value in enumerate(orders[axis])}
+    on_axis = [point for point in points if point.keys[axis] in places]
+    first = min(places[point.keys[axis]] for point in on_axis)
+    last = max(places[point.keys[axis]] for point in on_axis)
+    lines: dict[str, list[_Point]] = {}
+    for point in on_axis:
+        name = " ".join(key_text(key) for place, key in enumerate(point.keys) if place != axis)
+        lines.setdefault(name, []).append(point)
+    most = sorted(lines, key=lambda name: -max(abs(point.value) for point in lines[name]))[:_MOST_KINDS]
+    chosen = {name: _thinned(lines[name], places, axis) for name in lines if name in most}
+    panel = Lines(
+        tuple(
+            Line(
+                shortened(name, _NAME),
+                f"line-{place}",
+                [(float(places[one.keys[axis]] - first), one.value) for one in own],
+                band=[
+                    (float(places[one.keys[axis]] - first), *one.interval)
+                    for one in own
+                    if one.interval is not None
+                ],
+            )
+            for place, (name, own) in enumerate(chosen.items())
+        ),
+        table.keys[axis],
+        unit="",
+        places=tuple(shortened(key_text(value), _LABEL) for value in orders[axis][first : last + 1]),
+    )
+    told = "; ".join(_told(own[end]) for own in chosen.values() for end in (0, -1))
+    picture = Picture("", f"{title} by {shortened(table.keys[axis], 20)}", told, width=CHART_WIDTH)
+    caption = _caption(sum(map(len, chosen.values())), len(table), "point")
+    few = "" if len(chosen) == len(lines) else f"{len(chosen)} of {len(lines):,} lines. "
+    return [Chart(picture, panel, few + caption)]
+
+
+def _thinned(own: Sequence[_Point], places: dict[Key | None, int], axis: int) -> list[_Point]:
+    """Return points in order, the last one among them; of very many some are left out."""
+    ordered = sorted(own, key=lambda point: places[point.keys[axis]])
+    every = max(1, -(-len(ordered) // _MOST_POINTS))
+    return [*ordered[:-1:every], ordered[-1]]
+
+
 # --- files ----------------------------------------------------------------------------------------------
 
 
@@ -176,12 +329,12 @@ def as_json(answer: Answer | AnswerTable) -> str:
     return json.dumps(answer.to_dict(), ensure_ascii=False, indent=1)
 
 
-def as_csv(question: Read, answer: Answer | AnswerTable) -> str:
+def as_csv(query: Asked, answer: Answer | AnswerTable) -> str:
     """Return an answer as CSV: keys of groups apart, and of each number its value, ends and source."""
     if isinstance(answer, AnswerTable):
         return csv_text(_table_lines(answer))
     count = f"{answer.count:.3f}" if answer.has_count else below_text(answer.below, "")
-    row = _words(question), count, *_plain_ends(answer.interval), answer.source.value
+    row = _words(query), count, *_plain_ends(answer.interval), answer.source.value
     return csv_text([("question", "count", *BAR_COLUMNS), row])
 
 

@@ -20,9 +20,8 @@ from pmw.display.progress import Progress
 from pmw.errors import BudgetError
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.session.publishing import Publishing
 from pmw.session.requests import Answering, Asked, Deliver, Key, Part, Request, Requests, Width
-from pmw.session.session_requests import Kinds, SessionRequest
+from pmw.session.session_requests import Kinds, MeasurementRequest, Publishing, SessionRequest
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.domain import Domain
@@ -502,8 +501,6 @@ class Asking(Publishing):
 
     def _measured(self, how: Mapping[str, Any], *what: Any) -> Quote:
         """Measure something, or tell its price alone; ``what`` is that of a ``MeasurementRequest``."""
-        from pmw.session.measurement_requests import MeasurementRequest
-
         return self.do(SessionRequest(Kinds.MEASURE, what=MeasurementRequest(*what), **how))
 
     def history(self, most: int = 100) -> tuple[Activity, ...]:

@@ -25,7 +25,7 @@ from pmw.session.engine import Engine
 from pmw.session.loading import load_ledger, load_texts, newest_released, read_question
 from pmw.session.local import LocalAsking
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests, key_of
-from pmw.session.session_requests import SessionRequest
+from pmw.session.session_requests import MeasurementRequest, SessionRequest, asked_text, width_of
 from pmw.session.store.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pmw.public.status import Status
     from pmw.public.tables import AnswerTable
     from pmw.session.journal import Tie
-    from pmw.session.measurement_requests import MeasurementRequest
     from pmw.session.public_model import PublicModel
     from queries.statements import Statement
 
@@ -162,14 +161,11 @@ class Dialogue(LocalAsking):
             return export_model(newest_released(self._open_store(), self.state), target, force=force)
 
     def model(self) -> PublicModel:
-        from tempfile import TemporaryDirectory  # nothing else makes folders
+        from pmw.session.model_file import made_model
+        from pmw.session.public_model import PublicModel
 
-        from pmw.session.public_model import load_model
-
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "session.model"
-            self._write_model(path, force=False)
-            return load_model(path)
+        with self._engaged():
+            return PublicModel(*made_model(newest_released(self._open_store(), self.state)))
 
     def _do_history(self, request: SessionRequest[Any]) -> tuple[Activity, ...]:
         with self._turn:
@@ -216,16 +212,14 @@ class Dialogue(LocalAsking):
     def _do_sql_within(self, request: SessionRequest[Any]) -> AnswerTable:
         from pmw.planning.mean_quotes import notes_of
         from pmw.planning.row_quotes import is_of_counts
-        from pmw.public.quotes import Within
         from pmw.public.tabulation import Tabulation
-        from pmw.session.measurement_requests import asked_text
 
         read = self._statement(request.question)
         if read.single_count is not None:
             answer = self._asked_within(replace(request, question=read.single_count))
             return Tabulation(self.state, read).table(self.state, [answer], place=self.place)
         key = self._key(request.request_id)
-        width = Within.of(request.within)
+        width = width_of(request.within)
         counts = is_of_counts(read)
         asked = asked_text("counts within" if counts else "sums within", (), _text_of(key, read), *width)
         with self._engaged() as engine:
@@ -239,12 +233,9 @@ class Dialogue(LocalAsking):
         return Answers.of(self.state, [self._asked_within(request)]).shown()[0]
 
     def _asked_within(self, request: SessionRequest[Any]) -> Answer:
-        from pmw.public.quotes import Within
-        from pmw.session.measurement_requests import asked_text
-
         with self._engaged() as engine:
             read = self._request(request.question, fresh=True, request_id=request.request_id)
-            key, width = self._key(read.request_id), Within.of(request.within)
+            key, width = self._key(read.request_id), width_of(request.within)
             how = tuple(width) if width.relative else width.amount  # as keys of before were tied
             asked = asked_text("counts within", (), read.text, how)
 

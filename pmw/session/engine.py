@@ -44,8 +44,6 @@ from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session import accounts, events, journal, loading, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.offers import Offers
-from pmw.session.released import duals_of
 from pmw.session.repeats import Repeats, Stored, columns_of
 from pmw.session.requests import Deliver, Request, Requests, require_same, used_for
 from pmw.session.store.rows import OPENING, TESTS, IntentRow, Outcome
@@ -97,7 +95,7 @@ class Engine:
         self._parts_again = 0  # settled questions, from which on a part is tried that could not be measured
         self._looked_at_parts = set[tuple[str, int]]()  # the same of analysts' own, for parts of the reserve
         self.room = None
-        self._offers = Offers(self.bookings, self._free)
+        self._offers = releases.Offers(self.bookings, self._free)
         self._load()
         self._measure_due()
 
@@ -272,7 +270,7 @@ class Engine:
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
         if self._state.version > self._snapshot_version and not self._interrupted:
-            self._store.save_snapshot(self._state.version, duals_of(self._state))
+            self._store.save_snapshot(self._state.version, loading.duals_of(self._state))
             self._snapshot_version = self._state.version
 
     def finalize(self) -> None:
@@ -620,7 +618,9 @@ class Engine:
     def _release(self, release: releases.Release, booked: Parts, tie: journal.Tie | None = None) -> None:
         """Count what will be released, record it durably, then draw it; what finishes it ties its key."""
         drawing = release.counted(self._state, self._tables())
-        recorded = releases.recorded(release, self._state.contract.options, booked, tie)
+        first, *others = (entry.charge for entry in release.entries(self._state.contract.options))
+        reserved = sum(others, first)  # all that it charges
+        recorded = journal.Recorded(release.batch, reserved, booked, tie=tie)
         self._carry_out_release(*self._begin(release.kind, recorded), recorded, release, drawing)
 
     def _carry_out_release(

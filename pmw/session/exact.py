@@ -10,6 +10,7 @@ import json
 import math
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from pmw.loop.loop import Forecast
 from pmw.model.measurement import QueryMeasurement, RowsMeasurement
-from pmw.public.answer import Source, Spent
+from pmw.public.answer import Spent
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
 from pmw.public.contract import Contract, RecordsKept, guarantee, published_contract
@@ -38,11 +39,8 @@ from queries.schema import stored_schema
 Foreseen: TypeAlias = Forecast
 
 _Plain: TypeAlias = str | int | float | bool | None
-# Fields that a table of answers and its columns have alike.
-_ALIKE = (
-    "keys", "titles", "notes", "confidence", "version", "spent", "seeded", "kept", "totals", "about",
-    "withholds",
-)  # fmt: skip
+# Fields that are told apart, or not at all, and their values until then.
+_APART: dict[Any, dict[str, Any]] = {Answers: {"asked": None}, AnswerTable: {"rows": ()}}
 _ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors
 _UNREADABLE = (FormError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
@@ -91,20 +89,9 @@ class Described:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AskedQuestions:
-    """Questions that were answered."""
-
-    queries: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON."""
-        return {"queries": list(self.queries)}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class TableColumns:
-    """A table of answers as columns; see ``AnswerTable``.
+class TableRows:
+    """The rows of a table of answers, as columns.
 
     Args:
         values: of each row the values of its keys.
@@ -113,28 +100,37 @@ class TableColumns:
         sources: int64, shape (rows, titles), places in ``SOURCES``.
         flags: int64, shape (rows, titles): 1 where cells decide the condition, and 2 where the interval holds
             if there are records; and 4 times what a withheld number is below.
-        notes, confidence, version, spent, seeded, kept, whole, totals, ordered, units, about, withholds: as
-            ``AnswerTable`` has them.
     """
 
-    keys: tuple[str, ...]
-    titles: tuple[str, ...]
     values: tuple[tuple[_Plain, ...], ...]
     numbers: NDArray[np.float64]
     sources: NDArray[np.int64]
     flags: NDArray[np.int64]
-    notes: tuple[str, ...]
-    confidence: float
-    version: int
-    spent: Spent
-    seeded: bool
-    kept: RecordsKept | None
-    whole: tuple[str, ...]
-    totals: tuple[tuple[int, ...], ...]
-    ordered: dict[str, tuple[_Plain, ...]]
-    units: dict[str, str]
-    about: str
-    withholds: bool
+
+    @classmethod
+    def of(cls, table: AnswerTable) -> TableRows:
+        """Return the rows of a table."""
+        shape, found = (len(table.rows), len(table.titles)), list(table.estimates())
+        flags = [one.aligned + 2 * one.conditional + 4 * (one.below or 0) for one in found]
+        return cls(
+            tuple(keys for keys, _ in table.rows),
+            np.array([_numbers(one) for one in found], dtype=np.float64).reshape(*shape, _ENDS),
+            np.array([SOURCES.index(one.source) for one in found], dtype=np.int64).reshape(shape),
+            np.array(flags, dtype=np.int64).reshape(shape),
+        )
+
+    def put_into(self, table: AnswerTable) -> AnswerTable:
+        """Return a table that has no rows yet with these; what does not fit it is refused."""
+        shape = len(self.values), len(table.titles)
+        known = self.numbers.shape == (*shape, _ENDS) and self.sources.shape == self.flags.shape == shape
+        known = known and bool(((self.sources >= 0) & (self.sources < len(SOURCES))).all())
+        known = known and all(0 <= place < len(table.keys) for row in table.totals for place in row)
+        known = known and len(table.totals) in (0, shape[0]) and 0 < table.confidence < 1
+        if not known or any(len(keys) != len(table.keys) for keys in self.values):
+            raise FormError("its columns do not fit each other")
+        columns = zip(self.numbers.tolist(), self.sources.tolist(), self.flags.tolist(), strict=True)
+        groups = (tuple(map(_estimate, *row)) for row in columns)
+        return replace(table, rows=tuple(zip(self.values, groups, strict=True)))
 
 
 # What a session gives that has no other form; these alone are told to clients.
@@ -143,7 +139,8 @@ TYPES: tuple[type, ...] = (
     RecordsKept,
     Reserve,
     Answers,
-    TableColumns,
+    AnswerTable,
+    TableRows,
     Quote,
     Forecast,
     ExplainedScope,
@@ -155,16 +152,14 @@ TYPES: tuple[type, ...] = (
     Booked,
     Activity,
     Described,
-    AskedQuestions,
 )
 register({one: {} for one in TYPES})
 
 
 def exact_text(result: Any) -> str:
     """Return a result of a session as text, to the last digit."""
-    if isinstance(result, AnswerTable):
-        result = _columns(result)
-    return dumps(form_of(result, without=("asked",) if isinstance(result, Answers) else ()))
+    form = form_of(result, without=(*_APART.get(type(result), ()),))
+    return dumps({**form, "rows": form_of(TableRows.of(result))} if isinstance(result, AnswerTable) else form)
 
 
 def read_exact(kind: Any, text: str) -> Any:
@@ -176,9 +171,10 @@ def read_exact(kind: Any, text: str) -> Any:
     """
     try:
         form = loads(text)
-        if kind is AnswerTable:
-            return _table(read(TableColumns, form))
-        found = read(kind, form, given={"asked": None}) if kind is Answers else read(kind, form)
+        rows = read(TableRows, form.pop("rows")) if kind is AnswerTable else None
+        found = read(kind, form, given=_APART.get(kind))
+        if rows is not None:
+            return rows.put_into(found)
     except _UNREADABLE as error:
         raise FormError(str(error) if isinstance(error, FormError) else "it cannot be read") from None
     return _checked(found) if isinstance(found, Answers) else found
@@ -195,52 +191,17 @@ def _checked(answers: Answers) -> Answers:
     return answers
 
 
-def _columns(table: AnswerTable) -> TableColumns:
-    shape = (len(table.rows), len(table.titles))
-    found = list(table.estimates())
-    numbers = np.array([_numbers(one) for one in found], dtype=np.float64).reshape(*shape, _ENDS)
-    sources = np.array([SOURCES.index(one.source) for one in found], dtype=np.int64).reshape(shape)
-    told = [one.aligned + 2 * one.conditional + 4 * (one.below or 0) for one in found]
-    flags = np.array(told, dtype=np.int64).reshape(shape)
-    alike: dict[str, Any] = {name: getattr(table, name) for name in _ALIKE}
-    alike |= {"ordered": dict(table.ordered), "units": dict(table.units), "whole": tuple(sorted(table.whole))}
-    values = tuple(keys for keys, _ in table.rows)
-    return TableColumns(values=values, numbers=numbers, sources=sources, flags=flags, **alike)
-
-
 def _numbers(one: Estimate) -> tuple[float, ...]:
     none = (math.nan, math.nan)
     return (math.nan if one.value is None else one.value, *(one.interval or none), *(one.typical or none))
 
 
-def _table(columns: TableColumns) -> AnswerTable:
-    rows, titles = len(columns.values), len(columns.titles)
-    known = columns.numbers.shape == (rows, titles, _ENDS)
-    known = known and columns.sources.shape == columns.flags.shape == (rows, titles)
-    known = known and bool(((columns.sources >= 0) & (columns.sources < len(SOURCES))).all())
-    known = known and all(0 <= place < len(columns.keys) for row in columns.totals for place in row)
-    known = known and len(columns.totals) in (0, rows) and 0 < columns.confidence < 1
-    if not known or any(len(keys) != len(columns.keys) for keys in columns.values):
-        raise FormError("its columns do not fit each other")
-    cells = zip(
-        columns.numbers.reshape(-1, _ENDS).tolist(),
-        columns.sources.reshape(-1).tolist(),
-        columns.flags.reshape(-1).tolist(),
-        strict=True,
-    )
-    found = [_estimate(numbers, SOURCES[source], flag) for numbers, source, flag in cells]
-    groups = (tuple(found[row * titles : (row + 1) * titles]) for row in range(rows))
-    alike: dict[str, Any] = {name: getattr(columns, name) for name in (*_ALIKE, "ordered", "units")}
-    whole = tuple(zip(columns.values, groups, strict=True))
-    return AnswerTable(rows=whole, whole=frozenset(columns.whole), **alike)
-
-
-def _estimate(numbers: Sequence[float], source: Source, flag: int) -> Estimate:
+def _estimate(numbers: Sequence[float], source: int, flag: int) -> Estimate:
     value, low, high, least, most = numbers
     return Estimate(
         None if math.isnan(value) else value,
         None if math.isnan(low) else (low, high),
-        source,
+        SOURCES[source],
         None if math.isnan(least) else (least, most),
         bool(flag & 1),
         bool(flag & 2),

@@ -18,7 +18,7 @@ from pmw.public.contract import Contract
 from pmw.public.state import PublicState
 from pmw.session.asking import Asking, Questions
 from pmw.session.requests import Answering, Asked, Deliver, Part, Request, Requests
-from pmw.session.session_requests import Result, SessionRequest
+from pmw.session.session_requests import Result, SessionRequest, width_of
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import parse_sql, part_key
@@ -164,7 +164,6 @@ class LocalAsking(Asking):
     def _do_quote(self, request: SessionRequest[Any]) -> Quote:
         from pmw.planning.mean_quotes import quote_aggregate
         from pmw.planning.row_quotes import is_of_counts, quote_statement, quote_within
-        from pmw.public.quotes import Within
         from queries.statements import Statement
 
         read = self._read(request.question)
@@ -174,7 +173,7 @@ class LocalAsking(Asking):
             if not isinstance(read, Statement):
                 return quote_within(self._limited(), self._request(read).query, request.within)
             quote = quote_statement if is_of_counts(read) else quote_aggregate
-            return quote(self._limited(), read, Within.of(request.within))
+            return quote(self._limited(), read, width_of(request.within))
 
     def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         self._pause(1)

@@ -43,7 +43,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.prior import is_prior_of
 from pmw.public.state import ApartMeasurement, LaterMeasurement, PublicState, requested
 from pmw.session.events import UNREADABLE, Measured, require_cells, require_measurable
-from pmw.session.released import KeptModel, Released, Snapshot, found_snapshot, state_of
+from pmw.session.loading import KeptModel, Released, Snapshot, found_snapshot, state_of
 from queries.cells import cell_count
 from queries.errors import SchemaError
 
@@ -75,34 +75,25 @@ def export_model(released: Released, path: Path, *, force: bool) -> dict[str, An
     Privacy: post-processing of released numbers; free.
     """
     require_file(path, force=force)
-    raw = _written(released)
+    return write_model(*made_model(released), path, force=force)
+
+
+def made_model(released: Released) -> tuple[PublicState, bytes]:
+    """Return the public state of a model that is handed out, and the content of its file."""
+    content = _written(released)
     try:
-        state = model_state(raw)
+        return model_state(content), content
     except ModelFileError as error:
         raise ReleaseError(f"the model cannot be handed out as one file: {error}") from None
-    return _hand_out(raw, state, path)
 
 
-def copy_model(path: Path, target: Path, *, force: bool) -> dict[str, Any]:
-    """Write a model file again, and return what it is; see ``read_model`` and ``write_model``."""
-    return write_model(read_model(path)[1], target, force=force)
-
-
-def write_model(content: bytes, path: Path, *, force: bool) -> dict[str, Any]:
-    """Write the content of a model file again, and return what it is.
-
-    Args:
-        content: as ``read_model`` returned it.
-    """
+def write_model(state: PublicState, content: bytes, path: Path, *, force: bool) -> dict[str, Any]:
+    """Write a model's file, and return what it is; state and content are as ``read_model`` returns them."""
     if not content:
         raise ReleaseError("there is no model file to write again")
     require_file(path, force=force)
-    return _hand_out(content, model_state(content), path)
-
-
-def _hand_out(raw: bytes, state: PublicState, path: Path) -> dict[str, Any]:
-    write_whole(path, lambda target: target.write_bytes(raw))
-    return {**model_manifest(state), "measurements": len(state.measurements), "bytes": len(raw)}
+    write_whole(path, lambda target: target.write_bytes(content))
+    return {**model_manifest(state), "measurements": len(state.measurements), "bytes": len(content)}
 
 
 def _written(released: Released) -> bytes:

@@ -107,7 +107,7 @@ class PublicModel(LocalAsking):
         return refined(self._state) if refine else self._state
 
     def _write_model(self, target: Path, *, force: bool) -> dict[str, Any]:
-        return write_model(self._content, target, force=force)
+        return write_model(self._state, self._content, target, force=force)
 
     def model(self) -> PublicModel:
         return self

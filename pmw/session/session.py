@@ -119,14 +119,12 @@ class Session(Dialogue):
             self._engine.finish_interrupted()
             quotes = finishing.plan_finish(self.state, self._paid_for() if questions is None else questions)
             if not dry_run:
-                if self.state.contract.options.reserved:
-                    part = [(one.scope, one.noise) for one in quotes if one.noise and not one.of_questions]
-                    self._engine.measure_part(part)
-                    rest = [one for one in quotes if one.of_questions]
-                else:
-                    rest = list(quotes)
-                for quote in rest:
-                    self._pay(self._engine, quote)
+                reserved = self.state.contract.options.reserved
+                tables = [(one.scope, one.noise) for one in quotes if one.noise and not one.of_questions]
+                self._engine.measure_part(tables if reserved else ())
+                for quote in quotes:
+                    if quote.of_questions or not reserved:
+                        self._pay(self._engine, quote)
                 self._engine.finalize()
             return quotes
 

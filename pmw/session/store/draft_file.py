@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from pmw.disk import synchronise
 from pmw.errors import BudgetError, StoreError
-from pmw.privacy.budget import NeighboringRelation
+from pmw.public.codec import form_of, loads, read
 from pmw.public.options import DraftCharge
 from pmw.session.store.locking import file_locks
 
 _CONTENT = "online-pmw draft"
-_FIELDS = {
-    *("content", "what", "neighboring_relation", "records_per_person", "person_column", "epsilon", "delta")
-}
 
 
 def record_charge(path: Path, charge: DraftCharge) -> None:
     """Add a charge to a file, which is made where there is none; when this returns, it is durable."""
     fcntl = file_locks()
-    form = {"content": _CONTENT, **asdict(charge), "epsilon": str(charge.epsilon), "delta": str(charge.delta)}
-    form["neighboring_relation"] = charge.neighboring_relation.value
+    line = json.dumps({"content": _CONTENT, **form_of(charge)})
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "r+b") as file:
@@ -39,7 +32,7 @@ def record_charge(path: Path, charge: DraftCharge) -> None:
             _read(known[:whole], path)
             file.seek(whole)
             file.truncate()
-            file.write(json.dumps(form).encode() + b"\n")
+            file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         synchronise(path.absolute().parent)
@@ -63,19 +56,14 @@ def read_charges(path: Path) -> tuple[DraftCharge, ...]:
 
 def _read(text: bytes, path: Path) -> tuple[DraftCharge, ...]:
     try:
-        return tuple(_charge(json.loads(line)) for line in text.splitlines())
-    except (ValueError, TypeError, AttributeError, ZeroDivisionError, BudgetError):
+        return tuple(_charge(line.decode()) for line in text.splitlines())
+    except (ValueError, LookupError, TypeError, AttributeError, BudgetError):
         raise StoreError(f"{path} is no file of drafts, or is damaged; name another one") from None
 
 
-def _charge(form: dict[str, Any]) -> DraftCharge:
-    if set(form) != _FIELDS or form["content"] != _CONTENT or type(form["records_per_person"]) is not int:
+def _charge(line: str) -> DraftCharge:
+    form = loads(line)
+    if form.pop("content") != _CONTENT:
         raise ValueError
-    return DraftCharge(
-        str(form["what"]),
-        NeighboringRelation(form["neighboring_relation"]),
-        form["records_per_person"],
-        None if form["person_column"] is None else str(form["person_column"]),
-        Fraction(form["epsilon"]),
-        Fraction(form["delta"]),
-    )
+    found: DraftCharge = read(DraftCharge, form)
+    return found

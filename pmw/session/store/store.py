@@ -28,7 +28,6 @@ from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
 from pmw.session.store.answers import ANSWERS, StoredAnswers
-from pmw.session.store.chain import Chain
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
     APPLICATION_ID,
@@ -51,6 +50,7 @@ from pmw.session.store.rows import (
     SEALED,
     TABLES,
     CertificateRow,
+    Chain,
     ChainedRows,
     IntentRow,
     LedgerRow,

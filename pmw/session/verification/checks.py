@@ -47,7 +47,7 @@ from pmw.session.accounts import ARE_HELD, require_named
 from pmw.session.events import KINDS as EVENT_KINDS
 from pmw.session.events import Contents, read_certificate
 from pmw.session.journal import PERSON_KEY, read_recorded, read_reserved
-from pmw.session.released import duals_of
+from pmw.session.loading import duals_of
 from pmw.session.requests import analyst_of
 from pmw.session.store.columns import AnswerColumns, StoredAnswer
 from pmw.session.store.rows import OPENING, IntentRow

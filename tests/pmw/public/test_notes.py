@@ -17,8 +17,7 @@ from pmw.cli.answer_formats import _answer_lines
 from pmw.cli.texts import status_text, table_text
 from pmw.public.export import export
 from pmw.public.tables import AnswerTable
-from pmw.service.limits import LargeRequests
-from pmw.service.shown_answers import new_answer, read, shown
+from pmw.service.shown_answers import read, shown
 from pmw.session.asking import Asking
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, Person, QueryError
 from queries.sql_tree import SYNTHETIC
@@ -75,10 +74,10 @@ def test_status_report_and_page_say_it(tmp_path: Path) -> None:
         report = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert f"Every number here is {WORDS}." in report.replace("\u2068", "").replace("\u2069", "")
         analyst = session.analyst("ann")
-        large, count = LargeRequests(), read(analyst, "sex = 'F'")
-        assert WORDS in shown(count, new_answer(analyst, large, count)).sentences[0]
-        for statement in (read(analyst, sql) for sql in STATEMENTS):
-            assert NOTE in shown(statement, new_answer(analyst, large, statement)).notes
+        condition = "sex = 'F'"
+        assert WORDS in shown(read(analyst, condition), analyst.ask(condition)).sentences[0]
+        for sql in STATEMENTS:
+            assert NOTE in shown(read(analyst, sql), analyst.sql(sql)).notes
 
 
 def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting
-from pmw.service.session_page import address_of, elsewhere, exports_of, path_of
+from pmw.service.pages import address_of, elsewhere, exports_of, path_of
 from tests.pmw.service.studies import opened_study
 
 AddUser = Callable[..., Any]
@@ -296,7 +296,7 @@ def test_addresses_leave_out_what_is_empty_but_for_the_question() -> None:
 def test_what_is_left_of_a_share_is_a_bar_with_a_warning_near_its_end(
     client: TestClient, add: AddUser
 ) -> None:
-    from pmw.service.session_page import share_of
+    from pmw.service.pages import share_of
     from pmw.service.users import User
     from pmw.session.accounts import Booked
 

@@ -27,8 +27,7 @@ from pmw.public.tables import AnswerTable
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.asking import Asking
 from pmw.session.exact import TYPES, exact_text, read_exact
-from pmw.session.measurement_requests import MeasurementRequest
-from pmw.session.session_requests import Kinds, SessionRequest
+from pmw.session.session_requests import Kinds, MeasurementRequest, SessionRequest
 from queries import Domain, IntegerAttribute
 from queries.parsing import parse_sql, parse_where
 from queries.workloads import parse_workload

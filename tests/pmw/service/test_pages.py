@@ -21,7 +21,7 @@ from pmw.display.charts import Bars, Lines
 from pmw.errors import PMWError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
-from pmw.service.answer_charts import Chart, chart_of_count, charts_of_table
+from pmw.service.shown_answers import Chart, chart_of_count, charts_of_table
 from pmw.service.users import Role, UsersFile
 from queries import (
     CategoricalAttribute,
@@ -115,7 +115,7 @@ def test_a_session_that_fails_is_told_on_a_page_and_logged(
     def failing(*_: object) -> None:
         raise kind("/secret/study.pmw is damaged")
 
-    monkeypatch.setattr("pmw.service.session_page.new_answer", failing)
+    monkeypatch.setattr("pmw.service.pages.done", failing)
     page = client.post("/page/study/ask", data={"q": "age >= 40"}, headers=add("ann"))
     assert page.status_code == 503
     assert "the custodian finds the reason" in page.text

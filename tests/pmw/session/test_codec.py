@@ -49,7 +49,7 @@ from pmw.public.quotes import Quote
 from pmw.public.state import Certificate
 from pmw.session import exact
 from pmw.session.journal import Recorded, Tie, read_recorded, recorded_text
-from pmw.session.released import KeptModel, Released
+from pmw.session.loading import KeptModel, Released
 from pmw.session.store.rows import IntentRow
 from pmw.sparse_vector import (
     NoisyThreshold,

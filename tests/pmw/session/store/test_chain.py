@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from pmw.errors import SessionCorruptError
 from pmw.public.codec import kind_text
-from pmw.session.store.chain import Chain, Link
 from pmw.session.store.columns import (
     AGAIN,
     FIRST,
@@ -30,7 +29,16 @@ from pmw.session.store.columns import (
     question_keys,
     unpacked,
 )
-from pmw.session.store.rows import COLUMNS, SEALED, CertificateRow, LedgerRow, MeasurementRow, Outcome
+from pmw.session.store.rows import (
+    COLUMNS,
+    SEALED,
+    CertificateRow,
+    Chain,
+    LedgerRow,
+    Link,
+    MeasurementRow,
+    Outcome,
+)
 from pmw.session.store.store import SessionStore
 from queries.boxes import RangeTexts
 from tests.pmw.session.stored import (
