@@ -249,6 +249,11 @@ class Window(Expression):
         """Whether it numbers rows."""
         return self.function in ("rank", "dense_rank", "row_number")
 
+    @property
+    def follows_answers(self) -> bool:
+        """Whether answers decide what order the rows are in."""
+        return any(one.node.events() for one in self.order)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share(Expression):
