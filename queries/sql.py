@@ -40,7 +40,7 @@ from queries.expressions import (
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.row_conditions import row_value, where_query, with_edges
-from queries.row_nodes import WHOLE_TYPES, placed
+from queries.row_nodes import WHOLE_TYPES, branches_of, placed, ranges_of
 from queries.sql_dates import canonical_parts, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
@@ -48,6 +48,7 @@ from queries.sql_tree import (
     SYNTHETIC,
     error_at,
     is_zero,
+    leaves_no_row,
     operand_of,
     parse_tree,
     position_of,
@@ -251,17 +252,8 @@ def _but_condition(tree: exp.Select) -> exp.Select:
 
 def _shows_nothing(tree: exp.Select) -> bool:
     """Tell whether a query of records has no row, whatever the table: tools ask so for its columns."""
-    where, limit = tree.args.get("where"), tree.args.get("limit")
-    never = where is not None and _is_false(where.this.unnest())
-    none = limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0"
     plain = all(isinstance(_unnamed(one), exp.Column | exp.Star) for one in tree.expressions)
-    return (never or none) and plain and not is_grouped(tree)
-
-
-def _is_false(test: exp.Expr) -> bool:
-    if isinstance(test, exp.EQ) and isinstance(test.this, exp.Literal):
-        return isinstance(test.expression, exp.Literal) and test.this != test.expression
-    return isinstance(test, exp.Boolean) and not test.this
+    return leaves_no_row(tree) and plain and not is_grouped(tree)
 
 
 def _unnamed(node: exp.Expr) -> exp.Expr:
@@ -555,20 +547,10 @@ class _Reader:
         """Return what CASE chooses; of a condition 1 where it holds, and 0 where it does not."""
         if not isinstance(node, exp.Case | exp.If):
             return Truth(self._test(node))
-        given = [node] if isinstance(node, exp.If) else node.args["ifs"]
-        tests = [
-            one.this
-            if node.this is None or node is one
-            else exp.EQ(this=node.this.copy(), expression=one.this)
-            for one in given
-        ]
-        other = node.args.get("false" if isinstance(node, exp.If) else "default")
+        branches, other = branches_of(node)
         chosen = Chosen(
-            tuple(
-                (self._test(test), self._branch(one.args["true"]))
-                for test, one in zip(tests, given, strict=True)
-            ),
-            None if other is None else self._branch(other),
+            tuple((self._test(test), self._branch(value)) for test, value in branches),
+            None if isinstance(other, exp.Null) else self._branch(other),
         )
         for one in chosen.choices:
             is_number = isinstance(one, Constant) and not isinstance(one.value, str)
@@ -679,11 +661,7 @@ class _Reader:
         if isinstance(node, exp.Not):
             return Joined("not", (self._test(node.this),))
         if isinstance(node, exp.Between):
-            low, high = node.args["low"], node.args["high"]
-            ends = ((operator.ge, low), (operator.le, high))
-            return Joined(
-                "and", tuple(Compared(one, self._node(node.this), self._node(end)) for one, end in ends)
-            )
+            return self._test(ranges_of(node))
         if isinstance(node, exp.In) and node.expressions:
             left = self._node(node.this)
             return Joined(

@@ -298,6 +298,17 @@ def is_zero(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0
 
 
+def leaves_no_row(tree: exp.Select) -> bool:
+    """Tell whether LIMIT 0, or a condition that is FALSE of two constants, leaves no row of any table."""
+    where, limit = tree.args.get("where"), tree.args.get("limit")
+    test = exp.true() if where is None else where.this.unnest()
+    if isinstance(test, exp.EQ | exp.NEQ) and {type(test.this), type(test.expression)} == {exp.Literal}:
+        is_false = (test.this == test.expression) is isinstance(test, exp.NEQ)
+    else:
+        is_false = isinstance(test, exp.Boolean) and not test.this
+    return is_false or (limit is not None and limit.expression == exp.Literal.number(0))
+
+
 def _offset(text: str, error: dict[str, object]) -> int | None:
     """Return the character offset of a parser error, which counts lines and columns from 1."""
     line, column = error.get("line"), error.get("col")
