@@ -75,6 +75,7 @@ from queries.sub_queries import (
     DIFFERENT,
     HAVING,
     ONE_EACH,
+    Titles,
     arms_of,
     asked_first,
     conditions_of,
@@ -343,7 +344,8 @@ class _Reader:
         self._aggregates: dict[exp.Expr, Node] = {}
         self._known_places: dict[exp.Expr, frozenset[int] | None] = {}
         self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
-        self._aliases = {title.casefold(): node for title, node in self._columns}
+        titles = Titles(self._columns, domain)
+        self._meant, self._values = titles.meant, titles.values
         windows = list(tree.find_all(exp.Window))
         if windows and not self._has_groups:
             raise over_records(windows[0], domain)
@@ -391,7 +393,7 @@ class _Reader:
         """Refuse a window that is over anything but keys and aggregates."""
         for column in window.find_all(exp.Column):
             node: exp.Expr | None = column
-            known = self._resolved(column) is not column
+            known = self._meant(column) is not column
             while node is not window and node is not None and not known:
                 of_records = isinstance(node, AGGREGATES) and node.parent is not window
                 known = of_records or node in self._keys
@@ -450,10 +452,9 @@ class _Reader:
             raise self._list_refusal()
         listed = [] if group is None else list(group.expressions)
         if (group is None and self._lists_values) or (group is not None and group.args.get("all")):
-            values = [node for _, node in self._columns if not isinstance(node, exp.Literal)]
-            given = [[one for one in values if one.find(*AGGREGATES, exp.Window, exp.Grouping) is None]]
+            given = [self._values]
         else:
-            found = [self._resolved(node) for node in listed]
+            found = [self._meant(node) for node in listed]
             for place, node in enumerate(found):
                 if node in found[:place]:
                     raise error_at(
@@ -464,7 +465,7 @@ class _Reader:
         return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
 
     def _key(self, node: exp.Expr) -> exp.Expr:
-        found = self._resolved(node)
+        found = self._meant(node)
         if found.find(*AGGREGATES, exp.Window):
             refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
         return found
@@ -478,22 +479,6 @@ class _Reader:
             "unsupported",
             f"{LIST} is not supported; {way} the statement on {SYNTHETIC}",
         )
-
-    def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        """Return the column that a place or an alias stands for; an attribute goes first, but in ORDER BY."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.this) if str(node.this).isdigit() else 0
-            if not 1 <= place <= len(self._columns):
-                raise error_at(
-                    node,
-                    "syntax",
-                    f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
-                )
-            return self._columns[place - 1][1]
-        output_first = output_first and "of_table" not in node.meta
-        if isinstance(node, exp.Column) and (output_first or node.name not in self._domain):
-            return self._aliases.get(node.name.casefold(), node)
-        return node
 
     def _grouping(self, node: exp.Expr) -> Grouping:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
@@ -515,7 +500,7 @@ class _Reader:
             raise told from None
 
     def _node(self, node: exp.Expr) -> Node:
-        node = self._resolved(node) if isinstance(node, exp.Column) else node
+        node = self._meant(node) if isinstance(node, exp.Column) else node
         if node in self._keys:
             return self._key_columns[self._keys.index(node)]
         node = node.unnest()
@@ -563,7 +548,7 @@ class _Reader:
         places = sorted(self._places(node) or ())
         if not places:
             return None
-        node = node.transform(lambda one: self._resolved(one).copy() if isinstance(one, exp.Column) else one)
+        node = node.transform(lambda one: self._meant(one).copy() if isinstance(one, exp.Column) else one)
         values: dict[tuple[int, ...], GroupValue] = {}
         for held in {tuple(place for place in places if place in keys) for keys in self._sets}:
             totals = [self._keys[place] for place in places if place not in held]
@@ -581,7 +566,7 @@ class _Reader:
     def _places(self, node: exp.Expr) -> frozenset[int] | None:
         """Return which keys an expression is of, by their places; None where it is of anything else, too."""
         if node not in self._known_places:
-            meant = self._resolved(node) if isinstance(node, exp.Column) else node
+            meant = self._meant(node) if isinstance(node, exp.Column) else node
             found: frozenset[int] | None = None
             if meant in self._keys:
                 found = frozenset({self._keys.index(meant)})
@@ -628,7 +613,7 @@ class _Reader:
             if isinstance(one, _DOUBLES) or one.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
                 return True
             if isinstance(one, exp.Column | exp.Literal):
-                meant = self._resolved(one) if isinstance(one, exp.Column) else one
+                meant = self._meant(one) if isinstance(one, exp.Column) else one
                 values = row_value(one, self._domain) if meant is one else None
                 is_real = values is not None and values.labels is None and values.kind is Kind.DOUBLE
                 if is_real or (meant is not one and self._is_double(meant)):
@@ -637,7 +622,7 @@ class _Reader:
 
     def _mark(self, node: exp.Grouping) -> KeyFunction:
         """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""
-        keys = [self._resolved(one) for one in node.expressions]
+        keys = [self._meant(one) for one in node.expressions]
         if not all(key in self._keys for key in keys):
             refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
         return KeyFunction(tuple(self._keys.index(key) for key in keys), _TotalMarks())
@@ -695,7 +680,7 @@ class _Reader:
         return False if node.leaves() else None
 
     def _sorting(self, node: exp.Expr) -> Sorting:
-        inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
+        inner = self._meant(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
