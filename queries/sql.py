@@ -82,6 +82,7 @@ from queries.sub_queries import (
     flat_statement,
     grouping_sets,
     is_grouped,
+    untitled,
     with_distinct,
     with_numbers,
 )
@@ -104,17 +105,7 @@ _OVER_ROWS = "windows are over the rows of this table, groups without records am
 
 
 def parse_sql(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Statement:
-    """Return what a statement asks.
-
-    Args:
-        text: the statement.
-        domain: the declared attributes.
-        numbers: what the statements that are asked first came to: the least, the answer and the greatest.
-
-    Raises:
-        QueryError: the text is no statement of this kind, or names what is not declared; where there is
-            another way to ask, the message has it.
-    """
+    """Return what a statement asks; see ``queries.parsing.parse_sql``."""
     try:
         return _statement(text, domain, numbers)
     except RecursionError:
@@ -253,18 +244,14 @@ def _but_condition(tree: exp.Select) -> exp.Select:
 
 def _shows_nothing(tree: exp.Select) -> bool:
     """Tell whether a query of records has no row, whatever the table: tools ask so for its columns."""
-    plain = all(isinstance(_unnamed(one), exp.Column | exp.Star) for one in tree.expressions)
+    plain = all(isinstance(untitled(one).unnest(), exp.Column | exp.Star) for one in tree.expressions)
     return leaves_no_row(tree) and plain and not is_grouped(tree)
-
-
-def _unnamed(node: exp.Expr) -> exp.Expr:
-    return node.this.unnest() if isinstance(node, exp.Alias) else node.unnest()
 
 
 def _no_rows(tree: exp.Select, text: str, domain: Domain) -> Statement:
     titles: list[str] = []
     for node in tree.expressions:
-        inner = _unnamed(node)
+        inner = untitled(node).unnest()
         if isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star):
             titles += domain.names
             continue
