@@ -7,6 +7,7 @@ and quantiles of cells. Nothing of it depends on a record.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import re
 from collections.abc import Sequence
@@ -80,7 +81,6 @@ from queries.sub_queries import (
     asked_first,
     conditions_of,
     flat_statement,
-    grouping_sets,
     is_grouped,
     untitled,
     with_distinct,
@@ -447,7 +447,7 @@ class _Reader:
                     raise error_at(
                         listed[place], "syntax", f"GROUP BY names {node.sql()} twice; name it once"
                     )
-            given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
+            given = [[self._key(node) for node in keys] for keys in _grouping_sets(listed)]
         keys = list(dict.fromkeys(node for nodes in given for node in nodes))
         return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
 
@@ -690,3 +690,51 @@ def _divisor(node: exp.Expr) -> exp.Expr:
     """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
     return inner.this if isinstance(inner, exp.Nullif) and is_zero(inner.expression) else node
+
+
+# --- grouping sets ------------------------------------------------------------------------------------------
+
+
+_MOST_SETS = 64
+_Set = tuple[exp.Expr, ...]
+
+
+def _grouping_sets(nodes: Sequence[exp.Expr]) -> list[_Set]:
+    """Return the keys of each set, as the SQL standard combines them."""
+    parts = []
+    for node in nodes:
+        parts.append(_sets_of(node))
+        _require_few(math.prod(map(len, parts)))
+    found = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parts)]
+    return [tuple(dict.fromkeys(keys)) for keys in found]
+
+
+def _sets_of(node: exp.Expr) -> list[_Set]:
+    if isinstance(node, exp.GroupingSets):
+        return [keys for one in node.expressions for keys in _sets_of(one)]
+    if isinstance(node, exp.Rollup):
+        keys = [_keys(one) for one in node.expressions]
+        return [tuple(itertools.chain(*keys[:count])) for count in range(len(keys), -1, -1)]
+    if isinstance(node, exp.Cube):
+        keys = [_keys(one) for one in node.expressions]
+        _require_few(2 ** len(keys))
+        counts = range(len(keys), -1, -1)
+        return [
+            tuple(itertools.chain(*some)) for count in counts for some in itertools.combinations(keys, count)
+        ]
+    return [_keys(node)]
+
+
+def _keys(node: exp.Expr) -> _Set:
+    if isinstance(node, exp.Tuple):
+        return tuple(node.expressions)
+    return (node.this,) if isinstance(node, exp.Paren) else (node,)
+
+
+def _require_few(count: int) -> None:
+    if count > _MOST_SETS:
+        raise QueryError(
+            f"expected at most {_MOST_SETS} grouping sets, got {count:,}; write those that are wanted as "
+            "GROUPING SETS",
+            code="too_large",
+        )
