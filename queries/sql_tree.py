@@ -233,9 +233,14 @@ def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
 
 
 def refuse(
-    node: exp.Expr, what: str | None = None, *, grammar: Grammar = CONDITIONS, position: int | None = None
+    node: exp.Expr,
+    what: str | None = None,
+    *,
+    grammar: Grammar = CONDITIONS,
+    position: int | None = None,
+    instead: str | None = None,
 ) -> NoReturn:
-    """Refuse a construct by name."""
+    """Refuse a construct by name; ``instead`` is a statement that tells the same."""
     known = what or _WORDS.get(type(node))
     words = known or f"{written(node)} here"
     error = error_at(node, "unsupported", f"{words} is not supported; {grammar.advice}")
@@ -243,6 +248,7 @@ def refuse(
     error.construct = known or (
         node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
     )
+    error.instead = instead
     raise error
 
 

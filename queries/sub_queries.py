@@ -661,6 +661,7 @@ class Titles:
 
     @property
     def are_values(self) -> bool:
+        """Whether none of the columns has aggregates."""
         return not any(map(has_aggregates, self._shown))
 
     def meant(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
