@@ -405,6 +405,7 @@ class Statement:
     def _reached_by(
         self, part: Mapping[tuple[str, ...], NDArray[np.bool_]], names: set[str], keys: Sequence[int]
     ) -> tuple[list[int], NDArray[np.bool_]]:
+        """Return the groupings that one part of the condition is about, and the values that it leaves."""
         own = [key for key in keys if names & {*self.groupings[key].scope}]
         scope = next(iter(part)) if len(part) == 1 else ()
         scope = scope if names == {*scope} else union_scope(self.domain, [tuple(names)])
