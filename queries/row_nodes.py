@@ -248,7 +248,7 @@ def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:
     if isinstance(node, exp.Not):
         return negation(convert_condition(node.this, domain))
     if isinstance(node, exp.And | exp.Or):
-        children = tuple(convert_condition(operand, domain) for operand in _operands(node))
+        children = tuple(convert_condition(operand, domain) for operand in operands_of(node))
         return Junction("and" if isinstance(node, exp.And) else "or", children)
     if isinstance(node, exp.Column):
         return _lone_attribute(node, domain)
@@ -279,7 +279,7 @@ def _compared(node: exp.Expr) -> tuple[exp.Expr, Operator, list[exp.Expr]]:
     return left, operator, [right]
 
 
-def _operands(node: exp.Expr) -> list[exp.Expr]:
+def operands_of(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a chain such as ``a AND b AND c``, without recursion into its left side."""
     operands: list[exp.Expr] = []
     left: exp.Expr = node
