@@ -30,7 +30,7 @@ from queries.errors import QueryError
 from queries.frozen import dataclass
 from queries.locked_engine import LockedTables
 from queries.numbers import NumberCells
-from queries.sql_tree import LONGEST_TEXT, require_shallow
+from queries.sql_tree import LONGEST_TEXT, leaves_no_row, require_shallow
 from queries.statement_grammar import SCHEMAS
 
 MOST_ROWS = 50_000  # of a result
@@ -247,12 +247,9 @@ class Catalogue:
     def _is_preview(self, tree: exp.Query, tables: Sequence[exp.Table]) -> bool:
         """Tell whether a statement has no rows, whatever the session's table: it asks for columns."""
         own = all(one.name.casefold() == self._domain.name.casefold() for one in tables)
-        if not (own and self._is_table and isinstance(tree, exp.Select)):
+        if not (own and self._is_table and isinstance(tree, exp.Select) and leaves_no_row(tree)):
             return False
-        where, limit = tree.args.get("where"), tree.args.get("limit")
-        none = limit is not None and limit.expression == exp.Literal.number(0)
-        never = where is not None and _is_false(where.this.unnest())
-        return (none or never) and tree.find(exp.AggFunc, exp.Group, exp.Window) is None
+        return tree.find(exp.AggFunc, exp.Group, exp.Window) is None
 
     def _is_allowed(self, node: exp.Expr) -> bool:
         if isinstance(node, exp.Anonymous):
@@ -351,13 +348,6 @@ def _title(node: exp.Expr) -> str:
 def _called(node: exp.Func) -> str:
     own = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
     return "version" if isinstance(node, exp.CurrentVersion) else own.lower()
-
-
-def _is_false(test: exp.Expr) -> bool:
-    """Tell whether a condition is FALSE, or compares two constants that make it so."""
-    if isinstance(test, exp.EQ | exp.NEQ) and {type(test.this), type(test.expression)} == {exp.Literal}:
-        return (test.this == test.expression) is isinstance(test, exp.NEQ)
-    return isinstance(test, exp.Boolean) and not test.this
 
 
 def _is_common(table: exp.Table) -> bool:

@@ -52,17 +52,11 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 # --- texts ------------------------------------------------------------------------------------------------
 
 
-def read_days(value: object, format: str | None = None) -> int | None:
-    """Return the day of a text (with a format also of a whole number) in UTC, or None where it is none."""
-    second = read_seconds(value, "UTC", format)
-    return None if second is None else second // DAY
-
-
 def read_seconds(value: object, zone: str, format: str | None = None) -> int | None:
     """Return the second of a text that the clock of a zone shows then, or None where it is no time.
 
     A text without a zone is what the clock shows; a date alone is its midnight. ``format`` is another way to
-    write times than ISO's.
+    write times than ISO's, perhaps as whole numbers.
     """
     found = _matched(value, format)
     shown = None if found is None else _shown(found)
@@ -263,6 +257,7 @@ class Periods(OrderedCells):
     minimum: datetime.date | datetime.time
     maximum: datetime.date | datetime.time
     width: str
+    zone: str = "UTC"
     format: str | None = None
     boundaries: tuple[int, ...]
 
@@ -327,13 +322,17 @@ class Periods(OrderedCells):
         starts, ends, scale = self.boundaries[:-1], self.boundaries[1:], self.scale
         return [float(one * scale) for one in starts], [float((one - 1) * scale) for one in ends]
 
-    @abstractmethod
     def read(self, value: object) -> int | None:
         """Return the number of the scale that a value of a table is, or None where it is none."""
+        second = self.read_second(value)
+        return None if second is None else second // self.scale
 
-    @abstractmethod
     def read_second(self, value: object) -> int | None:
-        """Return the second that a value is, or None where it is no date or time."""
+        """Return the second that the zone's clock shows at a value, or None where it is no date or time."""
+        return read_seconds(value, self.zone, self.format)
+
+    def literal(self, number: float) -> str:
+        return f"'{time_text(int(number) * self.scale)}'"
 
     def _own_label(self, code: int) -> str:
         start, stop = int(self.boundaries[code]), int(self.boundaries[code + 1])
@@ -369,16 +368,6 @@ class DateAttribute(Periods):
 
     def _scale_ends(self) -> tuple[int, int]:
         return self.minimum.toordinal(), self.maximum.toordinal()
-
-    def read(self, value: object) -> int | None:
-        """Return the day that a value is, or None where it is no date."""
-        return read_days(value, self.format)
-
-    def read_second(self, value: object) -> int | None:
-        return read_seconds(value, "UTC", self.format)
-
-    def literal(self, number: float) -> str:
-        return f"'{date_text(int(number))}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,16 +407,6 @@ class DatetimeAttribute(Periods):
                 f"zone must be the name of a time zone such as 'Europe/Berlin', got {self.zone!r}"
             ) from None
         return seconds_of(self.minimum), seconds_of(self.maximum)
-
-    def read(self, value: object) -> int | None:
-        """Return the second that the zone's clock shows at a value, or None where it is no time."""
-        return read_seconds(value, self.zone, self.format)
-
-    def read_second(self, value: object) -> int | None:
-        return self.read(value)
-
-    def literal(self, number: float) -> str:
-        return f"'{time_text(int(number))}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,11 +449,8 @@ class TimeAttribute(Periods):
         first, last = clock_text(start), clock_text(stop - (60 if is_whole else 1))
         return first if first == last else f"{first}..{last}"
 
-    def read(self, value: object) -> int | None:
-        """Return the second of the day that a value is, or None where it is no time of day."""
-        return read_clock(value)
-
     def read_second(self, value: object) -> int | None:
+        """Return the second of the day that a value is, or None where it is no time of day."""
         return read_clock(value)
 
     def literal(self, number: float) -> str:

@@ -249,6 +249,11 @@ class Window(Expression):
         """Whether it numbers rows."""
         return self.function in ("rank", "dense_rank", "row_number")
 
+    @property
+    def follows_answers(self) -> bool:
+        """Whether answers decide what order the rows are in."""
+        return any(one.node.events() for one in self.order)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share(Expression):
@@ -273,9 +278,8 @@ def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
         form = side.numerator if isinstance(side, Ratio) else side
         if isinstance(form, Linear):
             count_cells(form.low.size, form.scope)
-    join = _JOINS.get((type(left), type(right)))
     with np.errstate(over="ignore", invalid="ignore"):
-        node = Arithmetic(sign, left, right) if join is None else join(sign, left, right, domain)
+        node = _as_one(sign, left, right, domain) or Arithmetic(sign, left, right)
     for one in (node.numerator, node.denominator) if isinstance(node, Ratio) else (node,):
         if isinstance(one, Linear):
             require_finite(one.low)
@@ -285,15 +289,22 @@ def joined_nodes(sign: Sign, left: Node, right: Node, domain: Domain) -> Node:
     return node
 
 
-def _numbers(sign: Sign, left: Constant, right: Constant, domain: Domain) -> Node:
-    del domain
-    return Constant(_SIGNS[sign](left.number, right.number))
-
-
-def _sums_and_number(sign: Sign, left: Linear | Ratio, right: Constant, domain: Domain) -> Node:
-    if sign in ("*", "/"):
-        return left.times(right.number if sign == "*" else 1 / right.number)
-    return _moved(left, right.number if sign == "+" else -right.number, domain)
+def _as_one(sign: Sign, left: Node, right: Node, domain: Domain) -> Node | None:
+    """Return the number, the sum or the ratio that two expressions are together; None where they are none."""
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(_SIGNS[sign](left.number, right.number))
+    if isinstance(left, Constant) and isinstance(right, Linear | Ratio) and sign != "/":
+        left, right, sign = (right.times(-1.0), left, "+") if sign == "-" else (right, left, sign)
+    if isinstance(left, Linear | Ratio) and isinstance(right, Constant):
+        if sign in ("*", "/"):
+            return left.times(right.number if sign == "*" else 1 / right.number)
+        return _moved(left, right.number if sign == "+" else -right.number, domain)
+    if isinstance(left, Linear) and isinstance(right, Linear) and sign != "*":
+        other = right.times(-1.0) if sign == "-" else right
+        return Ratio(left, right) if sign == "/" else left.plus(other, domain)
+    if isinstance(left, Linear) and isinstance(right, Window) and (sign, right.function) == ("/", "sum"):
+        return _share(left, right)
+    return None
 
 
 def _moved(node: Linear | Ratio, number: float, domain: Domain) -> Node:
@@ -303,28 +314,11 @@ def _moved(node: Linear | Ratio, number: float, domain: Domain) -> Node:
     return Arithmetic("+", node, Constant(number))
 
 
-def _number_and_sums(sign: Sign, left: Constant, right: Linear | Ratio, domain: Domain) -> Node:
-    if sign == "/":
-        return Arithmetic(sign, left, right)
-    if sign == "*":
-        return right.times(left.number)
-    return _moved(right if sign == "+" else right.times(-1.0), left.number, domain)
-
-
-def _two_sums(sign: Sign, left: Linear, right: Linear, domain: Domain) -> Node:
-    if sign == "/":
-        return Ratio(left, right)
-    if sign == "*":
-        return Arithmetic(sign, left, right)
-    return left.plus(right if sign == "+" else right.times(-1.0), domain)
-
-
-def _sum_and_window(sign: Sign, left: Linear, right: Window, domain: Domain) -> Node:
-    del domain
-    if sign != "/" or right.function != "sum" or not isinstance(right.inner, Linear):
-        return Arithmetic(sign, left, right)
-    factor = _multiple(left, right.inner)
-    return Share(left, right) if factor is None else Share(right.inner, right, factor)
+def _share(above: Linear, window: Window) -> Share | None:
+    if not isinstance(window.inner, Linear):
+        return None
+    factor = _multiple(above, window.inner)
+    return Share(above, window) if factor is None else Share(window.inner, window, factor)
 
 
 def _multiple(one: Linear, other: Linear) -> float | None:
@@ -348,15 +342,6 @@ def _is_same(one: Linear, other: Linear) -> bool:
 _SIGNS: dict[Sign, Callable[[float, float], float]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
 }  # fmt: skip
-_JOINS: dict[tuple[type, type], Callable[[Sign, Any, Any, Domain], Node]] = {
-    (Constant, Constant): _numbers,
-    (Linear, Constant): _sums_and_number,
-    (Ratio, Constant): _sums_and_number,
-    (Constant, Linear): _number_and_sums,
-    (Constant, Ratio): _number_and_sums,
-    (Linear, Linear): _two_sums,
-    (Linear, Window): _sum_and_window,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from queries.comparisons import Junction, negation
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery, nearest_to
-from queries.row_nodes import convert_condition, is_computed, is_operand, placed, ranges_of
+from queries.row_nodes import convert_condition, is_computed, is_operand, operands_of, placed, ranges_of
 from queries.row_terms import truth_of, value_term
 from queries.segments import conditions_where, count_where
 from queries.sql_dates import canonical_parts, part_of
@@ -110,15 +110,9 @@ def with_edges(node: exp.Expr, domain: Domain, refusal: QueryError) -> QueryErro
 
 def _sides(chain: exp.Expr) -> list[exp.Expr]:
     """Return what a chain of ANDs, or of ORs, joins; what is plain at its left stays together."""
-    links, sides = list[exp.Expr](), list[exp.Expr]()
-    left = chain
-    while type(left) is type(chain):
-        links.append(left)
-        sides.append(left.expression)
-        left = left.this
-    sides = [left, *reversed(sides)]
+    sides, join = operands_of(chain), exp.and_ if isinstance(chain, exp.And) else exp.or_
     plain = next((place for place, side in enumerate(sides) if is_computed(side)), 0)
-    return sides if plain < 2 else [links[len(sides) - plain], *sides[plain:]]
+    return sides if plain < 2 else [join(*sides[:plain]), *sides[plain:]]
 
 
 def where_query(nodes: Sequence[exp.Expr], domain: Domain) -> LinearQuery:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlglot import exp
 
 from queries.categories import CategoricalAttribute
 from queries.cells import quoted_name
-from queries.comparisons import Comparison, Junction, Order, Predicate, Scalar, negation
+from queries.comparisons import Comparison, Junction, Operator, Order, Predicate, Scalar, negation
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.sql_dates import dated_text, part_of
@@ -243,42 +243,43 @@ _FLIPPED: dict[Order, Order] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", 
 def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:
     """Return the predicate that a syntax tree states."""
     check_node(node)
-    convert = _comparison if type(node) in COMPARISONS else _CONVERTERS.get(type(node))
-    if convert is None:
+    if isinstance(node, exp.Paren):
+        return convert_condition(node.this, domain)
+    if isinstance(node, exp.Not):
+        return negation(convert_condition(node.this, domain))
+    if isinstance(node, exp.And | exp.Or):
+        children = tuple(convert_condition(operand, domain) for operand in operands_of(node))
+        return Junction("and" if isinstance(node, exp.And) else "or", children)
+    if isinstance(node, exp.Column):
+        return _lone_attribute(node, domain)
+    left, operator, values = _compared(node)
+    if operator == "missing":  # so is a part of an empty date
+        name, _ = part_of(left, domain) if isinstance(left, PART_NODES) else _named(left, domain)
+        return Comparison(name, operator, position=position_of(left))
+    name, part = _named(left, domain)
+    return Comparison(name, operator, tuple(map(_literal, values)), position_of(left), part)
+
+
+def _compared(node: exp.Expr) -> tuple[exp.Expr, Operator, list[exp.Expr]]:
+    """Return what a comparison is of, its operator and its values."""
+    left = node.this
+    if isinstance(node, exp.Between):
+        return left, "between", [node.args["low"], node.args["high"]]
+    if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        return left, "missing", []
+    if isinstance(node, exp.In):
+        if not node.expressions:
+            raise error_at(node, "syntax", "IN needs at least one value")
+        return left, "in", node.expressions
+    if type(node) not in COMPARISONS:
         refuse(node, "a condition without a comparison")
-    return convert(node, domain)
+    right, operator = node.expression, COMPARISONS[type(node)]
+    if not isinstance(left, exp.Column | exp.Sub) and isinstance(right, exp.Column | exp.Sub):
+        return right, _FLIPPED[operator], [left]
+    return left, operator, [right]
 
 
-def _chain(node: exp.Expr, domain: Domain) -> Predicate:
-    children = tuple(convert_condition(operand, domain) for operand in _operands(node))
-    return Junction("and" if isinstance(node, exp.And) else "or", children)
-
-
-def _range(node: exp.Expr, domain: Domain) -> Predicate:
-    ends = _literal(node.args["low"]), _literal(node.args["high"])
-    name, part = _named(node.this, domain)
-    return Comparison(name, "between", ends, position_of(node), part)
-
-
-def _missing(node: exp.Expr, domain: Domain) -> Predicate:
-    if not isinstance(node.expression, exp.Null):
-        refuse(node, "IS with anything but NULL")
-    is_part = isinstance(node.this, PART_NODES)  # of an empty date
-    name, _ = part_of(node.this, domain) if is_part else _named(node.this, domain)
-    return Comparison(name, "missing", position=position_of(node))
-
-
-def _lone_attribute(node: exp.Expr, domain: Domain) -> Predicate:
-    name = _attribute(node, domain)
-    attribute = next((one for one in domain if one.name == name), None)
-    if isinstance(attribute, CategoricalAttribute) and all(isinstance(one, bool) for one in attribute.values):
-        return Comparison(name, "eq", (True,), position_of(node))
-    raise error_at(
-        node, "syntax", f"expected a comparison, got the attribute {name!r} alone; write {name} = …"
-    )
-
-
-def _operands(node: exp.Expr) -> list[exp.Expr]:
+def operands_of(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a chain such as ``a AND b AND c``, without recursion into its left side."""
     operands: list[exp.Expr] = []
     left: exp.Expr = node
@@ -289,40 +290,16 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return [left, *reversed(operands)]
 
 
-def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
-    operator = COMPARISONS[type(node)]
-    left, right = node.this, node.expression
-    if not isinstance(left, exp.Column | exp.Sub) and isinstance(right, exp.Column | exp.Sub):
-        left, right, operator = right, left, _FLIPPED[operator]
-    attribute, part = _named(left, domain)
-    return Comparison(attribute, operator, (_literal(right),), position_of(left), part)
-
-
-def _membership(node: exp.Expr, domain: Domain) -> Predicate:
-    values = tuple(_literal(item) for item in node.args.get("expressions") or ())
-    if not values:
-        raise error_at(node, "syntax", "IN needs at least one value")
-    name, part = _named(node.this, domain)
-    return Comparison(name, "in", values, position_of(node), part)
-
-
-_CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
-    exp.Paren: lambda node, domain: convert_condition(node.this, domain),
-    exp.Not: lambda node, domain: negation(convert_condition(node.this, domain)),
-    exp.And: _chain,
-    exp.Or: _chain,
-    exp.Between: _range,
-    exp.In: _membership,
-    exp.Is: _missing,
-    exp.Column: _lone_attribute,
-}
-
-
-def _attribute(node: exp.Expr, domain: Domain) -> str:
+def _lone_attribute(node: exp.Expr, domain: Domain) -> Predicate:
     name, level = _named(node, domain)
     if level is not None:
         raise error_at(node, "wrong_kind", f"{level!r} is a level of {name!r}; expected an attribute")
-    return name
+    attribute = domain[name]
+    if isinstance(attribute, CategoricalAttribute) and all(isinstance(one, bool) for one in attribute.values):
+        return Comparison(name, "eq", (True,), position_of(node))
+    raise error_at(
+        node, "syntax", f"expected a comparison, got the attribute {name!r} alone; write {name} = …"
+    )
 
 
 def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:

@@ -7,6 +7,7 @@ and quantiles of cells. Nothing of it depends on a record.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import re
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ from queries.expressions import (
 from queries.joins import LookupCells
 from queries.linear import LinearQuery
 from queries.row_conditions import row_value, where_query, with_edges
-from queries.row_nodes import WHOLE_TYPES, placed
+from queries.row_nodes import WHOLE_TYPES, branches_of, placed, ranges_of
 from queries.sql_dates import canonical_parts, part_of, part_title
 from queries.sql_tree import (
     COMPARISONS,
@@ -48,6 +49,7 @@ from queries.sql_tree import (
     SYNTHETIC,
     error_at,
     is_zero,
+    leaves_no_row,
     operand_of,
     parse_tree,
     position_of,
@@ -74,12 +76,13 @@ from queries.sub_queries import (
     DIFFERENT,
     HAVING,
     ONE_EACH,
+    Titles,
     arms_of,
     asked_first,
     conditions_of,
     flat_statement,
-    grouping_sets,
     is_grouped,
+    untitled,
     with_distinct,
     with_numbers,
 )
@@ -102,17 +105,7 @@ _OVER_ROWS = "windows are over the rows of this table, groups without records am
 
 
 def parse_sql(text: str, domain: Domain, numbers: Sequence[Number] = ()) -> Statement:
-    """Return what a statement asks.
-
-    Args:
-        text: the statement.
-        domain: the declared attributes.
-        numbers: what the statements that are asked first came to: the least, the answer and the greatest.
-
-    Raises:
-        QueryError: the text is no statement of this kind, or names what is not declared; where there is
-            another way to ask, the message has it.
-    """
+    """Return what a statement asks; see ``queries.parsing.parse_sql``."""
     try:
         return _statement(text, domain, numbers)
     except RecursionError:
@@ -251,27 +244,14 @@ def _but_condition(tree: exp.Select) -> exp.Select:
 
 def _shows_nothing(tree: exp.Select) -> bool:
     """Tell whether a query of records has no row, whatever the table: tools ask so for its columns."""
-    where, limit = tree.args.get("where"), tree.args.get("limit")
-    never = where is not None and _is_false(where.this.unnest())
-    none = limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0"
-    plain = all(isinstance(_unnamed(one), exp.Column | exp.Star) for one in tree.expressions)
-    return (never or none) and plain and not is_grouped(tree)
-
-
-def _is_false(test: exp.Expr) -> bool:
-    if isinstance(test, exp.EQ) and isinstance(test.this, exp.Literal):
-        return isinstance(test.expression, exp.Literal) and test.this != test.expression
-    return isinstance(test, exp.Boolean) and not test.this
-
-
-def _unnamed(node: exp.Expr) -> exp.Expr:
-    return node.this.unnest() if isinstance(node, exp.Alias) else node.unnest()
+    plain = all(isinstance(untitled(one).unnest(), exp.Column | exp.Star) for one in tree.expressions)
+    return leaves_no_row(tree) and plain and not is_grouped(tree)
 
 
 def _no_rows(tree: exp.Select, text: str, domain: Domain) -> Statement:
     titles: list[str] = []
     for node in tree.expressions:
-        inner = _unnamed(node)
+        inner = untitled(node).unnest()
         if isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star):
             titles += domain.names
             continue
@@ -351,7 +331,8 @@ class _Reader:
         self._aggregates: dict[exp.Expr, Node] = {}
         self._known_places: dict[exp.Expr, frozenset[int] | None] = {}
         self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
-        self._aliases = {title.casefold(): node for title, node in self._columns}
+        titles = Titles(self._columns, domain)
+        self._meant, self._values = titles.meant, titles.values
         windows = list(tree.find_all(exp.Window))
         if windows and not self._has_groups:
             raise over_records(windows[0], domain)
@@ -399,7 +380,7 @@ class _Reader:
         """Refuse a window that is over anything but keys and aggregates."""
         for column in window.find_all(exp.Column):
             node: exp.Expr | None = column
-            known = self._resolved(column) is not column
+            known = self._meant(column) is not column
             while node is not window and node is not None and not known:
                 of_records = isinstance(node, AGGREGATES) and node.parent is not window
                 known = of_records or node in self._keys
@@ -458,21 +439,20 @@ class _Reader:
             raise self._list_refusal()
         listed = [] if group is None else list(group.expressions)
         if (group is None and self._lists_values) or (group is not None and group.args.get("all")):
-            values = [node for _, node in self._columns if not isinstance(node, exp.Literal)]
-            given = [[one for one in values if one.find(*AGGREGATES, exp.Window, exp.Grouping) is None]]
+            given = [self._values]
         else:
-            found = [self._resolved(node) for node in listed]
+            found = [self._meant(node) for node in listed]
             for place, node in enumerate(found):
                 if node in found[:place]:
                     raise error_at(
                         listed[place], "syntax", f"GROUP BY names {node.sql()} twice; name it once"
                     )
-            given = [[self._key(node) for node in keys] for keys in grouping_sets(listed)]
+            given = [[self._key(node) for node in keys] for keys in _grouping_sets(listed)]
         keys = list(dict.fromkeys(node for nodes in given for node in nodes))
         return keys, tuple(tuple(sorted({keys.index(node) for node in nodes})) for nodes in given)
 
     def _key(self, node: exp.Expr) -> exp.Expr:
-        found = self._resolved(node)
+        found = self._meant(node)
         if found.find(*AGGREGATES, exp.Window):
             refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
         return found
@@ -486,22 +466,6 @@ class _Reader:
             "unsupported",
             f"{LIST} is not supported; {way} the statement on {SYNTHETIC}",
         )
-
-    def _resolved(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        """Return the column that a place or an alias stands for; an attribute goes first, but in ORDER BY."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.this) if str(node.this).isdigit() else 0
-            if not 1 <= place <= len(self._columns):
-                raise error_at(
-                    node,
-                    "syntax",
-                    f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
-                )
-            return self._columns[place - 1][1]
-        output_first = output_first and "of_table" not in node.meta
-        if isinstance(node, exp.Column) and (output_first or node.name not in self._domain):
-            return self._aliases.get(node.name.casefold(), node)
-        return node
 
     def _grouping(self, node: exp.Expr) -> Grouping:
         """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
@@ -523,7 +487,7 @@ class _Reader:
             raise told from None
 
     def _node(self, node: exp.Expr) -> Node:
-        node = self._resolved(node) if isinstance(node, exp.Column) else node
+        node = self._meant(node) if isinstance(node, exp.Column) else node
         if node in self._keys:
             return self._key_columns[self._keys.index(node)]
         node = node.unnest()
@@ -555,20 +519,10 @@ class _Reader:
         """Return what CASE chooses; of a condition 1 where it holds, and 0 where it does not."""
         if not isinstance(node, exp.Case | exp.If):
             return Truth(self._test(node))
-        given = [node] if isinstance(node, exp.If) else node.args["ifs"]
-        tests = [
-            one.this
-            if node.this is None or node is one
-            else exp.EQ(this=node.this.copy(), expression=one.this)
-            for one in given
-        ]
-        other = node.args.get("false" if isinstance(node, exp.If) else "default")
+        branches, other = branches_of(node)
         chosen = Chosen(
-            tuple(
-                (self._test(test), self._branch(one.args["true"]))
-                for test, one in zip(tests, given, strict=True)
-            ),
-            None if other is None else self._branch(other),
+            tuple((self._test(test), self._branch(value)) for test, value in branches),
+            None if isinstance(other, exp.Null) else self._branch(other),
         )
         for one in chosen.choices:
             is_number = isinstance(one, Constant) and not isinstance(one.value, str)
@@ -581,7 +535,7 @@ class _Reader:
         places = sorted(self._places(node) or ())
         if not places:
             return None
-        node = node.transform(lambda one: self._resolved(one).copy() if isinstance(one, exp.Column) else one)
+        node = node.transform(lambda one: self._meant(one).copy() if isinstance(one, exp.Column) else one)
         values: dict[tuple[int, ...], GroupValue] = {}
         for held in {tuple(place for place in places if place in keys) for keys in self._sets}:
             totals = [self._keys[place] for place in places if place not in held]
@@ -599,7 +553,7 @@ class _Reader:
     def _places(self, node: exp.Expr) -> frozenset[int] | None:
         """Return which keys an expression is of, by their places; None where it is of anything else, too."""
         if node not in self._known_places:
-            meant = self._resolved(node) if isinstance(node, exp.Column) else node
+            meant = self._meant(node) if isinstance(node, exp.Column) else node
             found: frozenset[int] | None = None
             if meant in self._keys:
                 found = frozenset({self._keys.index(meant)})
@@ -646,7 +600,7 @@ class _Reader:
             if isinstance(one, _DOUBLES) or one.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
                 return True
             if isinstance(one, exp.Column | exp.Literal):
-                meant = self._resolved(one) if isinstance(one, exp.Column) else one
+                meant = self._meant(one) if isinstance(one, exp.Column) else one
                 values = row_value(one, self._domain) if meant is one else None
                 is_real = values is not None and values.labels is None and values.kind is Kind.DOUBLE
                 if is_real or (meant is not one and self._is_double(meant)):
@@ -655,7 +609,7 @@ class _Reader:
 
     def _mark(self, node: exp.Grouping) -> KeyFunction:
         """Return GROUPING of some keys: which of them a group is a total over, a bit for each."""
-        keys = [self._resolved(one) for one in node.expressions]
+        keys = [self._meant(one) for one in node.expressions]
         if not all(key in self._keys for key in keys):
             refuse(node, "GROUPING of what GROUP BY does not name", grammar=GRAMMAR)
         return KeyFunction(tuple(self._keys.index(key) for key in keys), _TotalMarks())
@@ -679,11 +633,7 @@ class _Reader:
         if isinstance(node, exp.Not):
             return Joined("not", (self._test(node.this),))
         if isinstance(node, exp.Between):
-            low, high = node.args["low"], node.args["high"]
-            ends = ((operator.ge, low), (operator.le, high))
-            return Joined(
-                "and", tuple(Compared(one, self._node(node.this), self._node(end)) for one, end in ends)
-            )
+            return self._test(ranges_of(node))
         if isinstance(node, exp.In) and node.expressions:
             left = self._node(node.this)
             return Joined(
@@ -717,7 +667,7 @@ class _Reader:
         return False if node.leaves() else None
 
     def _sorting(self, node: exp.Expr) -> Sorting:
-        inner = self._resolved(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
+        inner = self._meant(node.this, output_first=True) if isinstance(node, exp.Ordered) else node
         return Sorting(self._node(inner), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
@@ -740,3 +690,51 @@ def _divisor(node: exp.Expr) -> exp.Expr:
     """Return a divisor without NULLIF(…, 0): a quotient by 0 has no number anyway."""
     inner = node.unnest()
     return inner.this if isinstance(inner, exp.Nullif) and is_zero(inner.expression) else node
+
+
+# --- grouping sets ------------------------------------------------------------------------------------------
+
+
+_MOST_SETS = 64
+_Set = tuple[exp.Expr, ...]
+
+
+def _grouping_sets(nodes: Sequence[exp.Expr]) -> list[_Set]:
+    """Return the keys of each set, as the SQL standard combines them."""
+    parts = []
+    for node in nodes:
+        parts.append(_sets_of(node))
+        _require_few(math.prod(map(len, parts)))
+    found = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parts)]
+    return [tuple(dict.fromkeys(keys)) for keys in found]
+
+
+def _sets_of(node: exp.Expr) -> list[_Set]:
+    if isinstance(node, exp.GroupingSets):
+        return [keys for one in node.expressions for keys in _sets_of(one)]
+    if isinstance(node, exp.Rollup):
+        keys = [_keys(one) for one in node.expressions]
+        return [tuple(itertools.chain(*keys[:count])) for count in range(len(keys), -1, -1)]
+    if isinstance(node, exp.Cube):
+        keys = [_keys(one) for one in node.expressions]
+        _require_few(2 ** len(keys))
+        counts = range(len(keys), -1, -1)
+        return [
+            tuple(itertools.chain(*some)) for count in counts for some in itertools.combinations(keys, count)
+        ]
+    return [_keys(node)]
+
+
+def _keys(node: exp.Expr) -> _Set:
+    if isinstance(node, exp.Tuple):
+        return tuple(node.expressions)
+    return (node.this,) if isinstance(node, exp.Paren) else (node,)
+
+
+def _require_few(count: int) -> None:
+    if count > _MOST_SETS:
+        raise QueryError(
+            f"expected at most {_MOST_SETS} grouping sets, got {count:,}; write those that are wanted as "
+            "GROUPING SETS",
+            code="too_large",
+        )

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from queries.cells import nearest
 from queries.date_parts import CALENDAR, NUMBERS, PERIODS, DatePart, Step, begins_in, format_pieces
-from queries.dates import DAY, read_clock, read_days, read_seconds, time_text
+from queries.dates import DAY, read_clock, read_seconds, time_text
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.locked_engine import evaluated
@@ -189,7 +189,7 @@ def dated_text(node: exp.Expr) -> str | None:
     if kind.expressions or kind.this not in (*_DATED, exp.DType.TIME):
         return None
     text, of_day = str(node.this.this), kind.this is exp.DType.TIME
-    if (read_days(text) if of_day else read_clock(text)) is not None:
+    if (read_seconds(text, "UTC") if of_day else read_clock(text)) is not None:
         raise error_at(
             node, "wrong_kind", f"expected DATE '2023-03-31' or TIME '08:30', got {node.sql()[:40]}"
         )
@@ -200,9 +200,7 @@ def constant_second(node: exp.Expr) -> int | None:
     """Return the second of a constant date or time, or None where a node is none."""
     node = node.unnest()
     text = dated_text(node)
-    if text is None or read_days(text) is None:
-        return None
-    second = read_seconds(text, "UTC")
+    second = None if text is None else read_seconds(text, "UTC")
     return second if second is None or node.args["to"].this is not exp.DType.DATE else second - second % DAY
 
 

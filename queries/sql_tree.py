@@ -233,9 +233,14 @@ def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
 
 
 def refuse(
-    node: exp.Expr, what: str | None = None, *, grammar: Grammar = CONDITIONS, position: int | None = None
+    node: exp.Expr,
+    what: str | None = None,
+    *,
+    grammar: Grammar = CONDITIONS,
+    position: int | None = None,
+    instead: str | None = None,
 ) -> NoReturn:
-    """Refuse a construct by name."""
+    """Refuse a construct by name; ``instead`` is a statement that tells the same."""
     known = what or _WORDS.get(type(node))
     words = known or f"{written(node)} here"
     error = error_at(node, "unsupported", f"{words} is not supported; {grammar.advice}")
@@ -243,6 +248,7 @@ def refuse(
     error.construct = known or (
         node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
     )
+    error.instead = instead
     raise error
 
 
@@ -296,6 +302,17 @@ def operand_of(column: exp.Expr, domain: Domain) -> tuple[str, str | None]:
 def is_zero(node: exp.Expr) -> bool:
     """Tell whether a node is the number 0."""
     return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0
+
+
+def leaves_no_row(tree: exp.Select) -> bool:
+    """Tell whether LIMIT 0, or a condition that is FALSE of two constants, leaves no row of any table."""
+    where, limit = tree.args.get("where"), tree.args.get("limit")
+    test = exp.true() if where is None else where.this.unnest()
+    if isinstance(test, exp.EQ | exp.NEQ) and {type(test.this), type(test.expression)} == {exp.Literal}:
+        is_false = (test.this == test.expression) is isinstance(test, exp.NEQ)
+    else:
+        is_false = isinstance(test, exp.Boolean) and not test.this
+    return is_false or (limit is not None and limit.expression == exp.Literal.number(0))
 
 
 def _offset(text: str, error: dict[str, object]) -> int | None:

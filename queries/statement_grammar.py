@@ -13,7 +13,7 @@ their own (``Persons``), of those with a kept record that satisfies the conditio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -70,19 +70,12 @@ _SPELT = {"TIME_TO_STR": "STRFTIME"}  # where the parser has a name that nobody 
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?", re.ASCII)
 _FRACTIONS = frozenset((exp.DType.DOUBLE, exp.DType.FLOAT))
 _WHOLE = exp.DataType.INTEGER_TYPES
-LIST = "a list of records"
+LIST, DIFFERENT_VALUES = "a list of records", "an aggregate of DISTINCT values"
+REFUSALS = (LIST, DIFFERENT_VALUES)  # what no node alone tells
 _LONGEST_TITLE = 60  # characters
 SCHEMAS = ("public", "main")  # that databases call the one of a table without any
 _CALLED = [one for one in GRAMMAR.arguments if issubclass(one, exp.Func)]
 FUNCTIONS = tuple(sorted({_SPELT.get(name, name) for name in (one.sql_name() for one in _CALLED)}))
-
-# Constructs that are refused in the words of SQL, and what tells whether a node of a statement is one.
-REFUSALS: dict[str, Callable[[exp.Expr, exp.Select], bool]] = {
-    "an aggregate of DISTINCT values": lambda node, _: (
-        isinstance(node, exp.Distinct) and bool(node.expressions)
-    ),
-    LIST: lambda node, tree: isinstance(node, exp.Star) and node.parent is tree,
-}
 
 
 def check_nodes(tree: exp.Expr, domain: Domain) -> None:
@@ -98,13 +91,10 @@ def check_nodes(tree: exp.Expr, domain: Domain) -> None:
 def check_statement(tree: exp.Select, domain: Domain) -> None:
     """Refuse what no statement over the table answers; where one of another form asks the same, name it."""
     for node in tree.walk():
-        for what, is_meant in REFUSALS.items():
-            if is_meant(node, tree):
-                try:
-                    refuse(node, what, grammar=GRAMMAR)
-                except QueryError as refusal:
-                    refusal.instead = _values(node, tree, domain) if isinstance(node, exp.Distinct) else None
-                    raise
+        if isinstance(node, exp.Distinct) and node.expressions:
+            refuse(node, DIFFERENT_VALUES, grammar=GRAMMAR, instead=_values(node, tree, domain))
+        if isinstance(node, exp.Star) and node.parent is tree:
+            refuse(node, LIST, grammar=GRAMMAR)
 
 
 def plain_spelling(tree: exp.Expr) -> None:
@@ -323,7 +313,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     ),
     "{mean}": ("a cast",),
     "SELECT DISTINCT {key} FROM {table}": (
-        "an aggregate of DISTINCT values", "APPROX_DISTINCT", "ARRAY_AGG", "DISTINCT", "GROUP_CONCAT",
+        DIFFERENT_VALUES, "APPROX_DISTINCT", "ARRAY_AGG", "DISTINCT", "GROUP_CONCAT",
     ),
     "SELECT SUM(CASE WHEN {one} THEN 1 ELSE 0 END) AS n FROM {table}": ("CASE",),
     "SELECT COUNT(*) FILTER (WHERE {one}) AS n FROM {table}": ("FILTER", "LOGICAL_AND", "LOGICAL_OR"),

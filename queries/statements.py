@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -367,11 +369,52 @@ class Statement:
             return
         number = 0
         for keys in self.sets or ():
-            reach = _Reach(self.where, [self.groupings[key] for key in keys])
+            reached = [] if not keys or self.one_each == () else self._reached(keys)  # of no key one row
             for group in self._set_groups(keys, number):
                 number = group.number + 1
-                if not keys or self.one_each == () or reach.reaches(group):  # of no key one row is shown
+                if all(holds[tuple(group.places[key] for key in own)] for own, holds in reached):
                     yield group
+
+    def _reached(self, keys: Sequence[int]) -> list[tuple[list[int], NDArray[np.bool_]]]:
+        """Return which values of some groupings a record that is asked about may have, by the declaration.
+
+        Parts of the condition are tried together where a key of several attributes ties them to one another.
+
+        Returns:
+            For each part the groupings that it is about, and whether a record may have a value of each: bool,
+            one axis per grouping.
+        """
+        most = self.where if self.where.readings is None else self.where.readings.most
+        if most.constant == 0:
+            return [([], np.array(False))]
+        scopes = [self.groupings[key].scope for key in keys]
+        grouped = {name for scope in scopes for name in scope}
+        held: dict[tuple[str, ...], NDArray[np.bool_]] = {}
+        for factor in most.factors:
+            others = tuple(axis for axis, name in enumerate(factor.scope) if name not in grouped)
+            if len(others) < len(factor.scope):
+                scope = tuple(name for name in factor.scope if name in grouped)
+                held[scope] = np.asarray((factor.weights > 0).any(axis=others))
+        tied: list[set[str]] = []
+        for names in map(set[str], (*held, *(scope for scope in scopes if len(scope) > 1))):
+            touched = [one for one in tied if one & names]
+            tied = [*(one for one in tied if one not in touched), names.union(*touched)]
+        parts = ({scope: holds for scope, holds in held.items() if names >= {*scope}} for names in tied)
+        return [self._reached_by(part, names, keys) for part, names in zip(parts, tied, strict=True) if part]
+
+    def _reached_by(
+        self, part: Mapping[tuple[str, ...], NDArray[np.bool_]], names: set[str], keys: Sequence[int]
+    ) -> tuple[list[int], NDArray[np.bool_]]:
+        """Return the groupings that one part of the condition is about, and the values that it leaves."""
+        own = [key for key in keys if names & {*self.groupings[key].scope}]
+        scope = next(iter(part)) if len(part) == 1 else ()
+        scope = scope if names == {*scope} else union_scope(self.domain, [tuple(names)])
+        holds = functools.reduce(operator.and_, (on_scope(self.domain, *one, scope) for one in part.items()))
+        holds = np.broadcast_to(holds, self.domain.scope_shape(scope))
+        values = (self.groupings[key].numbers(self.domain, scope)[holds] for key in own)
+        reached = np.zeros([len(self.groupings[key].groups) + 1 for key in own], dtype=bool)
+        reached[tuple(values)] = True
+        return own, reached
 
     def _set_groups(self, keys: tuple[int, ...], number: int) -> Iterator[Group]:
         groupings = [self.groupings[key] for key in keys]
@@ -438,63 +481,6 @@ class Statement:
 
 def _is_about_answers(test: Test | None) -> bool:
     return test is not None and any(node.leaves() for node in inner_nodes(test))
-
-
-class _Reach:
-    """Which groups a record that is asked about may fall into: a function of the declaration alone.
-
-    Parts of the condition are tried together where a key of several attributes ties them to one another.
-    """
-
-    def __init__(self, where: LinearQuery, groupings: Sequence[Grouping]) -> None:
-        most = where if where.readings is None else where.readings.most
-        self._counts_nobody = most.constant == 0
-        grouped = {name for one in groupings for name in one.scope}
-        held: list[tuple[tuple[str, ...], NDArray[np.bool_]]] = []
-        for factor in most.factors:
-            others = tuple(axis for axis, name in enumerate(factor.scope) if name not in grouped)
-            scope = tuple(name for name in factor.scope if name in grouped)
-            if scope:
-                held.append((scope, np.asarray((factor.weights > 0).any(axis=others))))
-        tied: list[set[str]] = []
-        for names in [*(scope for scope, _ in held), *(one.scope for one in groupings if len(one.scope) > 1)]:
-            touched = [one for one in tied if one & {*names}]
-            tied = [*(one for one in tied if one not in touched), {*names}.union(*touched)]
-        self._parts = [
-            (
-                [one for one in held if {*one[0]} <= names],
-                [key for key, one in enumerate(groupings) if {*one.scope} & names],
-            )
-            for names in tied
-        ]
-        self._domain = where.domain
-        self._known: dict[tuple[int, ...], bool] = {}
-
-    def reaches(self, group: Group) -> bool:
-        """Tell whether some value of each part of the condition may lie in the group."""
-        return not self._counts_nobody and all(
-            self._part_reaches(number, group) for number, (held, _) in enumerate(self._parts) if held
-        )
-
-    def _part_reaches(self, number: int, group: Group) -> bool:
-        held, keys = self._parts[number]
-        chosen = [place for place in group.places if place != TOTAL]
-        known = number, *(chosen[key] for key in keys)
-        if known not in self._known:
-            meant = tuple(group.keys[key] for key in keys)
-            if all(len(names) == 1 for names, _ in meant):  # and so there is one part
-                ((scope, holds),), cells = held, dict[str, NDArray[np.int64]]()
-                for (name,), own in meant:
-                    cells[name] = np.intersect1d(cells[name], own) if name in cells else own
-                found = holds[np.ix_(*(cells[name] for name in scope))]
-            else:
-                scopes = [*(scope for scope, _ in held), *(names for names, _ in meant)]
-                wide = union_scope(self._domain, scopes)
-                found = replace(group, keys=meant).inside(self._domain, wide)
-                for scope, holds in held:
-                    found = found & on_scope(self._domain, scope, holds, wide)
-            self._known[known] = bool(found.any())
-        return self._known[known]
 
 
 def statement_of(

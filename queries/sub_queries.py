@@ -9,8 +9,6 @@ likewise; in a condition it is asked first.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
@@ -648,11 +646,12 @@ def conditions_of(tree: exp.Select) -> list[exp.Expr]:
     return [] if where is None else [where.this]
 
 
-class _Titles:
-    def __init__(self, tree: exp.Select, domain: Domain) -> None:
-        self._shown = [untitled(one) for one in tree.expressions]
-        named = map(titled, tree.expressions)
-        self._titles = {title.casefold(): node for title, node in named if title}
+class Titles:
+    """What names and places in the clauses of a query mean, by the columns that it shows."""
+
+    def __init__(self, shown: Sequence[tuple[str, exp.Expr]], domain: Domain) -> None:
+        self._shown = [node for _, node in shown]
+        self._titles = {title.casefold(): node for title, node in shown if title}
         self._domain = domain
 
     @property
@@ -662,28 +661,35 @@ class _Titles:
 
     @property
     def are_values(self) -> bool:
+        """Whether none of the columns has aggregates."""
         return not any(map(has_aggregates, self._shown))
 
     def meant(self, node: exp.Expr, *, output_first: bool = False) -> exp.Expr:
-        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-            place = int(node.name)
-            return self._shown[place - 1].copy() if 1 <= place <= len(self._shown) else node
-        title = node.name.casefold() if isinstance(node, exp.Column) and not node.table else ""
-        known = title in self._titles and (output_first or node.name not in self._domain)
-        return self._titles[title].copy() if known else node
+        """Return the column that a place or a name stands for; an attribute goes first, but in ORDER BY."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.name) if node.name.isdigit() else 0
+            if not 1 <= place <= len(self._shown):
+                last = len(self._shown)
+                told = f"expected the place of a column, 1 to {last}, got {node.name}"
+                raise error_at(node, "syntax", told)
+            return self._shown[place - 1]
+        is_free = isinstance(node, exp.Column) and not node.table
+        output_first = output_first and "of_table" not in node.meta
+        known = is_free and (output_first or node.name not in self._domain)
+        return self._titles.get(node.name.casefold(), node) if known else node
 
     def place(self, node: exp.Expr, *, whole: bool) -> None:
         """Put what is meant in place of names, and of a node that is a place or a name as a whole."""
         if isinstance(node, exp.Column) or (whole and isinstance(node, exp.Literal)):
-            node.replace(self.meant(node))
+            node.replace(self.meant(node).copy())
             return
         for one in [one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Dot) is None]:
-            one.replace(self.meant(one))
+            one.replace(self.meant(one).copy())
 
 
 def settled(tree: exp.Select, domain: Domain) -> exp.Select:
     """Return a query whose clauses name no columns of its own by their places, or by their titles."""
-    titles, group = _Titles(tree, domain), tree.args.get("group")
+    titles, group = Titles([*map(titled, tree.expressions)], domain), tree.args.get("group")
     distinct = tree.args.get("distinct") is not None and group is None and titles.are_values
     if distinct or (group is not None and group.args.get("all")):
         tree.set("group", exp.Group(expressions=[one.copy() for one in titles.values]))
@@ -697,13 +703,13 @@ def settled(tree: exp.Select, domain: Domain) -> exp.Select:
     order = tree.args.get("order")
     for one in [] if order is None else order.expressions:
         if isinstance(one, exp.Ordered):
-            one.set("this", titles.meant(one.this, output_first=True))
+            one.set("this", titles.meant(one.this, output_first=True).copy())
     return tree
 
 
 def has_aggregates(node: exp.Expr) -> bool:
-    """Tell whether a part of a query has an aggregate, or a window."""
-    return node.find(*AGGREGATES, exp.Window) is not None
+    """Tell whether a part of a query has an aggregate, a window, or a mark of totals."""
+    return node.find(*AGGREGATES, exp.Window, exp.Grouping) is not None
 
 
 def outermost(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -748,51 +754,3 @@ def titled(node: exp.Expr) -> tuple[str, exp.Expr]:
 def is_star(node: exp.Expr) -> bool:
     """Tell whether a column stands for all columns, of one table or of all."""
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
-
-
-# --- grouping sets ------------------------------------------------------------------------------------------
-
-
-MOST_SETS = 64
-_Set = tuple[exp.Expr, ...]
-
-
-def grouping_sets(nodes: Sequence[exp.Expr]) -> list[_Set]:
-    """Return the keys of each set, as the SQL standard combines them."""
-    parts = []
-    for node in nodes:
-        parts.append(_sets_of(node))
-        _require_few(math.prod(map(len, parts)))
-    found = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parts)]
-    return [tuple(dict.fromkeys(keys)) for keys in found]
-
-
-def _sets_of(node: exp.Expr) -> list[_Set]:
-    if isinstance(node, exp.GroupingSets):
-        return [keys for one in node.expressions for keys in _sets_of(one)]
-    if isinstance(node, exp.Rollup):
-        keys = [_keys(one) for one in node.expressions]
-        return [tuple(itertools.chain(*keys[:count])) for count in range(len(keys), -1, -1)]
-    if isinstance(node, exp.Cube):
-        keys = [_keys(one) for one in node.expressions]
-        _require_few(2 ** len(keys))
-        counts = range(len(keys), -1, -1)
-        return [
-            tuple(itertools.chain(*some)) for count in counts for some in itertools.combinations(keys, count)
-        ]
-    return [_keys(node)]
-
-
-def _keys(node: exp.Expr) -> _Set:
-    if isinstance(node, exp.Tuple):
-        return tuple(node.expressions)
-    return (node.this,) if isinstance(node, exp.Paren) else (node,)
-
-
-def _require_few(count: int) -> None:
-    if count > MOST_SETS:
-        raise QueryError(
-            f"expected at most {MOST_SETS} grouping sets, got {count:,}; write those that are wanted as "
-            "GROUPING SETS",
-            code="too_large",
-        )

@@ -501,8 +501,11 @@ class _Rows:
             elif found.conditional:
                 reasons[_CONDITIONAL.format(self._unpromised.value)] = None
             elif not unpromised:
-                window = any(isinstance(one, Window) for one in column.node.events())
-                reasons[_OPEN_PLACE if window else _BY_ZERO] = None
+                is_open = any(
+                    isinstance(one, Window) or (isinstance(one, Share) and one.window.follows_answers)
+                    for one in column.node.events()
+                )
+                reasons[_OPEN_PLACE if is_open else _BY_ZERO] = None
             told = (one for leaf in unpromised if not found.is_null for one in self._ways(leaf, group))
             reasons.update(dict.fromkeys(told))
         return tuple(reasons)

@@ -1,8 +1,8 @@
 """Windows over a table's rows: ranks, running sums, shares and neighbours, and what the bars leave of them.
 
 A rank lies between those that the rows' intervals allow, which hold together with the stated confidence. A
-sum over rows that are certain is one sum over their records together. Where the order of rows is itself
-uncertain, so is which rows a frame holds: a sum then allows for each of them.
+sum over rows that are certain is one sum over their records together. Where the bars leave open which rows a
+frame holds, or which one is its first, nothing is promised of it.
 """
 
 from __future__ import annotations
@@ -186,28 +186,21 @@ class _Partition:
     true: Positions
     ranks: tuple[_Places, _Places]
 
-    def is_end(self, function: str, place: int, frame: _Frame) -> bool:
-        """Tell whether a row is in truth the ``first``, or the ``last``, of those that a frame may hold."""
-        others = frame.most[frame.most != place]
-        if function == "first":
-            decided = np.all(self.true.last[place] < self.true.first[others])
-        else:
-            decided = np.all(self.true.last[others] < self.true.first[place])
-        return bool(decided) or self.true.are_exact  # equal keys: any of them
+    def frame(self, node: Window, place: int) -> tuple[_Places, bool]:
+        """Return which rows the frame of a row holds, and whether the true numbers give the same.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Frame:
-    """Which rows a frame holds, by their places in the partition: int64, shape (rows,) each."""
-
-    held: _Places
-    least: _Places
-    most: _Places
-
-    @property
-    def is_certain(self) -> bool:
-        """The true numbers give the same rows."""
-        return np.array_equal(self.least, self.most)
+        Returns:
+            int64, shape (rows,): places in the partition. What stands first in it, or last, is not certain
+            unless the order is.
+        """
+        rows, true = np.arange(len(self.at)), self.true
+        if node.frame is None:
+            surely, maybe = true.last <= true.first[place], true.first <= true.last[place]
+            surely[place] = True
+            return rows[self.at <= self.at[place]], np.array_equal(surely, maybe)
+        start, end = node.frame
+        first, last = 0 if start is None else place + start, len(rows) if end is None else place + end + 1
+        return rows[max(0, first) : max(0, last)], node.frame == (None, None) or true.are_exact
 
 
 class Windows:
@@ -238,7 +231,7 @@ class Windows:
     def neighbour(self, node: Window, group: Group) -> Any:
         """Return the key of the first or the last row of a frame, in the order of keys."""
         partition, place = self._partition(node, group, 1)
-        held = _frame(node, partition, place).held
+        held, _ = partition.frame(node, place)
         if not held.size:
             return None if node.default is None else self._rows.plain(node.default, group)
         chosen = partition.groups[held[0 if node.function == "first" else -1]]
@@ -254,18 +247,18 @@ class Windows:
                 value = 1.0 + float(ahead)
             least, most = (float(ranks[place]) for ranks in partition.ranks)
             return Estimate(value, _with(value, least, most))
-        frame = _frame(node, partition, place)
+        held, is_certain = partition.frame(node, place)
         if node.function == "count":
-            return Estimate(float(frame.held.size), (float(frame.least.size), float(frame.most.size)))
-        if not frame.held.size:
+            found = Estimate(float(held.size), (float(held.size), float(held.size)))
+        elif not held.size:
             found = self._answered(node.default, group, events)
-            return found if frame.is_certain else Estimate(found.value)
-        if node.function in ("first", "last"):
-            chosen = int(frame.held[0 if node.function == "first" else -1])
-            found = self._answered(node.inner, partition.groups[chosen], events)
-            is_certain = frame.is_certain and partition.is_end(node.function, chosen, frame)
-            return found if is_certain else Estimate(found.value)
-        return self._of_frame(node, partition, frame, events)
+        elif node.function in ("first", "last"):
+            chosen = partition.groups[held[0 if node.function == "first" else -1]]
+            found = self._answered(node.inner, chosen, events)
+            is_certain = partition.true.are_exact
+        else:
+            found = self._of_frame(node, partition, held, events)
+        return found if is_certain else Estimate(found.value)
 
     def _share(self, node: Share, group: Group, events: int) -> Estimate:
         """Return a sum divided by a window's: a ratio of two sums, or one of two intervals."""
@@ -274,7 +267,8 @@ class Windows:
         above, below = self._answered(node.above, group, each), self._window(node.window, group, each)
         if above.value is None or not below.value:
             return Estimate(None)
-        union, inner = self._union(partition, _frame(node.window, partition, place)), node.window.inner
+        held, is_certain = partition.frame(node.window, place)
+        union, inner = self._union(partition, held) if is_certain else None, node.window.inner
         if union is not None and isinstance(inner, Linear):
             one = events * _claims(node.window)
             found = self._aggregates.quotient((node.above, group), (inner, union), one)
@@ -320,61 +314,58 @@ class Windows:
         ends = None if found.interval is None else _with(float(value), *found.interval)
         return Estimate(float(value), ends, conditional=found.conditional)
 
-    def _of_frame(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        """Return the sum, the mean, the least or the greatest of a frame; SQL passes over NULL."""
-        key, whole = (id(node), id(partition), events), frame.held.size == len(partition.groups)
+    def _of_frame(self, node: Window, partition: _Partition, held: _Places, events: int) -> Estimate:
+        """Return the sum, the mean, the least or the greatest of the rows of a frame, taken as certain."""
+        key, whole = (id(node), id(partition), events), held.size == len(partition.groups)
         if whole and key in self._of_all:
             return self._of_all[key]
-        nulls = self._values(node, partition)[1] > 0
-        frame = _Frame(*(places[~nulls[places]] for places in (frame.held, frame.least, frame.most)))
-        found = self._fold(node, partition, frame, events) if frame.held.size else Estimate(None)
-        found = found if frame.least.size else Estimate(found.value)  # in truth it may have no row
+        held = held[self._values(node, partition)[1, held] == 0]  # SQL passes over NULL
+        found = self._fold(node, partition, held, events) if held.size else Estimate(None)
         if whole:
             self._of_all[key] = found
         return found
 
-    def _fold(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        values = self._values(node, partition)[0, frame.held]
+    def _fold(self, node: Window, partition: _Partition, held: _Places, events: int) -> Estimate:
+        values = self._values(node, partition)[0, held]
         if np.isnan(values).any():
             return Estimate(None)
         if node.function in ("min", "max"):
-            return self._extreme(node, partition, frame, events)
+            return self._extreme(node, partition, held, events)
         value = math.fsum(values.tolist())
-        interval = self._sum_ends(node, partition, frame, events)
+        interval = self._sum_ends(node, partition, held, events)
         total = Estimate(value, None if interval is None else _with(value, *interval))
         if node.function == "sum":
             return total
-        known = frame.is_certain and not self._ends(node, partition, events)[1][frame.held].any()
-        count, interval = frame.held.size, total.interval if known else None
+        interval = None if self._ends(node, partition, events)[1][held].any() else total.interval
         return Estimate(
-            value / count, None if interval is None else (interval[0] / count, interval[1] / count)
+            value / held.size,
+            None if interval is None else (interval[0] / held.size, interval[1] / held.size),
         )
 
-    def _extreme(self, node: Window, partition: _Partition, frame: _Frame, events: int) -> Estimate:
-        """Return the least or the greatest of a frame; a row that may be NULL bounds one end alone."""
+    def _extreme(self, node: Window, partition: _Partition, held: _Places, events: int) -> Estimate:
+        """Return the least or the greatest of some rows; one that may be NULL bounds one end alone."""
         least = node.function == "min"
         fold, near, far = (np.min, 0, 1) if least else (np.max, 1, 0)
-        value = float(fold(self._values(node, partition)[0, frame.held]))
+        value = float(fold(self._values(node, partition)[0, held]))
         ends, lacking = self._ends(node, partition, events)
-        ends = ends[:, frame.held]
-        sure = ends[far, ~lacking[frame.held]]
-        if not frame.is_certain or not sure.size or not np.isfinite(ends).all():
+        ends = ends[:, held]
+        sure = ends[far, ~lacking[held]]
+        if not sure.size or not np.isfinite(ends).all():
             return Estimate(value)
         found = float(fold(ends[near])), float(fold(sure))
         return Estimate(value, _with(value, *(found if least else found[::-1])))
 
     def _sum_ends(
-        self, node: Window, partition: _Partition, frame: _Frame, events: int
+        self, node: Window, partition: _Partition, held: _Places, events: int
     ) -> tuple[float, float] | None:
-        """Return what the sum of a frame lies between: one sum, or ends that are added."""
-        union = self._union(partition, frame)
+        """Return what the sum of some rows lies between: one sum, or ends that are added."""
+        union = self._union(partition, held)
         if union is not None and isinstance(node.inner, Linear):
             return self._aggregates.estimate(node.inner, union, events=events).interval
         ends, lacking = self._ends(node, partition, events)
-        if not np.isfinite(ends[:, frame.most]).all():
+        if not np.isfinite(ends[:, held]).all():
             return None
-        sure = frame.least[~lacking[frame.least]]
-        maybe = np.setdiff1d(frame.most, sure)  # NULL adds nothing
+        sure, maybe = held[~lacking[held]], held[lacking[held]]  # NULL adds nothing
         low = ends[0, sure].sum() + np.minimum(ends[0, maybe], 0).sum()
         high = ends[1, sure].sum() + np.maximum(ends[1, maybe], 0).sum()
         return float(low), float(high)
@@ -406,14 +397,14 @@ class Windows:
             self._all_ends[key] = ends, np.array([one.conditional for one in told], dtype=bool)
         return self._all_ends[key]
 
-    def _union(self, partition: _Partition, frame: _Frame) -> Group | None:
-        """Return the group of all records of a frame's rows; None where they are uncertain, or overlap.
+    def _union(self, partition: _Partition, rows: _Places) -> Group | None:
+        """Return the group of all records of some rows; None where they are uncertain, or overlap.
 
         Rows that are chosen by their answers are not fixed. Totals overlap what they are of, and a grouping
         set that stands twice overlaps itself.
         """
         groups = partition.groups
-        if self._are_chosen or not frame.is_certain:
+        if self._are_chosen:
             return None
         if len({group.held for group in groups}) > 1 or len({one.places for one in groups}) < len(groups):
             return None
@@ -424,7 +415,7 @@ class Windows:
                 owners[np.broadcast_to(group.inside(self._domain, scope), owners.shape)] = place
             self._owners[id(partition)] = owners.reshape(-1)
         held = np.zeros(len(groups) + 1, dtype=bool)
-        held[frame.held] = True
+        held[rows] = True
         cells = np.flatnonzero(held[self._owners[id(partition)]])
         return Group((), (), ((scope, cells),) if scope else (), scope)
 
@@ -432,24 +423,7 @@ class Windows:
 def _claims(node: Window) -> int:
     """Return how many intervals a window rests on: where answers decide which rows it reads, that is one."""
     reads = node.inner is not None and (node.frame != (None, None) or node.function in ("first", "last"))
-    return 2 if reads and any(by.node.events() for by in node.order) else 1
-
-
-def _frame(node: Window, partition: _Partition, place: int) -> _Frame:
-    at, true = partition.at, partition.true
-    rows = np.arange(len(at))
-    ahead, maybe = true.last < true.first[place], true.first <= true.last[place]
-    if node.frame is None:
-        held, ahead = rows[at <= at[place]], true.last <= true.first[place]
-    else:
-        start, end = node.frame
-        first, last = 0 if start is None else place + start, len(at) if end is None else place + end + 1
-        held = rows[max(0, first) : max(0, last)]
-        if node.frame == (None, None) or true.are_exact:
-            return _Frame(held, held, held)
-        if node.frame != (None, 0):
-            return _Frame(held, held[held == place], rows)
-    return _Frame(held, rows[ahead | (rows == place)], rows[maybe])
+    return 2 if reads and node.follows_answers else 1
 
 
 def _with(value: float, low: float, high: float) -> tuple[float, float]:

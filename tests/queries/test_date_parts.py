@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -107,84 +106,44 @@ def answers(query: LinearQuery, domain: Domain) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
-CONDITIONS: dict[str, Callable[[date], bool]] = {
-    "YEAR(d) = 2020": lambda day: day.year == 2020,
-    "2020 <= YEAR(d)": lambda day: day.year >= 2020,
-    "MONTH(d) IN (1, 12)": lambda day: day.month in (1, 12),
-    "NOT MONTH(d) BETWEEN 2 AND 11": lambda day: not 2 <= day.month <= 11,
-    "QUARTER(d) <> 2 AND YEAR(d) < 2021": lambda day: (day.month + 2) // 3 != 2 and day.year < 2021,
-    "DAY(d) = 29 AND MONTH(d) = 2": lambda day: (day.month, day.day) == (2, 29),
-    "DATE_TRUNC('month', d) = DATE '2020-03-01'": lambda day: (day.year, day.month) == (2020, 3),
-    "DATE '2020-03-15' < DATE_TRUNC('month', d)": lambda day: day.replace(day=1) > date(2020, 3, 15),
-    "DATE_TRUNC('week', d) <> '2019-12-23'": lambda day: day > date(2019, 12, 29),
-    "DATE_TRUNC('quarter', d) IN ('2020-01-01', TIMESTAMP '2020-07-01 00:00:00')": lambda day: (
-        day.year == 2020 and day.month in (1, 2, 3, 7, 8, 9)
-    ),
-    "DATE_TRUNC('year', d) BETWEEN '2019-06-01' AND DATE '2020-01-01'": lambda day: day.year == 2020,
-    "EXTRACT(dow FROM d) IN (0, 6)": lambda day: day.isoweekday() > 5,
-    "NOT ISODOW(d) >= 6": lambda day: day.isoweekday() < 6,
-    "WEEK(d) = 1": lambda day: day.isocalendar().week == 1,
-    "EXTRACT(doy FROM d) < 32": lambda day: day.timetuple().tm_yday < 32,
-    "DAYNAME(d) = 'Sunday'": lambda day: day.isoweekday() == 7,
-    "strftime(d, '%Y-%m') >= '2020-11'": lambda day: day >= date(2020, 11, 1),
-    "TO_CHAR(d, 'Q') <> '1'": lambda day: day.month > 3,
-    "d::timestamp >= CAST('2020-02-29' AS TIMESTAMP)": lambda day: day >= date(2020, 2, 29),
-    "DATE('2020-02-29') >= CAST(d AS DATETIME)": lambda day: day <= date(2020, 2, 29),
-    "d >= TO_DATE('2020-02-29', 'YYYY-MM-DD')": lambda day: day >= date(2020, 2, 29),
-    "d >= TO_DATE('2020/02/29', 'yyyy/mm/dd')": lambda day: day >= date(2020, 2, 29),
-    "d < TO_TIMESTAMP('29.02.2020 00:00:00.000000', 'DD.MM.YYYY HH24:MI:SS.US')": lambda day: (
-        day < date(2020, 2, 29)
-    ),
-    "TO_DATE('2020-02', 'YYYY-MM') + INTERVAL 1 MONTH <= d": lambda day: day >= date(2020, 3, 1),
-    "d::date = DATE '2020-02-29'": lambda day: day == date(2020, 2, 29),
-    "CAST(d AS DATE) > DATE '2020-02-28' + 1": lambda day: day > date(2020, 2, 29),
-    "d >= DATE '2020-01-31' + INTERVAL 1 MONTH": lambda day: day >= date(2020, 2, 29),
-    "d < DATE '2020-03-31' - INTERVAL '1 month 2 days'": lambda day: day < date(2020, 2, 27),
-    "d + INTERVAL 1 DAY > DATE '2020-02-29'": lambda day: day > date(2020, 2, 28),
-    "DATE '2020-02-29' = d - INTERVAL 2 WEEKS": lambda day: day == date(2020, 3, 14),
-    "DATE_ADD(d, INTERVAL '3' DAY) IN ('2020-01-01', '2020-03-01')": lambda day: (
-        day in (date(2019, 12, 29), date(2020, 2, 27))
-    ),
-    "d BETWEEN DATE '2020-03-01' AND DATE '2020-03-01' + INTERVAL 1 MONTH - INTERVAL 1 DAY": lambda day: (
-        (day.year, day.month) == (2020, 3)
-    ),
-    "MONTH(d) = MONTH(DATE '2020-03-31' - INTERVAL 1 MONTH)": lambda day: day.month == 2,
-    "DATE_TRUNC('month', d) + INTERVAL 1 MONTH <= DATE_TRUNC('year', DATE '2020-05-05')": lambda day: (
-        day.year == 2019
-    ),
-}
-
-
-def a_month_later(day: date) -> date:
-    first = (day.replace(day=1) + timedelta(31)).replace(day=1)
-    last = (first + timedelta(31)).replace(day=1) - timedelta(1)
-    return first.replace(day=min(day.day, last.day))
-
-
-CONDITIONS |= {
-    "d + INTERVAL 1 MONTH > DATE '2020-02-28'": lambda day: a_month_later(day) > date(2020, 2, 28),
-    "d + INTERVAL 1 MONTH = DATE '2020-02-29'": lambda day: a_month_later(day) == date(2020, 2, 29),
-    "DAY(d + INTERVAL 1 MONTH) < 3": lambda day: a_month_later(day).day < 3,
-    "DATE_TRUNC('week', d + INTERVAL 1 MONTH) <= '2020-02-24'": lambda day: (
-        a_month_later(day) < date(2020, 3, 2)
-    ),
-}
-
-
-def cuts_every_cell(holds: Callable[[date], bool], domain: Domain) -> bool:
-    """Tell whether a condition holds on some days of each cell, and not on others."""
-    found: dict[int, set[bool]] = {}
-    for day in DAYS:
-        found.setdefault(values_of(domain["d"]).encode(day), set()).add(holds(day))
-    return all(len(one) == 2 for one in found.values())
+# What DuckDB has no word for is asked of it behind ``=>``.
+CONDITIONS = [
+    "YEAR(d) = 2020", "2020 <= YEAR(d)", "MONTH(d) IN (1, 12)", "NOT MONTH(d) BETWEEN 2 AND 11",
+    "QUARTER(d) <> 2 AND YEAR(d) < 2021", "DAY(d) = 29 AND MONTH(d) = 2",
+    "DATE_TRUNC('month', d) = DATE '2020-03-01'", "DATE '2020-03-15' < DATE_TRUNC('month', d)",
+    "DATE_TRUNC('week', d) <> '2019-12-23'",
+    "DATE_TRUNC('quarter', d) IN ('2020-01-01', TIMESTAMP '2020-07-01 00:00:00')",
+    "DATE_TRUNC('year', d) BETWEEN '2019-06-01' AND DATE '2020-01-01'", "EXTRACT(dow FROM d) IN (0, 6)",
+    "NOT ISODOW(d) >= 6", "WEEK(d) = 1", "EXTRACT(doy FROM d) < 32", "DAYNAME(d) = 'Sunday'",
+    "strftime(d, '%Y-%m') >= '2020-11'", "TO_CHAR(d, 'Q') <> '1' => QUARTER(d) <> 1",
+    "d::timestamp >= CAST('2020-02-29' AS TIMESTAMP)", "DATE('2020-02-29') >= CAST(d AS DATETIME)",
+    "d >= TO_DATE('2020-02-29', 'YYYY-MM-DD') => d >= DATE '2020-02-29'",
+    "d >= TO_DATE('2020/02/29', 'yyyy/mm/dd') => d >= DATE '2020-02-29'",
+    "d < TO_TIMESTAMP('29.02.2020 00:00:00.000000', 'DD.MM.YYYY HH24:MI:SS.US') => d < DATE '2020-02-29'",
+    "TO_DATE('2020-02', 'YYYY-MM') + INTERVAL 1 MONTH <= d => d >= DATE '2020-03-01'",
+    "d::date = DATE '2020-02-29'", "CAST(d AS DATE) > DATE '2020-02-28' + 1",
+    "d >= DATE '2020-01-31' + INTERVAL 1 MONTH", "d < DATE '2020-03-31' - INTERVAL '1 month 2 days'",
+    "d + INTERVAL 1 DAY > DATE '2020-02-29'", "DATE '2020-02-29' = d - INTERVAL 2 WEEKS",
+    "DATE_ADD(d, INTERVAL '3' DAY) IN ('2020-01-01', '2020-03-01')",
+    "d BETWEEN DATE '2020-03-01' AND DATE '2020-03-01' + INTERVAL 1 MONTH - INTERVAL 1 DAY",
+    "MONTH(d) = MONTH(DATE '2020-03-31' - INTERVAL 1 MONTH)",
+    "DATE_TRUNC('month', d) + INTERVAL 1 MONTH <= DATE_TRUNC('year', DATE '2020-05-05')",
+    "d + INTERVAL 1 MONTH > DATE '2020-02-28'", "d + INTERVAL 1 MONTH = DATE '2020-02-29'",
+    "DAY(d + INTERVAL 1 MONTH) < 3", "DATE_TRUNC('week', d + INTERVAL 1 MONTH) <= '2020-02-24'",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("text", CONDITIONS)
-def test_a_condition_holds_on_the_days_that_python_tells(text: str, width: str) -> None:
-    domain, expected = days(width), sum(map(CONDITIONS[text], DAYS))
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_holds_on_the_days_that_duckdb_tells(condition: str, width: str) -> None:
+    text, _, reference = condition.partition(" => ")
+    rows = duckdb.execute(f"SELECT {reference or text} FROM (SELECT unnest(?)::DATE AS d)", [DAYS]).fetchall()
+    domain, expected = days(width), sum(bool(holds) for (holds,) in rows)
+    held: dict[int, set[bool]] = {}
+    for day, (holds,) in zip(DAYS, rows, strict=True):
+        held.setdefault(values_of(domain["d"]).encode(day), set()).add(bool(holds))
     statement = f"SELECT COUNT(*) FROM t WHERE {text}"
-    if cuts_every_cell(CONDITIONS[text], domain):  # an answer would say nothing
+    if all(len(one) == 2 for one in held.values()):  # every cell is cut: an answer would say nothing
         assert "declare 'd' with width = 'day'" in refusal(parse_where, text, domain).message
         assert refusal(parse_sql, statement, domain).code == "unaligned"
         return

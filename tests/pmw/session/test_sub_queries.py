@@ -1,4 +1,7 @@
-"""Sub-queries, WITH, UNION ALL and conditions on answers, against DuckDB and against each other."""
+"""Sub-queries and conditions on answers where bars are wide, or groups have no records.
+
+Others are rows of ``tests/statements``.
+"""
 
 from __future__ import annotations
 
@@ -46,63 +49,7 @@ SELECT AVG(n * 2.0) AS a, SUM(CASE WHEN n > 900 THEN 1 ELSE 0 END) * 1.0 / COUNT
 SELECT MAX(p) AS a, MIN(p) AS b FROM (SELECT region, 100.0 * COUNT(*) FILTER (WHERE smoker = 'yes') / COUNT(*)
     AS p FROM people GROUP BY region) AS q
 SELECT AVG(n) AS a, MAX(n) AS b FROM (SELECT region, COUNT(*) FILTER (WHERE smoker = 'yes') AS n FROM people
-    GROUP BY region) AS q
-SELECT MAX(n) AS m, SUM(n) AS s FROM (SELECT COUNT(*) AS n FROM people WHERE age > 40) AS q
-SELECT COUNT(*) AS n FROM (SELECT DISTINCT age FROM people WHERE age < 30) AS q
-SELECT * FROM (SELECT region, COUNT(*) AS n FROM people GROUP BY region) AS q WHERE n > 3000 ORDER BY n
-    DESC LIMIT 2
-SELECT q.region, n, RANK() OVER (ORDER BY n DESC) AS r FROM (SELECT region, COUNT(*) AS n FROM people
-    GROUP BY 1) q
-SELECT region FROM (SELECT region, RANK() OVER (ORDER BY COUNT(*) DESC) AS r FROM people GROUP BY
-    region) q WHERE r <= 2
-SELECT band, AVG(income) AS a FROM (SELECT *, CASE WHEN age < 40 THEN 'y' ELSE 'o' END AS band FROM
-    people) q GROUP BY 1
-SELECT r, COUNT(*) AS n FROM (SELECT UPPER(region) AS r, age FROM people WHERE age < 50) q WHERE r <>
-    'NORTH' GROUP BY r
-SELECT decade * 10 AS d, COUNT(*) AS n, AVG(two) AS m FROM (SELECT age // 10 AS decade, age * 2 AS two
-    FROM people) GROUP BY 1
-WITH t AS (SELECT region, sex, COUNT(*) AS n FROM people GROUP BY ALL), u AS (SELECT * FROM t WHERE n >
-    900) SELECT region, sex, n FROM u ORDER BY n
-WITH people AS (SELECT * FROM people WHERE age > 30) SELECT sex, COUNT(*) AS n FROM people GROUP BY sex
-WITH a AS (SELECT region, COUNT(*) AS n FROM people GROUP BY region), b AS (SELECT region, COUNT(*) AS m
-    FROM people WHERE smoker = 'yes' GROUP BY region) SELECT a.region, n, m, 1.0 * m / n AS rate FROM a
-    JOIN b ON a.region = b.region
-WITH a AS (SELECT region, COUNT(*) AS n FROM people GROUP BY region), b AS (SELECT COUNT(*) AS total
-    FROM people) SELECT region, n, 100.0 * n / total AS pct FROM a CROSS JOIN b ORDER BY pct DESC
-SELECT a.region, a.n, b.m FROM (SELECT region, COUNT(*) AS n FROM people WHERE age < 40 GROUP BY 1) a
-    LEFT JOIN (SELECT region, AVG(age) AS m FROM people WHERE sex = 'Male' GROUP BY 1) b USING (region)
-SELECT a.n, b.m FROM (SELECT COUNT(*) AS n FROM people) a, (SELECT AVG(age) AS m FROM people WHERE age >
-    30) b
-SELECT region, COUNT(*) * 1.0 / (SELECT COUNT(*) FROM people) AS s FROM people GROUP BY region
-SELECT region, COUNT(*) AS n FROM people GROUP BY region HAVING COUNT(*) > (SELECT COUNT(*) FROM people
-    WHERE smoker = 'yes') / 4.0
-SELECT (SELECT COUNT(*) FROM people WHERE sex = 'Male') - (SELECT COUNT(*) FROM people WHERE sex =
-    'Female') AS d
-SELECT 'f' AS k, COUNT(*) AS n FROM people WHERE sex = 'Female' UNION ALL SELECT 'm', COUNT(*) FROM
-    people WHERE sex = 'Male'
-WITH a AS (SELECT * FROM people WHERE age > 40) SELECT region AS k, COUNT(*) AS n FROM a GROUP BY region
-    UNION ALL SELECT sex, COUNT(*) FROM a GROUP BY sex UNION ALL SELECT 'all', COUNT(*) FROM a ORDER BY
-    n DESC
-SELECT COUNT(*) AS n, 'f' AS k FROM people WHERE sex = 'Female' UNION ALL SELECT COUNT(*), 'm' FROM
-    people WHERE sex = 'Male' ORDER BY 1 DESC
-(SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) UNION ALL (SELECT region, COUNT(*) FROM people
-    GROUP BY region ORDER BY 2 DESC LIMIT 1)
-SELECT sex, CASE WHEN COUNT(*) > 9000 THEN 1 ELSE 0 END AS many, COUNT(*) > 100 AS some, COUNT(*) <> 0
-    AND AVG(age) < 20 AS w FROM people GROUP BY sex
-SELECT region, CASE WHEN COUNT(*) = 0 THEN NULL ELSE 100.0 * COUNT(*) FILTER (WHERE smoker = 'yes') /
-    COUNT(*) END AS p FROM people GROUP BY region
-SELECT COUNT(*) AS n FROM people WHERE income > (SELECT AVG(income) FROM people)
-SELECT region, COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people WHERE sex = 'Male') *
-    1.2 AND sex = 'Female' GROUP BY region
-SELECT COUNT(*) AS n FROM people WHERE region = ANY(ARRAY['north', 'south']) AND sex <> ALL(ARRAY['Male'])
-    AND age = ANY(ARRAY[30, 31, 45]::int[])
-SELECT COUNT(*) AS n FROM people WHERE age >= ('30'::int4) AND age > '-5'::bigint AND income <
-    '50000.5'::double
-SELECT * FROM people WHERE (0 = 1)
-SELECT age, region AS r FROM people LIMIT 0
-SELECT COUNT(*) AS failures, COUNT(*) <> 0 AS warn FROM (SELECT age FROM people WHERE age IS NULL) AS t
-SELECT "public"."people"."region" AS "region", COUNT(*) AS "count" FROM "public"."people" GROUP BY
-    "public"."people"."region" ORDER BY "public"."people"."region" FETCH NEXT 5 ROWS ONLY""",
+    GROUP BY region) AS q""",
 )
 
 
@@ -134,7 +81,7 @@ def test_what_duckdb_answers_lies_in_the_bars(
 ) -> None:
     with duckdb.connect() as connection:
         connection.register("people", people)
-        true = connection.execute(statement.replace('"public".', "")).fetch_df()
+        true = connection.execute(statement).fetch_df()
     table = session.sql(statement)
     names = [*table.keys, *table.titles]
     assert sorted(names) == sorted(true.columns)
@@ -280,36 +227,3 @@ def test_an_analysts_own_ceiling_is_for_both_steps_together(people: pd.DataFrame
         with pytest.raises(pmw.PriceError):
             ann.sql(text)
         assert ann.budget().spent <= second
-
-
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    {
-        "SELECT COUNT(*) FROM people WHERE age = (SELECT MAX(age) FROM people)": "other than <, <=, > or >=",
-        "SELECT a.n FROM (SELECT sex, COUNT(*) n FROM people GROUP BY sex) a, (SELECT region, COUNT(*) m "
-        "FROM people GROUP BY region) b": "but all of their keys",
-        "SELECT a.n FROM (SELECT sex, COUNT(*) n FROM people GROUP BY sex) a JOIN (SELECT sex, COUNT(*) m "
-        "FROM people GROUP BY sex) b ON a.sex = b.m": "but all of their keys",
-        "SELECT COUNT(*) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) q": "LIMIT",
-        "SELECT sex FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 1) q WHERE n > 3": "LIMIT",
-        "SELECT MEDIAN(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex)": "aggregate of groups",
-        "SELECT MIN(n) FROM (SELECT region, COUNT(*) FILTER (WHERE smoker = 'yes') AS n FROM people "
-        "GROUP BY region) q": "groups without records also have",
-        "SELECT COUNT(*) FROM (SELECT DISTINCT income FROM people) q": "cells hold several values",
-        "SELECT region, COUNT(*) / (SELECT COUNT(*) FROM people) FROM people GROUP BY CUBE (region)": "tot",
-        "SELECT a.n FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) a SEMI JOIN (SELECT sex, "
-        "COUNT(*) AS m FROM people GROUP BY sex) b ON a.sex = b.sex": "a join other than",
-        "SELECT COUNT(*) FROM (SELECT age FROM people LIMIT 3) q": "LIMIT of records",
-        "SELECT zz FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) q": "no column 'zz'",
-        "SELECT COUNT(*) FROM people UNION SELECT COUNT(*) FROM people": "UNION",
-        "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex UNION ALL SELECT region, COUNT(*) FROM people "
-        "GROUP BY region ORDER BY n LIMIT 2": "in an order of answers",
-        "SELECT region, CASE WHEN COUNT(*) > 3 THEN 'many' END AS c FROM people GROUP BY 1": "gives texts",
-    }.items(),
-)
-def test_what_no_statement_over_the_table_asks_is_refused(
-    statement: str, words: str, session: pmw.Session
-) -> None:
-    with pytest.raises(QueryError) as refused:
-        session.sql(statement)
-    assert words in refused.value.message
