@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import opened, parser, tell_alone
+from benchmarks.runner import parser, tell_alone
 from benchmarks.tables import TABLES, Case, StreamChoice, adult_values
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
@@ -100,7 +100,7 @@ def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame
 def _scored(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     case, frame = _table(table, arguments)
     statements, lines = list(_statements(case)), list[dict[str, Any]]()
-    with opened(case.source(), case.domain, arguments, seed) as session:
+    with case.opened((arguments.epsilon, arguments.delta), seed=seed) as session:
         session.ask_all(case.queries)
         truths = _Truths(case, frame)
         for stage in ("model", "asked"):

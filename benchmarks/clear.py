@@ -26,9 +26,8 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,14 +167,11 @@ _STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
 def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, object]]:
     case = _ALL[table](arguments.data_dir, StreamChoice(seed=0, size=0))
     asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, seed))
-    options = pmw.Options(seed=seed, opening=arguments.opening, reserve=arguments.reserve)
+    options: dict[str, Any] = {"seed": seed, "opening": arguments.opening, "reserve": arguments.reserve}
     if arguments.expect:
-        expected = pmw.expected_questions(_questions(case.domain, asked), case.domain)
-        options = replace(options, expected=expected)
+        options["expected"] = pmw.expected_questions(_questions(case.domain, asked), case.domain)
     started = time.process_time()
-    session = pmw.open_session(
-        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
-    )
+    session = case.opened((arguments.epsilon, arguments.delta), **options)
     opened = session.state.ledger.share
     askers: list[pmw.Session | pmw.Analyst] = [session]
     if arguments.analysts > 1:

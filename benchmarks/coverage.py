@@ -17,15 +17,13 @@ Errors and half-widths are divided by the records. Each seed has a process of it
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 
-import pmw
-from benchmarks.runner import alone, opened, parser, promise_scores, tell, typical_scores
-from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
-from pmw.data import MemorySource
+from benchmarks.runner import alone, parser, promise_scores, skipping, tell, typical_scores
+from benchmarks.tables import TABLES, Case, StreamChoice, true_counts
 from pmw.display.texts import counted
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
@@ -43,16 +41,13 @@ def main() -> None:
     arguments = made.parse_args()
     for table in arguments.table or ["adult-small", "fertility"]:
         head = {"table": table, "seeds": arguments.seeds}
-        try:
+        with skipping(table):
             if arguments.population is not None:
                 tell({**head, **_population_line(table, arguments)})
                 continue
             found = [alone(_answered, table, seed, arguments) for seed in range(arguments.seeds)]
-        except (TableAbsentError, pmw.BudgetError) as reason:
-            print(f"skipped {table}: {reason}", file=sys.stderr)
-            continue
-        for result in _results([pair for _, pairs in found for pair in pairs], found[0][0]):
-            tell({**head, **result})
+            for result in _results([pair for _, pairs in found for pair in pairs], found[0][0]):
+                tell({**head, **result})
 
 
 def _case(table: str, arguments: argparse.Namespace) -> Case:
@@ -62,7 +57,7 @@ def _case(table: str, arguments: argparse.Namespace) -> Case:
 
 def _answered(table: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:
     case = _case(table, arguments)
-    with opened(case.source(), case.domain, arguments, seed) as session:
+    with case.opened((arguments.epsilon, arguments.delta), seed=seed) as session:
         answers, truth = session.ask_all(case.queries), true_counts(case).tolist()
         classes = [_classes(session.state, query) for query in case.queries]
         return case.size, list(zip(answers, truth, classes, strict=True))
@@ -115,7 +110,8 @@ def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[t
     case = _case(table, arguments)
     drawn = np.random.default_rng(seed).integers(0, case.size, arguments.population)
     sample = CodedRecords(case.domain, tuple(one[drawn] for one in case.records.columns))
-    with opened(MemorySource(sample), case.domain, arguments, seed) as session:
+    opened = replace(case, records=sample).opened((arguments.epsilon, arguments.delta), seed=seed)
+    with opened as session:
         answers, intervals = session.ask_all(case.queries), session.population_intervals(case.queries)
     fractions = (true_counts(case) / case.size).tolist()
     return [

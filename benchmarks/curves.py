@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, tell
 from benchmarks.speed import never_asked, structured
+from benchmarks.tables import Case
 from pmw.data import MemorySource
 from pmw.display.figures import new_figure, tidy
 from pmw.session.maintenance import read_session
@@ -102,8 +103,8 @@ def _table(records: int, attributes: int, cells: int = _CELLS) -> CodedRecords:
 
 def _opened(table: CodedRecords, **chosen: Any) -> tuple[pmw.Session, float]:
     """Return a new session over a table, and the CPU seconds that opening takes."""
-    started, options = time.process_time(), pmw.Options(seed=1, **chosen)
-    session = pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, options=options)
+    started = time.process_time()
+    session = Case("made up", table, ()).opened(seed=1, **chosen)
     return session, round(time.process_time() - started, 3)
 
 
@@ -121,10 +122,8 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
     reset_peak()
     session, seconds = _opened(table)
     with session:
-        found: dict[str, Any] = {"open_s": seconds}
         questions = list(random_conjunctions(table.domain, first, seed=1))
-        found["first_questions"] = first
-        found["first_s"] = round(cpu_seconds(lambda: session.ask_all(questions)), 3)
+        first_s = cpu_seconds(lambda: session.ask_all(questions))
         generator, names = np.random.default_rng(0), table.domain.names[:3]
         for seed in range(2, 2 + _ROUNDS):
             settled = session.state.version
@@ -135,12 +134,24 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
         settled = session.state.version
         questions = never_asked(table.domain, _NEW, seed=0)
         ends = _boxes(generator, _ARRAYS, len(names), _CELLS)
-        found["queries_per_s"] = round(_NEW / cpu_seconds(lambda: session.ask_all(questions)))
-        found["arrays_per_s"] = round(_ARRAYS / cpu_seconds(lambda: session.answer_arrays(names, *ends)))
-        found["positives_meanwhile"] = session.state.version - settled
-        found["positives"] = session.state.positives_used
-        found["model_cells"] = session.state.model.cells
-    return [{"cells": float(table.domain.size), "records": records, **found, "peak_mb": round(peak_mb())}]
+        queries_s = cpu_seconds(lambda: session.ask_all(questions))
+        arrays_s = cpu_seconds(lambda: session.answer_arrays(names, *ends))
+        state = session.state
+    return [
+        {
+            "cells": float(table.domain.size),
+            "records": records,
+            "open_s": seconds,
+            "first_questions": first,
+            "first_s": round(first_s, 3),
+            "queries_per_s": round(_NEW / queries_s),
+            "arrays_per_s": round(_ARRAYS / arrays_s),
+            "positives_meanwhile": state.version - settled,
+            "positives": state.positives_used,
+            "model_cells": state.model.cells,
+            "peak_mb": round(peak_mb()),
+        }
+    ]
 
 
 def _read(records: int, questions: int) -> list[_Point]:
@@ -395,77 +406,68 @@ CURVES: dict[str, Callable[[argparse.Namespace], _Works]] = {
 
 # --- figures of the curves, one file for each ---------------------------------------------------------------
 
-# For each curve its title, what it goes over, and its panels: a label, and the lines in it.
-_PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]] = {
+# For each curve its title, the label of what it goes over, and its panels with the lines in them.
+_PANELS: dict[str, tuple[str, str, dict[str, dict[str, str]]]] = {
     "records": (
         "What grows with the records: a Parquet file of four attributes of ten cells",
         "records",
-        "records",
-        (
-            (
-                "CPU seconds",
-                {
-                    "open_s": "opening",
-                    "first_s": "200 first questions",
-                    "duckdb_group_by_s": "DuckDB's GROUP BY",
-                    "numpy_count_s": "numpy's count of codes",
-                },
-            ),
-            ("MB", {"grown_mb": "memory"}),
-        ),
+        {
+            "CPU seconds": {
+                "open_s": "opening",
+                "first_s": "200 first questions",
+                "duckdb_group_by_s": "DuckDB's GROUP BY",
+                "numpy_count_s": "numpy's count of codes",
+            },
+            "MB": {"grown_mb": "memory"},
+        },
     ),
     "questions": (
         "What grows with the questions: one session file, every answer durable",
-        "questions",
         "different questions so far",
-        (
-            (
-                "answers per CPU second",
-                {
-                    "per_s": "never asked",
-                    "again_per_s": "asked before",
-                    "numpy_per_s": "numpy's look-up",
-                    "json_per_s": "json's parsing",
-                },
-            ),
-            ("MB", {"file_mb": "file", "peak_mb": "memory"}),
-        ),
+        {
+            "answers per CPU second": {
+                "per_s": "never asked",
+                "again_per_s": "asked before",
+                "numpy_per_s": "numpy's look-up",
+                "json_per_s": "json's parsing",
+            },
+            "MB": {"file_mb": "file", "peak_mb": "memory"},
+        },
     ),
 }
 _WIDE = 30  # largest number over smallest, from where on an axis is logarithmic
 _COLOURS = ("#0b3d91", "#c1440e", "#1b7f5c", "#8f6bb3")
 
 
-def draw_curves(points: Sequence[dict[str, Any]], folder: Path) -> None:
+def draw_curves(points: Sequence[_Point], folder: Path) -> None:
     """Write a figure for each curve that has points."""
     folder.mkdir(parents=True, exist_ok=True)
-    for curve, (title, over, label, panels) in _PANELS.items():
+    for curve, (title, label, panels) in _PANELS.items():
         own = [point for point in points if point["curve"] == curve]
         if not own:
             continue
         figure = new_figure(9, 4.6)
         figure.suptitle(title)
-        for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels, strict=True):
-            _draw(axes, own, over, lines)
+        for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+            _draw(axes, own, curve, lines)
             axes.set(xlabel=label, ylabel=what)
         figure.savefig(folder / f"curve-{curve}.png", dpi=130)
 
 
-def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[str, str]) -> None:
+def _draw(axes: Axes, points: Sequence[_Point], over: str, lines: dict[str, str]) -> None:
     """Draw some columns; where questions came in two ways, both."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    ways = list(dict.fromkeys(point.get("asked_as") for point in points))
-    for place, (column, name) in enumerate(lines.items()):
+    ways = dict.fromkeys(point.get("asked_as") for point in points)
+    values: list[float] = []
+    for colour, (column, name) in zip(_COLOURS, lines.items(), strict=False):
         for way, style in zip(ways, ("o-", "^--"), strict=False):
             own = [point for point in points if point.get("asked_as") == way and column in point]
-            if not own:  # the floor of another way
-                continue
-            label = name if way is None else f"{name}, {way}"
-            x, y = [point[over] for point in own], [point[column] for point in own]
-            axes.plot(x, y, style, color=_COLOURS[place], label=label, markersize=4)
+            if own:  # else it is the floor of another way
+                label, y = name if way is None else f"{name}, {way}", [point[column] for point in own]
+                axes.plot([point[over] for point in own], y, style, color=colour, label=label, markersize=4)
+                values += y
     axes.set_xscale("log")
-    values = [point[column] for point in points for column in lines if column in point]
     if 0 < _WIDE * min(values) < max(values):  # memory may have shrunk
         axes.set_yscale("log")
     else:  # a logarithm would show a tick or two

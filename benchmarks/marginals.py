@@ -88,12 +88,9 @@ Method = Callable[[Case, Sequence[Scope], Settings], Answered]
 
 def session(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
     """Ask a session for every cell of each scope: told nothing but how it opens."""
-    options = pmw.Options(seed=settings.seed, opening=settings.opening)
     marginals: dict[Scope, NDArray[np.float64]] = {}
     classes: dict[Scope, str] = {}
-    with pmw.open_session(
-        case.source(), case.domain, epsilon=settings.epsilon, delta=settings.delta, options=options
-    ) as opened:
+    with case.opened(settings.written, seed=settings.seed, opening=settings.opening) as opened:
         for place in np.random.default_rng(settings.seed).permutation(len(scopes)).tolist():
             scope = scopes[place]
             cells = np.indices(case.domain.scope_shape(scope)).reshape(len(scope), -1).T

@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -21,20 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-import pmw.planning.opening
-import pmw.planning.tiers
-from benchmarks.tables import Case, NotApplicableError, stream_scopes, true_counts
+from benchmarks.tables import Case, NotApplicableError, true_counts
 from pmw.model.distribution import SyntheticDistribution
 from pmw.planning.calibration import marginal_noise, value_noise
-from pmw.planning.opening import MARGINAL_OPENING_SHARE
-from pmw.planning.tiers import DEFAULT_SCHEDULE, Schedule
+from pmw.planning.tiers import DEFAULT_SCHEDULE
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Source
 from pmw.public.state import PublicState
 from pmw.research.baselines import PairRules, all_pairs_max_entropy, mwem
 from pmw.research.offline import OfflineOptions, Targets, fit_workload
-from queries import UNITS, Domain, LinearQuery
+from queries import UNITS, LinearQuery
 
 _BATCH = 500
 _LARGEST_TABLE = 10**7  # cells of the one noisy table
@@ -51,9 +48,14 @@ class Settings:
     opening: pmw.Opening = pmw.Opening.PAIRS
 
     @property
+    def written(self) -> tuple[str, str]:
+        """Epsilon and delta."""
+        return self.epsilon, self.delta
+
+    @property
     def budget(self) -> pmw.Budget:
         """The guarantee."""
-        return pmw.Budget.of(self.epsilon, self.delta)
+        return pmw.Budget.of(*self.written)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,33 +72,17 @@ class Outcome:
 Method = Callable[[Case, Settings], Outcome]
 
 
-def session(case: Case, settings: Settings) -> Outcome:
-    """A session as it opens by default: told nothing, scored on each answer when it is given."""
-    return _session(case, settings, pmw.Options(seed=settings.seed, opening=settings.opening))
-
-
-def textbook(case: Case, settings: Settings) -> Outcome:
-    """The query test, a uniform start and single steps, as in the lecture notes: told nothing."""
-    options = pmw.Options(
-        seed=settings.seed,
-        test=pmw.TestKind.QUERY,
-        opening=pmw.Opening.NONE,
-        update=pmw.UpdateRule.STEP,
-    )
-    return _session(case, settings, options)
-
-
-def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
+def session(case: Case, settings: Settings, **chosen: Any) -> Outcome:
+    """A session, as it opens by default or as is chosen: told nothing, scored on each answer when given."""
     started = time.process_time()
-    opened = pmw.open_session(
-        case.source(), case.domain, epsilon=settings.epsilon, delta=settings.delta, options=options
-    )
+    opened = case.opened(settings.written, seed=settings.seed, **{"opening": settings.opening, **chosen})
     seconds = time.process_time() - started
     answers: list[Answer] = []
     for start in range(0, len(case.queries), _BATCH):
         answers += opened.ask_all(case.queries[start : start + _BATCH])
     state, found = opened.state, Counter(answer.source for answer in answers)
     facts: dict[str, object] = {
+        "bins": state.coarsening.coarse.shape,
         "model_cells": state.model.cells,
         "positives": state.positives_used,
         "positives_limit": state.positives_limit,
@@ -115,7 +101,7 @@ def offline_scopes(case: Case, settings: Settings) -> Outcome:
     release = fit_workload(
         case.source(),
         case.domain,
-        stream_scopes(case.queries),
+        _scopes(case.queries),
         epsilon=settings.epsilon,
         delta=settings.delta,
         options=OfflineOptions(policy=pmw.Options(seed=settings.seed)),
@@ -165,8 +151,12 @@ def one_noisy_table(case: Case, settings: Settings) -> Outcome:
     raw = (units + noise.sample_array(BitSource.from_integer(settings.seed), units.size)) / UNITS
     exact, best, least = true_counts(case), "", math.inf
     for name, cells in (("kept", raw), ("clipped", np.maximum(raw, 0)), ("projected", _projected(raw))):
-        scopes = _marginals(domain, cells.reshape(domain.shape), case.queries)
-        answers = np.array([max(0.0, query.evaluate(scopes[query.scope])) for query in case.queries])
+        table = cells.reshape(domain.shape)
+        marginals = {
+            scope: table.sum(axis=tuple(place for place, one in enumerate(domain.names) if one not in scope))
+            for scope in _scopes(case.queries)
+        }
+        answers = np.array([max(0.0, query.evaluate(marginals[query.scope])) for query in case.queries])
         error = float(np.abs(answers - exact).mean())
         if error < least:
             best, least, counts = name, error, answers
@@ -210,18 +200,17 @@ def _answers(model: SyntheticDistribution, queries: tuple[LinearQuery, ...]) -> 
     return np.array([model.answer(query) for query in queries])
 
 
-def _marginals(
-    domain: Domain, table: NDArray[np.float64], queries: tuple[LinearQuery, ...]
-) -> dict[tuple[str, ...], NDArray[np.float64]]:
-    return {
-        scope: table.sum(axis=tuple(axis for axis, name in enumerate(domain.names) if name not in scope))
-        for scope in stream_scopes(queries)
-    }
+def _scopes(queries: tuple[LinearQuery, ...]) -> list[tuple[str, ...]]:
+    """Return the scopes that a stream asks about, each once, in the order of their first question."""
+    return list(dict.fromkeys(query.scope for query in queries))
 
 
 METHODS: dict[str, Method] = {
     "session": session,
-    "textbook": textbook,
+    # The query test, a uniform start and single steps, as in the lecture notes.
+    "textbook": partial(
+        session, test=pmw.TestKind.QUERY, opening=pmw.Opening.NONE, update=pmw.UpdateRule.STEP
+    ),
     "offline-scopes": offline_scopes,
     "offline-questions": offline_questions,
     "all-pairs-max-entropy": all_pairs,
@@ -232,11 +221,9 @@ METHODS: dict[str, Method] = {
 }
 
 
-# --- policies: the default ``Schedule`` with one number changed, or another share for opening ---------------
+# --- policies: the default ``Schedule`` with one number changed, another share for opening, other bins ------
 
-
-Policy = tuple[Schedule, Fraction]  # and the share of opening
-_CHANGED: dict[str, dict[str, Any]] = {
+_SCHEDULES: dict[str, dict[str, Any]] = {
     **{f"limit: {most} per attribute": {"per_attribute": most} for most in (2, 3, 6)},
     **{f"limit: target {target}": {"target": target} for target in (0.03, 0.13)},
     "decay: off": {"decay": (0.0, 1.5)},
@@ -244,21 +231,25 @@ _CHANGED: dict[str, dict[str, Any]] = {
     **{f"noise_factor: {factor:g}": {"noise_factor": factor} for factor in (0.5, 1.0)},
     **{f"{name}: {part:g}": {name: part} for name in ("free", "fine") for part in (0.0, 0.03, 0.1)},
 }
-POLICIES = {
-    "default": (DEFAULT_SCHEDULE, MARGINAL_OPENING_SHARE),
+# What is put in the place of names of the planning.
+POLICIES: dict[str, dict[str, object]] = {
+    "default": {},
     **{
-        name: (replace(DEFAULT_SCHEDULE, **changed), MARGINAL_OPENING_SHARE)
-        for name, changed in _CHANGED.items()
+        name: {"tiers.DEFAULT_SCHEDULE": replace(DEFAULT_SCHEDULE, **changed)}
+        for name, changed in _SCHEDULES.items()
     },
-    **{f"opening: {part}": (DEFAULT_SCHEDULE, Fraction(part)) for part in ("0.04", "0.12", "0.2")},
+    **{
+        f"opening: {part}": {"opening.MARGINAL_OPENING_SHARE": Fraction(part)}
+        for part in ("0.04", "0.12", "0.2")
+    },
+    **{f"bins: {most}": {"tiers.affordable_bins": lambda *_, most=most: most} for most in (16, 40)},
 }
 
 
 @contextmanager
-def planned_by(policy: Policy) -> Iterator[None]:
+def planned_by(policy: str) -> Iterator[None]:
     """Let the sessions of this process be planned by another policy."""
-    with (
-        patch.object(pmw.planning.tiers, "DEFAULT_SCHEDULE", policy[0]),
-        patch.object(pmw.planning.opening, "MARGINAL_OPENING_SHARE", policy[1]),
-    ):
+    with ExitStack() as replaced:
+        for name, value in POLICIES[policy].items():
+            replaced.enter_context(patch(f"pmw.planning.{name}", value))
         yield

@@ -23,7 +23,6 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-import pmw
 from benchmarks.tables import STREAMS, Case, NotApplicableError, TableAbsentError
 from pmw.errors import PMWError
 from pmw.model.distribution import SyntheticDistribution
@@ -31,7 +30,7 @@ from pmw.public.answer import Answer
 from pmw.public.export import RowPlan, draw_rows
 from pmw.public.options import Opening
 from pmw.public.state import PublicState
-from queries import CodedRecords, Domain
+from queries import CodedRecords
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -102,20 +101,21 @@ def tell_alone(
     Returns:
         False where it cannot be done, which is told on stderr with why.
     """
+    with skipping(*head.values()) as skipped:
+        for line in alone(work, *given, **named):
+            tell({**head, **line})
+    return not skipped
+
+
+@contextlib.contextmanager
+def skipping(*what: object) -> Iterator[list[object]]:
+    """Go on where something cannot be done, and tell on stderr why; what is yielded holds it afterwards."""
+    skipped: list[object] = []
     try:
-        lines = alone(work, *given, **named)
+        yield skipped
     except (TableAbsentError, NotApplicableError, PMWError, BrokenProcessPool) as reason:
-        print(f"skipped {', '.join(map(str, head.values()))}: {reason}", file=sys.stderr, flush=True)
-        return False
-    for line in lines:
-        tell({**head, **line})
-    return True
-
-
-def opened(source: Any, domain: Domain, given: argparse.Namespace, seed: int) -> pmw.Session:
-    """Return a session with the budget that the arguments name, and seeded noise."""
-    options = pmw.Options(seed=seed)
-    return pmw.open_session(source, domain, epsilon=given.epsilon, delta=given.delta, options=options)
+        print(f"skipped {', '.join(map(str, what))}: {reason}", file=sys.stderr, flush=True)
+        skipped += what
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

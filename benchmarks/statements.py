@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sqlglot
 
 import pmw
-from benchmarks.runner import alone, opened, parser, tell
+from benchmarks.runner import alone, parser, skipping, tell
 from benchmarks.tables import TableAbsentError, adult_values, coded_values
 from pmw.public.tables import AnswerTable
 from queries import CategoricalAttribute, Domain, QueryError
@@ -64,16 +63,13 @@ def main() -> None:
     made.add_argument("--statements", type=Path, metavar="FILE", help="others than the table's own")
     arguments = made.parse_args()
     for table in arguments.table or list(TABLES):
-        try:
+        with skipping(table):
             asked = _listed(_file(table, arguments))
             found = [alone(_answered, table, seed, arguments, asked) for seed in range(arguments.seeds)]
-        except TableAbsentError as reason:
-            print(f"skipped {table}: {reason}", file=sys.stderr)
-            continue
-        lines = [_over_seeds(outcomes) for outcomes in zip(*found, strict=True)]
-        for statement, line in zip(asked, lines, strict=True):
-            tell({"table": table, "statement": statement, **line})
-        tell({"table": table, "seeds": arguments.seeds, **_summary(lines)})
+            lines = [_over_seeds(outcomes) for outcomes in zip(*found, strict=True)]
+            for statement, line in zip(asked, lines, strict=True):
+                tell({"table": table, "statement": statement, **line})
+            tell({"table": table, "seeds": arguments.seeds, **_summary(lines)})
 
 
 def _file(table: str, arguments: argparse.Namespace) -> Path:
@@ -94,7 +90,8 @@ def _listed(file: Path) -> list[str]:
 
 def _answered(table: str, seed: int, arguments: argparse.Namespace, asked: list[str]) -> list[_Outcome]:
     frame, domain = TABLES[table](arguments.data_dir)
-    with opened(frame, domain, arguments, seed) as session:
+    budget = {"epsilon": arguments.epsilon, "delta": arguments.delta}
+    with pmw.open_session(frame, domain, **budget, options=pmw.Options(seed=seed)) as session:
         judge = Judge(frame, domain)
         return [outcome(session, judge, statement) for statement in asked]
 
