@@ -40,15 +40,12 @@ from benchmarks.fault_process import (
     Fault,
     Run,
     Study,
-    begin_diary,
-    broken_opening,
     digest,
     library_is_loaded,
     make_study,
     run_command,
     run_forked,
     run_stream,
-    story,
 )
 from benchmarks.runner import parser, tell
 from pmw.data import TableFile
@@ -165,62 +162,51 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally, keep: P
     """Let the faults of a series befall a fresh session, let its stream finish, and count what came of it."""
     started, known = time.perf_counter(), len(tally.broken)
     copy = study.copy(folder)
-    begin_diary(folder)
-    befall = _run_command if series.name == _OPENING or series.name in COMMANDS else _run_streams
+    befall = _stop_command if series.name in COMMANDS else _stop_streams
     try:
         befall(series, copy, tally)
     except Exception as error:
-        error.add_note(_story(series, folder, [], keep))
+        error.add_note(_story(series, copy, [], keep))
         raise
     if tally.broken[known:]:
-        print(_story(series, folder, tally.broken[known:], keep), file=sys.stderr, flush=True)
+        print(_story(series, copy, tally.broken[known:], keep), file=sys.stderr, flush=True)
+    tally.stops += Counter()  # drops what stopped nothing
     tally.seconds += time.perf_counter() - started
 
 
-def _story(series: Series, folder: Path, broken: list[str], keep: Path | None) -> str:
-    """Return what was broken in a series, and keep its session where that is asked for."""
-    title = f"{series.name} ({series.study}): {'; '.join(map(str, series.faults))}"
-    told = story(title, folder, broken)
+def _story(series: Series, study: Study, broken: list[str], keep: Path | None) -> str:
+    """Return what was broken in a series, and every process of it; keep its session if asked to."""
+    told = f"{series.name} ({series.study}): {'; '.join(map(str, series.faults))}\n"
+    told += "".join(f"  broken: {one}\n" for one in broken)
+    told += "".join(["  processes, in order:\n", *study.diary])
     if keep is None:
         return told
     keep.mkdir(parents=True, exist_ok=True)
     kept = Path(tempfile.mkdtemp(prefix=f"{series.study}-", dir=keep))
-    shutil.copytree(folder, kept, dirs_exist_ok=True)
+    shutil.copytree(study.path.parent, kept, dirs_exist_ok=True)
     return f"{told}  its session is kept in {kept}\n"
 
 
-def _run_streams(series: Series, copy: Study, tally: Tally) -> None:
+def _stop_streams(series: Series, copy: Study, tally: Tally) -> None:
     first, stops = contents_of(copy.path, verified=False), []
     for place, fault in enumerate((*series.faults, Fault())):
-        run = _run(copy, fault)
+        run = run_command(copy, fault.at) if fault.kind == COMMAND else run_stream(copy, fault)
         # Stops at one place leave the same file: it is always compared, and verified now and then.
         stops.append(Stop(run, contents_of(copy.path, verified=place % 10 == 0 or not fault.kind)))
         tally.stops[fault.label] += run.stopped
         tally.ended += not run.stopped and bool(fault.kind)
-    tally.stops += Counter()  # drops what stopped nothing
     broken, checked = broken_promises(first, stops)
     tally.checks += checked
     tally.broken += [f"{series.study}, {series.faults[0]}: {one}" for one in broken]
 
 
-def _run_command(series: Series, copy: Study, tally: Tally) -> None:
+def _stop_command(series: Series, copy: Study, tally: Tally) -> None:
     (fault,) = series.faults
-    if series.name == _OPENING:
-        stopped, found = broken_opening(copy, fault)
-    else:
-        run, found = broken_command(series.name, copy, fault)
-        stopped = run.stopped
-    tally.stops[f"{series.name}: {fault.kind}"] += stopped
-    tally.stops += Counter()
-    tally.ended += not stopped
+    run, found = broken_command(series.name, copy, fault)
+    tally.stops[f"{series.name}: {fault.kind}"] += run.stopped
+    tally.ended += not run.stopped
     tally.checks[f"{series.name} is done with its own noise, or never was, and can be repeated"] += len(found)
     tally.broken += [f"{series.name}, {fault}: {one}" for one in found if one]
-
-
-def _run(study: Study, fault: Fault) -> Run:
-    if fault.kind == COMMAND:
-        return run_command(study, fault.at)
-    return run_stream(study, fault)
 
 
 # --- which faults -------------------------------------------------------------------------------------------
@@ -266,7 +252,7 @@ def _at_random() -> Iterator[Series]:
 
 
 def _of_commands(study: Study, folder: Path, most: int) -> Iterator[Series]:
-    for command in COMMANDS:
+    for command in _GOING_ON:
         for kind in _step_kinds():
             last = broken_command(command, study.copy(folder), Fault(kind, _NEVER))[0].steps
             yield from (Series(command, "questions", (Fault(kind, at),)) for at in _spread(last, most))
@@ -290,7 +276,7 @@ def _short() -> Iterator[Series]:
         yield Series("each kind", name, (Fault("read-only folder"), *mixed, Fault("kill at random", 0.05)))
     yield Series("each kind", "questions", (Fault(COMMAND, 0.0),))
     yield from (Series(_OPENING, "questions", (Fault(kind, 9),)) for kind in STATEMENT_KINDS[::2])
-    for name in COMMANDS:
+    for name in _GOING_ON:
         yield Series(name, "questions", (Fault(generator.choice(_step_kinds()), generator.randint(1, 9)),))
     for name in _CHEAP:
         faults = [Fault(kind, 1, positive=True) for kind in (*_step_kinds(), *MEMORY_KINDS[:2])]
@@ -318,6 +304,9 @@ class Contents(NamedTuple):
     thresholds: tuple[Row, ...]  # digests of the noisy thresholds, by name
     share: float
     faults: tuple[str, ...] | None  # checks of ``verify`` that do not hold; None where it was not run
+
+
+_NOTHING = Contents((), (), {}, (), (), 0.0, ())  # before a session is opened
 
 
 class Stop(NamedTuple):
@@ -554,18 +543,24 @@ class Command(NamedTuple):
     """A command that is to be stopped."""
 
     prepare: Callable[[Study], object]
-    arguments: Callable[[Study], tuple[str, ...]]
+    line: str  # after pmw, with the places of the session, its folder and its table in braces
     checks: Callable[[Study, Contents, Run], Iterator[str]]
+
+    def run(self, study: Study, fault: Fault = Fault()) -> Run:  # noqa: B008 - frozen
+        """Let a forked process run it."""
+        places = {"session": study.path, "folder": study.path.parent, "table": study.table.with_suffix("")}
+        return run_forked(study, fault, tuple(word.format(**places) for word in self.line.split()))
 
 
 def broken_command(name: str, study: Study, fault: Fault) -> tuple[Run, list[str]]:
     """Return how a command ended, and what was wrong with it, or an empty text for each check."""
     command = COMMANDS[name]
     command.prepare(study)
-    before = contents_of(study.path)
-    run = run_forked(study, fault, command.arguments(study))
+    before = contents_of(study.path) if study.path.exists() else _NOTHING
+    run = command.run(study, fault)
     found = ["" if run.code <= 0 or _is_polite(run.errors) else f"not told politely: {run.end}"]
-    found += [", ".join(contents_of(study.path).faults or ())]
+    if before is not _NOTHING:
+        found += [", ".join(contents_of(study.path).faults or ())]
     found += command.checks(study, before, run)
     return run, found
 
@@ -579,38 +574,6 @@ def _interrupt(study: Study) -> None:
     run_stream(study, Fault("kill before a statement", 1, positive=True))
 
 
-# --- closing ------------------------------------------------------------------------------------------------
-
-
-def _closing(study: Study) -> tuple[str, ...]:
-    return ("close", str(study.path), "--yes")
-
-
-def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
-    after = contents_of(study.path, verified=False)
-    yield _grown(before, after)
-    yield "" if run.code or is_closed(study.path) else "it is not closed, and nothing was said"
-    again = run_forked(study, Fault(), _closing(study))
-    last = contents_of(study.path)
-    yield "" if again.code == 0 and is_closed(study.path) else f"it cannot be closed: {again.end}"
-    yield _grown(after, last) or ", ".join(last.faults or ())
-    yield "something secret is left" if last.pending or last.thresholds else ""
-    measured = {row[1]: row[3] for row in last.measurements}
-    drawn = [note for one in (run, again) for note in one.notes if note.get("intent")]
-    for note in drawn:  # the batch that waited, with the noise that it was drawn with before
-        yield "" if (note["intent"], note["seed"]) in before.pending else "the noise of a batch is another"
-        if note["released"] is not None:
-            kept = measured.get(note["intent"], b"").hex().startswith(note["released"])
-            yield "" if kept else "what was drawn is not in the file"
-    left = list(study.path.parent.glob(f"{study.path.name}-companion*"))
-    yield "the companion is left" if left else ""
-    stream = run_stream(study, Fault())
-    yield "" if stream.code == 0 else f"a closed session answers no more: {stream.end}"
-    answered = {f"r{number}": json.loads(line)["count"] for number, line in stream.lines.items()}
-    same = all(answered.get(request) == row[0] for request, row in before.answers.items())
-    yield "" if same else "an answer has changed"
-
-
 def _grown(before: Contents, after: Contents) -> str:
     """Return what was lost of a session."""
     for what in ("ledger", "measurements"):
@@ -621,11 +584,33 @@ def _grown(before: Contents, after: Contents) -> str:
     return "" if kept else "answers were lost"
 
 
-# --- exporting and copying ----------------------------------------------------------------------------------
+def _untouched(study: Study, before: Contents) -> str:
+    return "" if contents_of(study.path) == before else "the session is not as it was"
 
 
-def _exporting(study: Study) -> tuple[str, ...]:
-    return ("export", str(study.path), "--output", f"{study.path}.csv", "--seed", "1", "--force")
+def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    after = contents_of(study.path, verified=False)
+    yield _grown(before, after)
+    yield "" if run.code or is_closed(study.path) else "it is not closed, and nothing was said"
+    again = COMMANDS["closing"].run(study)
+    last = contents_of(study.path)
+    yield "" if again.code == 0 and is_closed(study.path) else f"it cannot be closed: {again.end}"
+    yield _grown(after, last) or ", ".join(last.faults or ())
+    yield "something secret is left" if last.pending or last.thresholds else ""
+    measured = {row[1]: row[3] for row in last.measurements}
+    drawn = [note for one in (run, again) for note in one.notes if note.get("intent")]
+    for note in drawn:  # the batch that waited, with the noise that it was drawn with before
+        yield "" if (note["intent"], note["seed"]) in before.pending else "the noise of a batch is another"
+        if note["released"] is not None:
+            kept = _starts_with(measured.get(note["intent"], b""), note["released"])
+            yield "" if kept else "what was drawn is not in the file"
+    left = list(study.path.parent.glob(f"{study.path.name}-companion*"))
+    yield "the companion is left" if left else ""
+    stream = run_stream(study, Fault())
+    yield "" if stream.code == 0 else f"a closed session answers no more: {stream.end}"
+    answered = {f"r{number}": json.loads(line)["count"] for number, line in stream.lines.items()}
+    same = all(answered.get(request) == row[0] for request, row in before.answers.items())
+    yield "" if same else "an answer has changed"
 
 
 def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
@@ -633,7 +618,7 @@ def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
     rows, manifest = Path(f"{study.path}.csv"), Path(f"{study.path}.csv.manifest.json")
     found = [file.read_bytes() if file.exists() else None for file in (rows, manifest)]
     yield "" if run.code or None not in found else "nothing was written, and nothing was said"
-    again = run_forked(study, Fault(), _exporting(study))
+    again = COMMANDS["exporting"].run(study)
     yield "" if again.code == 0 else f"it cannot be exported again: {again.end}"
     yield "" if found[0] in (None, rows.read_bytes()) else "a part of the rows was left as if it were all"
     yield "" if found[1] in (None, manifest.read_bytes()) else "a part of the manifest was left"
@@ -641,20 +626,15 @@ def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield f"{left} is left" if left else ""
 
 
-def _copying(study: Study) -> tuple[str, ...]:
-    return ("backup", str(study.path), "--output", f"{study.path}.copy")
-
-
 def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield _untouched(study, before)
-    copy = Path(f"{study.path}.copy")
+    copy, second = Path(f"{study.path}.copy"), f"{study.path}.copy.2"  # no file is replaced
     yield "" if run.code or copy.exists() else "nothing was written, and nothing was said"
     if copy.exists():
         yield _copied(copy, before)
-    second = Path(f"{copy}.2")  # no file is replaced
-    again = run_forked(study, Fault(), (*_copying(study)[:-1], str(second)))
+    again = run_forked(study, Fault(), ("backup", str(study.path), "--output", second))
     yield "" if again.code == 0 else f"it cannot be copied again: {again.end}"
-    yield _copied(second, before)
+    yield _copied(Path(second), before)
 
 
 def _copied(copy: Path, before: Contents) -> str:
@@ -664,24 +644,9 @@ def _copied(copy: Path, before: Contents) -> str:
     return _grown(before, held) or ", ".join(held.faults or ())
 
 
-def _untouched(study: Study, before: Contents) -> str:
-    return "" if contents_of(study.path) == before else "the session is not as it was"
-
-
-# --- moving the table ---------------------------------------------------------------------------------------
-
-
 def _interrupt_and_copy_table(study: Study) -> None:
     _interrupt(study)
-    shutil.copy(study.questions.with_name("people.csv"), _new_place(study))
-
-
-def _new_place(study: Study) -> Path:
-    return study.path.with_name("people.csv")
-
-
-def _moving(study: Study) -> tuple[str, ...]:
-    return ("move", str(study.path), "--data", str(_new_place(study)))
+    shutil.copy(study.table, study.path.with_name("people.csv"))
 
 
 def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
@@ -689,7 +654,7 @@ def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "something was drawn" if any(note.get("intent") for note in run.notes) else ""
     moved = _is_moved(study)
     yield "" if run.code or moved else "it was not moved, and nothing was said"
-    again = run_forked(study, Fault(), _moving(study))
+    again = COMMANDS["moving the table"].run(study)
     yield "" if again.code == 0 and _is_moved(study) else f"it cannot be moved again: {again.end}"
     yield _untouched(study, before)
     stream = run_stream(study, Fault())
@@ -701,17 +666,52 @@ def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
 def _is_moved(study: Study) -> bool:
     """Tell which of the two places a session remembers."""
     found = remembered_table(study.path)
-    places = [study.questions.with_name("people.csv"), _new_place(study)]
+    places = [study.table, study.path.with_name("people.csv")]
     return bool(places.index(found.path if isinstance(found, TableFile) else Path()))
 
 
+def _remove(study: Study) -> None:
+    for file in study.path.parent.glob(f"{study.path.name}*"):
+        file.unlink()
+
+
+def _check_opening(study: Study, _: Contents, run: Run) -> Iterator[str]:
+    runs = [run]
+    with contextlib.closing(sqlite3.connect(study.path)) as connection:
+        (born,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not born:  # a session exists with its intent, or not at all
+        yield "" if not _openings(run) else "noise was drawn before the session existed"
+        runs = [COMMANDS[_OPENING].run(study)]
+        yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].end}"
+    runs.append(run_stream(study, Fault()))
+    yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].end}"
+    yield "" if len(runs[-1].lines) == study.asked else "some questions have no answer"
+    drawn = [draws for one in runs for draws in _openings(one)]
+    yield "" if drawn and all(draws == drawn[0] for draws in drawn) else f"the opening drew {drawn}"
+    after = contents_of(study.path)
+    measured = [row[3].hex() for row in after.measurements if row[1] == 1]
+    yield "" if measured == drawn[-1:][0] else "the file does not hold what the opening drew"
+    yield ", ".join(after.faults or ())
+
+
+def _openings(run: Run) -> list[list[str]]:
+    return [note["opening"] for note in run.notes if "opening" in note]
+
+
+_OPEN = "open {session} --data {table}.csv --schema {table}.toml --epsilon 2 --delta 1e-9 --test query"
 COMMANDS = {
-    "closing": Command(_interrupt, _closing, _check_closing),
-    "closing a finished stream": Command(_finish, _closing, _check_closing),
-    "exporting": Command(_finish, _exporting, _check_exporting),
-    "copying": Command(_interrupt, _copying, _check_copying),
-    "moving the table": Command(_interrupt_and_copy_table, _moving, _check_moving),
+    "closing": Command(_interrupt, "close {session} --yes", _check_closing),
+    "closing a finished stream": Command(_finish, "close {session} --yes", _check_closing),
+    "exporting": Command(
+        _finish, "export {session} --output {session}.csv --seed 1 --force", _check_exporting
+    ),
+    "copying": Command(_interrupt, "backup {session} --output {session}.copy", _check_copying),
+    "moving the table": Command(
+        _interrupt_and_copy_table, "move {session} --data {folder}/people.csv", _check_moving
+    ),
+    _OPENING: Command(_remove, f"{_OPEN} --update-limit 8 --threshold 15", _check_opening),
 }
+_GOING_ON = tuple(COMMANDS)[:-1]  # those of a session that is there
 
 
 if __name__ == "__main__":
