@@ -46,10 +46,10 @@ from pmw.session.engine import Engine
 from pmw.session.journal import secret_facts
 from pmw.session.store.companion import Companion
 from queries import (
+    Attribute,
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
-    LinearQuery,
     random_conjunctions,
     save_schema,
 )
@@ -198,7 +198,10 @@ def _give(folder: Path, mode: int, owner: int) -> None:
 
 _RECORDS = 3000
 _QUESTIONS = 60
-STUDIES = ("questions", "marginals", "wide")
+_QUERY = pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8)
+_MARGINAL = pmw.Options(test=pmw.TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP)
+_CHOICES = {"questions": (_QUERY, 0), "marginals": (_MARGINAL, 1), "wide": (_QUERY, 2)}  # and how many codes
+STUDIES = tuple(_CHOICES)
 
 
 class Study(NamedTuple):
@@ -231,7 +234,8 @@ class Study(NamedTuple):
 def make_study(name: str, folder: Path) -> Study:
     """Return a new session that has answered nothing yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    domain, options = _domain(name), _OPTIONS[name]
+    options, codes = _CHOICES[name]
+    domain = _domain(codes)
     _frame().to_csv(folder / "people.csv", index=False)
     path = folder / f"{name}.pmw"
     pmw.open_session(folder / "people.csv", domain, epsilon=2, delta=1e-9, path=path, options=options).close()
@@ -251,23 +255,15 @@ def make_study(name: str, folder: Path) -> Study:
     return Study(path, questions, len(lines), [])
 
 
-_OPTIONS = {
-    "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8),
-    "marginals": pmw.Options(test=pmw.TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP),
-    "wide": pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8),
-}
-
-
-def _domain(name: str) -> Domain:
-    attributes: list[IntegerAttribute | CategoricalAttribute] = [
+def _domain(codes: int) -> Domain:
+    attributes: tuple[Attribute, ...] = (
         IntegerAttribute("age", 20, 59),
         CategoricalAttribute("sex", ("Female", "Male")),
         CategoricalAttribute("region", ("north", "east", "south", "west")),
         CategoricalAttribute("member", (True, False)),
-    ]
-    if name != "questions":
-        attributes += [IntegerAttribute(f"code{place}", 0, 15) for place in range(2 if name == "wide" else 1)]
-    return Domain(tuple(attributes), name="people")
+        *(IntegerAttribute(f"code{place}", 0, 15) for place in range(codes)),
+    )
+    return Domain(attributes, name="people")
 
 
 def _frame() -> pd.DataFrame:
@@ -410,10 +406,9 @@ class _Counting(sqlite3.Connection):
     def _counted(self, run: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         cls = type(self)
         cls.counted += 1
-        if cls.left is None:
-            return run(*values)
-        cls.left -= 1
-        if cls.left > 0:
+        if cls.left is not None:
+            cls.left -= 1
+        if cls.left is None or cls.left > 0:
             return run(*values)
         if cls.kind.startswith("statement"):
             full = "full" in cls.kind
@@ -458,13 +453,9 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
         note(opening=released)
         return draws
 
-    replaced: list[tuple[object, str, Callable[..., Any]]] = [
-        (pmw.session.engine, "draw_tests", drawn),
-        (pmw.session.releases, "draw_opening", opened),
-        (Engine, "_carry_out", carried_out),
-    ]
-    for owner, name, instead in replaced:
-        setattr(owner, name, instead)
+    vars(pmw.session.engine)["draw_tests"] = drawn
+    vars(pmw.session.releases)["draw_opening"] = opened
+    Engine._carry_out = carried_out  # type: ignore[assignment,method-assign]
 
 
 def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
@@ -486,9 +477,5 @@ def digest(raw: bytes) -> str:
 
 def _model_answers(state: PublicState) -> list[str]:
     """Return what the model answers to some questions, to the last bit."""
-    return [float(state.model.answer(query)).hex() for query in _fixed_questions(state.domain)]
-
-
-@functools.cache
-def _fixed_questions(domain: Domain) -> tuple[LinearQuery, ...]:
-    return tuple(random_conjunctions(domain, 8, seed=3))
+    questions = random_conjunctions(state.domain, 8, seed=3)
+    return [float(state.model.answer(query)).hex() for query in questions]
