@@ -315,7 +315,7 @@ def _part(file: str) -> str | None:
 # --- a file that grows -----------------------------------------------------------------------------------
 
 _CHUNK = 512  # questions at a time, as the command line takes them
-_REPEATED = 128  # of each chunk, questions that were asked before
+_AGAIN = 128  # of each chunk, questions that were asked before
 _REPORTS = 10  # reports along the way
 _RECORDS = 20_000
 _GROWN = Domain(  # eight attributes, four of them long: enough for millions of different questions
@@ -368,18 +368,13 @@ def _grown(count: int) -> Iterator[dict[str, Any]]:
 
 def _chunks(count: int) -> Iterator[list[LinearQuery]]:
     """Yield questions, a quarter of each chunk from among the first ones."""
-    generator = np.random.default_rng(2)
-    early: list[LinearQuery] = []
-    for seed in itertools.count():
-        size = min(_CHUNK, count)
-        if size == 0:
-            return
-        fresh = list(random_conjunctions(_GROWN, size if not early else max(size - _REPEATED, 0), seed=seed))
-        again = (
-            [early[place] for place in generator.integers(0, len(early), size - len(fresh))] if early else []
-        )
+    generator, early = np.random.default_rng(2), list[LinearQuery]()
+    for seed, start in enumerate(range(0, count, _CHUNK)):
+        size = min(_CHUNK, count - start)
+        new = max(size - _AGAIN, 0) if early else size
+        fresh = list(random_conjunctions(_GROWN, new, seed=seed))
+        again = [early[place] for place in generator.integers(0, max(1, len(early)), size - new)]
         early = (early + fresh)[:10_000]
-        count -= size
         yield fresh + again
 
 
