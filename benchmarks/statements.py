@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sqlglot
 
 import pmw
+from benchmarks.fuzz_statements import places
 from benchmarks.runner import alone, parser, skipping, tell
 from benchmarks.tables import TableAbsentError, adult_values, coded_values
 from pmw.public.tables import AnswerTable
@@ -183,8 +184,8 @@ def _unchosen(statement: str) -> str:
 
 def _scored(found: AnswerTable, columns: Sequence[str], groups: Sequence[_Row]) -> _Outcome:
     """Return how answers compare with one reading of their statement: counts, and bars that do not hold."""
-    places = _places((*found.keys, *found.titles), columns)
-    keys, values = places[: len(found.keys)], places[len(found.keys) :]
+    order = places((*found.keys, *found.titles), columns)
+    keys, values = order[: len(found.keys)], order[len(found.keys) :]
     known: dict[_Row, list[_Row]] = defaultdict(list)
     for row in groups:
         known[tuple(_plain(row[place]) for place in keys)].append(row)
@@ -204,14 +205,6 @@ def _scored(found: AnswerTable, columns: Sequence[str], groups: Sequence[_Row]) 
             else:
                 misses.append([*map(_plain, labels), title, one.value, low, high, exact[0]])
     return {**{name: counts[name] for name in _COUNTED}, "misses": misses[:_SHOWN]}
-
-
-def _places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Return which column each name is: the one of the same name, else the next that has none."""
-    by_name = {column.casefold(): place for place, column in enumerate(columns)}
-    taken = {by_name[name.casefold()] for name in names if name.casefold() in by_name}
-    others = iter([place for place in range(len(columns)) if place not in taken])
-    return [by_name[name.casefold()] if name.casefold() in by_name else next(others) for name in names]
 
 
 def _plain(value: Any) -> float | str | None:
