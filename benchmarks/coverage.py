@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.runner import alone, parser, promise_scores, skipping, tell, typical_scores
+from benchmarks.runner import alone, parser, promise_scores, skipping, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, true_counts
 from pmw.display.texts import counted
 from pmw.public.answer import Answer
@@ -80,32 +81,45 @@ def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
     for source, some in by_source.items():
         answers, exact = [answer for answer, _, _ in some], np.array([true for _, true, _ in some])
         errors = np.abs(np.array([answer.count for answer in answers]) - exact)
-        scores = promise_scores(answers, exact, records) | typical_scores(answers, exact, records)
+        scores = promise_scores(answers, exact, records) | _typical_scores(answers, exact.tolist(), records)
         mean = round(float(errors.mean()) / records, 6)
         results.append({"source": source, "answers": len(some), **scores, "mean_error": mean})
     return results
 
 
+def _typical_scores(answers: Sequence[Answer], exact: Sequence[float], records: int) -> dict[str, object]:
+    """Return how often the truth is within what is typical, and how wide the narrower interval is."""
+    pairs = zip(answers, exact, strict=True)
+    inside = [one.typical[0] <= true <= one.typical[1] for one, true in pairs if one.typical]
+    ends = [[end for end in (one.interval, one.typical) if end] for one in answers]
+    widths = [min((high - low for low, high in some), default=np.inf) for some in ends]
+    return {
+        "typical": len(inside),
+        "typical_coverage": round(float(np.mean(inside)), 4) if inside else None,
+        "narrower_half_width": round(float(np.median(widths)) / 2 / records, 6),
+    }
+
+
 def _population_line(table: str, arguments: argparse.Namespace) -> dict[str, object]:
     """Return how often intervals of samples hold the fractions of their table, and how wide they are."""
-    found = [one for seed in range(arguments.seeds) for one in alone(_of_a_sample, table, seed, arguments)]
-    classes: dict[str, list[bool]] = defaultdict(list)
-    for name, held, _ in found:
-        classes[name].append(held)
-    coverage = {
-        name: round(float(np.mean(held)), 5) for name, held in sorted(classes.items()) if len(held) >= _ENOUGH
-    }
+    import pandas as pd
+
+    found = pd.DataFrame(
+        [one for seed in range(arguments.seeds) for one in alone(_of_a_sample, table, seed, arguments)]
+    )
+    by_class = found.groupby("class")["held"].agg(["mean", "size"])
+    coverage = by_class["mean"][by_class["size"] >= _ENOUGH].round(5).to_dict()
     return {
         "sample": arguments.population,
         "answers": len(found),
-        "population_coverage": round(float(np.mean([held for _, held, _ in found])), 5),
+        "population_coverage": round(float(found["held"].mean()), 5),
         "by_class": coverage,
         "least_coverage": min(coverage.values(), default=None),
-        "median_half_width": round(float(np.median([width / 2 for _, _, width in found])), 6),
+        "median_half_width": round(float(found["width"].median()) / 2, 6),
     }
 
 
-def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[tuple[str, bool, float]]:
+def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Return of each question its class, whether the table's fraction was held, and the interval's width."""
     case = _case(table, arguments)
     drawn = np.random.default_rng(seed).integers(0, case.size, arguments.population)
@@ -115,11 +129,11 @@ def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[t
         answers, intervals = session.ask_all(case.queries), session.population_intervals(case.queries)
     fractions = (true_counts(case) / case.size).tolist()
     return [
-        (
-            f"{answer.source.value}, {counted(len(query.scope), 'attribute')}",
-            one.low <= fraction <= one.high,
-            one.high - one.low,
-        )
+        {
+            "class": f"{answer.source.value}, {counted(len(query.scope), 'attribute')}",
+            "held": one.low <= fraction <= one.high,
+            "width": one.high - one.low,
+        }
         for query, answer, one, fraction in zip(case.queries, answers, intervals, fractions, strict=True)
         if one is not None
     ]

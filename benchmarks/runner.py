@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -172,16 +173,13 @@ def promise_scores(
     answers: Sequence[Answer], truth: NDArray[np.float64], records: int
 ) -> dict[str, float | None]:
     """Return which share of the answers have an interval, how many hold the truth, and how wide they are."""
-    held, widths = [], []
-    for answer, true in zip(answers, truth, strict=True):
-        if answer.interval is not None:
-            low, high = answer.interval
-            held.append(low - _SLACK <= true <= high + _SLACK)
-            widths.append((high - low) / 2 / records)
+    bars = [(*one.interval, true) for one, true in zip(answers, truth.tolist(), strict=True) if one.interval]
+    low, high, exact = np.array(bars).reshape(-1, 3).T
+    held = (low - _SLACK <= exact) & (exact <= high + _SLACK)
     return {
-        "coverage": round(float(np.mean(held)), 5) if held else None,
-        "with_interval": round(len(held) / max(1, len(answers)), 4),
-        "median_half_width": round(float(np.median(widths)), 6) if held else None,
+        "coverage": round(float(held.mean()), 5) if bars else None,
+        "with_interval": round(len(bars) / max(1, len(answers)), 4),
+        "median_half_width": round(float(np.median(high - low)) / 2 / records, 6) if bars else None,
     }
 
 
@@ -217,31 +215,8 @@ def exported_rows(model: SyntheticDistribution, state: PublicState | None, seed:
 
 def cell_fractions(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.float64]:
     """Return the fraction of the records in each cell of a scope: float64, one axis."""
-    cells = np.zeros(len(records), dtype=np.int64)
-    for column, size in _columns(records, scope):
-        cells *= size
-        cells += column
-    counts = np.bincount(cells, minlength=records.domain.scope_size(scope))
-    fractions: NDArray[np.float64] = counts / max(1, len(records))
+    places = [records.domain.index(name) for name in scope]
+    shape = records.domain.scope_shape(scope)
+    cells = np.ravel_multi_index(tuple(records.columns[place] for place in places), shape)
+    fractions: NDArray[np.float64] = np.bincount(cells, minlength=math.prod(shape)) / max(1, len(records))
     return fractions
-
-
-def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[NDArray[np.integer], int]]:
-    for name in scope:
-        place = records.domain.index(name)
-        yield records.columns[place], records.domain.shape[place]
-
-
-def typical_scores(answers: Sequence[Answer], exact: NDArray[np.float64], records: int) -> dict[str, object]:
-    """Return how often the truth is within what is typical, and how wide the narrower interval is."""
-    pairs = [(one, true) for one, true in zip(answers, exact.tolist(), strict=True) if one.typical]
-    inside = [low <= true <= high for one, true in pairs for low, high in [one.typical or (0, 0)]]
-    widths = [
-        min(((end[1] - end[0]) / 2 for end in (one.interval, one.typical) if end is not None), default=np.inf)
-        for one in answers
-    ]
-    return {
-        "typical": len(pairs),
-        "typical_coverage": round(float(np.mean(inside)), 4) if inside else None,
-        "narrower_half_width": round(float(np.median(widths)) / records, 6),
-    }
