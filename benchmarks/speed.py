@@ -81,7 +81,7 @@ def _all(tables: Iterable[str], folder: Path | None) -> Iterator[dict[str, Any]]
         with skipping(name):
             case = TABLES[name](folder, StreamChoice())
             yield {"table": name, "test": "query", **_tested(case)}
-            for result in (_new_questions(case), *_lines(case)):
+            for result in _lines(case):
                 yield {"table": name, "test": "marginal", **result}
 
 
@@ -101,21 +101,6 @@ def _tested(case: Case) -> dict[str, object]:
     return {
         "what": "settled, tested, in memory",
         "queries_per_cpu_second": round(len(case.queries) / seconds),
-    }
-
-
-def _new_questions(case: Case) -> dict[str, object]:
-    """A settled session in memory that is asked what nobody asked before."""
-    with case.opened(seed=1) as session:
-        session.ask_all(case.queries)
-        others = never_asked(case.domain, len(case.queries), seed=3, asked=case.queries)
-        before = session.state.asked
-        seconds = cpu_seconds(lambda: session.ask_all(others))
-        asked_before = len(others) - (session.state.asked - before)
-    return {
-        "what": "new questions, in memory",
-        "queries_per_cpu_second": round(len(others) / seconds),
-        "asked_before": asked_before,
     }
 
 
