@@ -10,7 +10,7 @@ there are (``scopes_of``), and how many cells one may have (``most_cells``).
 * ``session``: a session as it opens by default, or as ``--opening`` says, told nothing else. It is asked for
   every cell of each scope, one scope after the other in an order that follows from the seed, and scored on
   each answer when it is given;
-* ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/methods.py``);
+* ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/stream.py``);
 * ``residuals-by-cells``: told the workload, with the same budget (``pmw.research.baselines``). It minimises
   the sum of the variances of all cells, and clips nothing. ``planned_rmse_cell`` is what the closed form says
   of ``rmse_cell``.
@@ -36,8 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.methods import Settings, all_pairs
 from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.stream import Settings, all_pairs
 from benchmarks.tables import MADE_UP, TABLES, Case, NotApplicableError, StreamChoice
 from pmw.model.distribution import SyntheticDistribution
 from pmw.model.measurement import Measurement, QueryMeasurement

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import math
 import multiprocessing
@@ -24,7 +23,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.tables import STREAMS, Case, NotApplicableError, TableAbsentError
+from benchmarks.tables import STREAMS, NotApplicableError, TableAbsentError
 from pmw.errors import PMWError
 from pmw.model.distribution import SyntheticDistribution
 from pmw.public.answer import Answer
@@ -152,21 +151,7 @@ def used(pid: int) -> tuple[float, float]:
 
 # --- scores ------------------------------------------------------------------------------------------------
 
-_CHEAP_MODEL = 10**7  # cells up to which every marginal of a model is read
 _SLACK = 1e-6  # records: intervals and truths are rounded
-
-
-def error_scores(errors: NDArray[np.float64]) -> dict[str, float]:
-    """Return mean, 95 % quantile and maximum of errors, which are fractions of the records, in their order.
-
-    ``mean_late`` is of the second half alone.
-    """
-    return {
-        "mean": round(float(errors.mean()), 6),
-        "mean_late": round(float(errors[len(errors) // 2 :].mean()), 6),
-        "p95": round(float(np.quantile(errors, 0.95)), 6),
-        "max": round(float(errors.max()), 6),
-    }
 
 
 def promise_scores(
@@ -181,29 +166,6 @@ def promise_scores(
         "with_interval": round(len(bars) / max(1, len(answers)), 4),
         "median_half_width": round(float(np.median(high - low)) / 2 / records, 6) if bars else None,
     }
-
-
-def marginal_scores(
-    case: Case, model: SyntheticDistribution, state: PublicState | None, seed: int
-) -> dict[str, float]:
-    """Return the mean L1 distance of all 2-way and 3-way marginals, of exported rows and of the model.
-
-    Each distance is the sum over cells of |fraction - true fraction|: not halved. A small model's own
-    marginals are read too.
-    """
-    rows = exported_rows(model, state, seed)
-    scores = {}
-    for order in (2, 3):
-        distances, own = [], []
-        for scope in itertools.combinations(case.domain.names, order):
-            true = cell_fractions(case.records, scope)
-            distances.append(float(np.abs(cell_fractions(rows, scope) - true).sum()))
-            if case.domain.size <= _CHEAP_MODEL:
-                own.append(float(np.abs(model.marginal(scope).reshape(-1) / model.total - true).sum()))
-        scores[f"rows_l1_{order}way"] = round(float(np.mean(distances)), 5)
-        if own:
-            scores[f"model_l1_{order}way"] = round(float(np.mean(own)), 5)
-    return scores
 
 
 def exported_rows(model: SyntheticDistribution, state: PublicState | None, seed: int) -> CodedRecords:

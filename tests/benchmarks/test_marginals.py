@@ -13,7 +13,7 @@ import pytest
 import pmw
 from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, scope_class, workload
-from benchmarks.methods import Settings
+from benchmarks.stream import Settings
 from benchmarks.tables import Case, NotApplicableError
 from pmw.model.dense import DenseDistribution
 from pmw.privacy.filter import open_filter
