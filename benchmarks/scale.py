@@ -81,8 +81,8 @@ def main() -> None:
 
 
 def _limited(table: Any, memory: int | None) -> Any:
-    """Return a table whose records may take so much memory."""
-    if memory is None:
+    """Return a table whose records may take so much memory; one of pandas takes what it takes."""
+    if memory is None or isinstance(table, Path):
         return table
     limit = pmw.MemoryLimit(memory)
     return TableFile(Path(table), memory=limit) if isinstance(table, str) else replace(table, memory=limit)
