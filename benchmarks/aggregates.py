@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 import pmw
-from benchmarks.runner import opened, parser, tell_alone
+from benchmarks.runner import parser, tell_alone
 from benchmarks.tables import TABLES, Case, StreamChoice, adult_values
-from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
 from pmw.public.tabulation import Tabulation
 from queries import Attribute, CategoricalAttribute, Domain, encode_records
@@ -39,7 +37,6 @@ from queries.records import decode_records
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
 _WIDE = "adult-raw"  # whose cells of money hold many numbers each
 _MOST_GROUPS = 16
@@ -61,18 +58,6 @@ _KINDS = {
     "min": "MIN({})",
     "max": "MAX({})",
 }
-
-
-@dataclass
-class _Score:
-    """What is added up of one stage and aggregate."""
-
-    cells: int = 0
-    bars: int = 0
-    held: int = 0
-    empty: int = 0
-    errors: list[tuple[str, float]] = field(default_factory=list)
-    widths: list[float] = field(default_factory=list)
 
 
 def main() -> None:
@@ -98,22 +83,29 @@ def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame
 
 
 def _scored(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    import duckdb
+
     case, frame = _table(table, arguments)
     statements, lines = list(_statements(case)), list[dict[str, Any]]()
-    with opened(case.source(), case.domain, arguments, seed) as session:
+    with (
+        case.opened((arguments.epsilon, arguments.delta), seed=seed) as session,
+        duckdb.connect() as connection,
+    ):
+        connection.register(case.domain.name, frame)
+        truths = {text: _truth(connection, text) for _, text in statements}
         session.ask_all(case.queries)
-        truths = _Truths(case, frame)
         for stage in ("model", "asked"):
             before = session.state.ledger.share
-            scores: dict[str, _Score] = defaultdict(_Score)
-            for width, statement in statements:
-                found = _answer(session, statement, asked=stage != "model")
-                truths.score(found, statement, (width, arguments.least), scores)
-            spent = round(session.state.ledger.share - before, 6)
-            lines += [
-                {"stage": stage, "aggregate": kind, "spent": spent, **_line(score)}
-                for kind, score in scores.items()
+            answers = [
+                (width, text, _answer(session, text, asked=stage != "model")) for width, text in statements
             ]
+            spent = round(session.state.ledger.share - before, 6)
+            rows = [
+                row for width, text, found in answers for row in _beside(found, truths[text], width, text)
+            ]
+            for kind, some in pd.DataFrame(rows).groupby("aggregate", sort=False):
+                scores = _scores(some, arguments.least)
+                lines.append({"stage": stage, "aggregate": kind, "spent": spent, **scores})
     return lines
 
 
@@ -150,76 +142,52 @@ def _answer(session: pmw.Session, text: str, *, asked: bool) -> AnswerTable:
     return work.table(session.state, ())
 
 
-class _Truths:
-    """What DuckDB says of the true table."""
-
-    def __init__(self, case: Case, frame: pd.DataFrame) -> None:
-        import duckdb
-
-        self._connection: duckdb.DuckDBPyConnection = duckdb.connect()
-        self._connection.register(case.domain.name, frame)
-        self._known: dict[str, dict[str, tuple[Any, ...]]] = {}
-
-    def score(
-        self,
-        found: AnswerTable,
-        statement: str,
-        about: tuple[float, int],
-        scores: dict[str, _Score],
-    ) -> None:
-        """Compare the answers to a statement with the truth, group by group."""
-        width, least = about
-        true = self._rows(statement)
-        for keys, cells in found.rows:
-            truth = true.get(str(keys[0]))
-            for place, (kind, cell) in enumerate(zip(_KINDS, cells, strict=False), 1):
-                exact = None if truth is None else truth[place]
-                large = truth is not None and truth[-1] >= least
-                score = scores[kind]
-                _add(score, cell, 0.0 if exact is None and kind == "sum" else exact, width, large=large)
-                if large and cell.value is not None and exact is not None:
-                    score.errors.append((statement, abs(cell.value - float(exact)) / width))
-
-    def _rows(self, statement: str) -> dict[str, tuple[Any, ...]]:
-        if statement not in self._known:
-            counted = statement.replace(" FROM ", ", COUNT(*) FROM ", 1)
-            rows = self._connection.execute(counted).fetchall()
-            self._known[statement] = {str(row[0]): row for row in rows}
-        return self._known[statement]
+def _truth(connection: duckdb.DuckDBPyConnection, statement: str) -> dict[str, tuple[Any, ...]]:
+    """Return what DuckDB says of the true table, by group: each aggregate, and the number of records."""
+    rows = connection.execute(statement.replace(" FROM ", ", COUNT(*) FROM ", 1)).fetchall()
+    return {str(row[0]): row[1:] for row in rows}
 
 
-def _add(score: _Score, cell: Estimate, exact: Any, width: float, *, large: bool) -> None:
-    score.cells += 1
-    if cell.value is None:
-        score.empty += 1
-        return
-    if cell.interval is not None and not (cell.conditional and exact is None):
-        low, high = cell.interval
-        score.bars += 1
-        tolerance = 1e-6 * max(1.0, abs(float(exact or 0)))
-        score.held += exact is not None and low - tolerance <= float(exact) <= high + tolerance
-        if large and math.isfinite(high - low):
-            score.widths.append((high - low) / 2 / width)
+def _beside(
+    found: AnswerTable, true: Mapping[str, tuple[Any, ...]], width: float, statement: str
+) -> Iterator[dict[str, Any]]:
+    """Yield each number with its bar and the truth, NaN where there is none, as shares of the range."""
+    for keys, cells in found.rows:
+        *exact, records = true.get(str(keys[0]), (*[None] * len(_KINDS), 0))
+        for kind, cell, one in zip(_KINDS, cells, exact, strict=True):
+            truth = 0.0 if one is None and kind == "sum" else one
+            has_bar = None not in (cell.value, cell.interval) and not (cell.conditional and truth is None)
+            numbers = (cell.value, truth, *((has_bar and cell.interval) or (None, None)))
+            value, truth, low, high = (math.nan if one is None else float(one) / width for one in numbers)
+            yield {
+                "aggregate": kind,
+                "statement": statement,
+                "records": records,
+                "value": value,
+                "error": abs(value - truth),
+                "half_width": (high - low) / 2,
+                "off": max(low - truth, truth - high) - 1e-6 * max(1 / width, abs(truth)),
+            }
 
 
-def _line(score: _Score) -> dict[str, Any]:
-    def mean(numbers: list[float]) -> float | None:
-        return round(sum(numbers) / len(numbers), 6) if numbers else None
-
-    errors = [error for _, error in score.errors]
-    tables: dict[str, list[float]] = defaultdict(list)
-    for statement, error in score.errors:
-        tables[statement].append(error)
+def _scores(rows: pd.DataFrame, least: int) -> dict[str, Any]:
+    """Return the figures of one aggregate; errors and widths are those of groups of many records."""
+    large = rows[rows["records"] >= least]
+    errors = large[large["error"].notna()]
+    widths = large["half_width"][np.isfinite(large["half_width"])]
+    figures = {
+        "mean_error": errors["error"].mean(),
+        "tables_error": errors.groupby("statement")["error"].mean().mean(),
+        "max_error": errors["error"].max(),
+        "mean_half_width": widths.mean(),
+    }
     return {
-        "cells": score.cells,
-        "empty": score.empty,
-        "bars": score.bars,
-        "held": score.held,
+        "cells": len(rows),
+        "empty": int(rows["value"].isna().sum()),
+        "bars": int(rows["half_width"].notna().sum()),
+        "held": int((rows["off"] <= 0).sum()),
         "groups": len(errors),
-        "mean_error": mean(errors),
-        "tables_error": mean([sum(one) / len(one) for one in tables.values()]),
-        "max_error": round(max(errors), 6) if errors else None,
-        "mean_half_width": mean(score.widths),
+        **{name: None if math.isnan(one) else round(float(one), 6) for name, one in figures.items()},
     }
 
 

@@ -24,10 +24,8 @@ import argparse
 import itertools
 import json
 import math
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ from typing import Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import parser, pin_threads, tell
+from benchmarks.runner import parser, pin_threads, skipping, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts, zipf_drawn
 from pmw.model.measurement import half_width
 from pmw.planning.plans import plan_accuracy
@@ -65,11 +63,9 @@ def main() -> None:
     pin_threads()
     parts = {"covid": _covid, "adult": _adult}
     for part in arguments.part or list(parts):
-        try:
+        with skipping(part):
             for line in parts[part](arguments):
                 tell(line)
-        except TableAbsentError as reason:
-            print(f"skipped {part}: {reason}", file=sys.stderr)
 
 
 # --- Covid -------------------------------------------------------------------------------------------------
@@ -79,8 +75,8 @@ def _covid(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     folder = arguments.data_dir
     for relation in pmw.NeighboringRelation:
         case = _covid_case(folder, cells_for_all=relation is pmw.NeighboringRelation.REPLACE_ONE)
-        options = pmw.Options(confidence=1 - _BETA, neighboring_relation=relation)
-        plan = plan_accuracy(case.domain, records=case.size, accuracy=_ALPHA, options=options)
+        options: dict[str, Any] = {"confidence": 1 - _BETA, "neighboring_relation": relation}
+        plan = plan_accuracy(case.domain, records=case.size, accuracy=_ALPHA, options=pmw.Options(**options))
         if plan is None:
             continue
         epsilon = float(plan.contract.budget.epsilon)
@@ -92,7 +88,7 @@ def _covid(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 yield {**of, "method": name, "epsilon": epsilons[place], "rate": rate, "quoted": True}
             for seed in range(arguments.seeds):
                 asked = _drawn(case.queries, stream, arguments.asked, seed)
-                chosen = replace(options, accuracy=_ALPHA, records=case.size, seed=seed)
+                chosen = {**options, "accuracy": _ALPHA, "records": case.size, "seed": seed}
                 yield {**of, "method": "session", "seed": seed, **_run(case, asked, chosen, epsilon, 0)}
 
 
@@ -159,9 +155,9 @@ def _adult(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         head = {"part": "adult", "alpha": alpha, "questions": len(case.queries), "different": different}
         yield {**head, "method": "gaussian-per-question", "epsilon": _gaussian(case, alpha, different)}
         for name in (None, pmw.SparseVectorKind.SECH2):
-            options = pmw.Options(confidence=1 - _BETA, sparse_vector=name)
+            options: dict[str, Any] = {"confidence": 1 - _BETA, "sparse_vector": name}
             for seed in range(arguments.seeds):
-                chosen = replace(options, accuracy=alpha, records=case.size, seed=seed)
+                chosen = {**options, "accuracy": alpha, "records": case.size, "seed": seed}
                 try:
                     run = _run(case, case.queries, chosen, epsilon, "1e-9")
                 except pmw.BudgetError as reason:
@@ -183,14 +179,16 @@ def _gaussian(case: Case, alpha: float, different: int) -> float:
 
 
 def _run(
-    case: Case, asked: Sequence[LinearQuery], options: pmw.Options, epsilon: float | str, delta: float | str
+    case: Case,
+    asked: Sequence[LinearQuery],
+    options: Mapping[str, Any],
+    epsilon: float | str,
+    delta: float | str,
 ) -> dict[str, Any]:
     """Return what a session answered: shares of answers, errors, bars and the rate."""
     truths = dict(zip(case.queries, true_counts(case).tolist(), strict=True))
     opening = time.process_time()
-    with pmw.open_session(
-        case.source(), case.domain, epsilon=epsilon, delta=delta, options=options
-    ) as session:
+    with case.opened((epsilon, delta), **options) as session:
         start, answers = time.process_time(), list[pmw.Answer]()
         for place in range(0, len(asked), _CHUNK):
             answers += session.ask_all(asked[place : place + _CHUNK])
@@ -210,7 +208,7 @@ def _run(
         "positives": [state.positives(place) for place in range(len(state.plan))],
         "mean_error": float(f"{errors.mean():.3g}"),
         "largest_error": float(f"{errors.max():.3g}"),
-        "over_alpha": float(np.mean(errors > (options.accuracy or 0.0))),
+        "over_alpha": float(np.mean(errors > (options["accuracy"]))),
         "widest_bar": float(f"{widest / case.size:.6g}"),
         "missed": float(np.mean((exact < low) | (exact > high))),
         "seconds_to_open": round(start - opening, 2),

@@ -8,15 +8,12 @@ turns, each with an equal share.
 
 * ``natural``: conjunctions of 1 to 5 attributes, each of which selects a value, or a range about a value, of
   a record that was drawn. Ranges have any ends and widths up to a third of the attribute;
-* ``correlated``: conjunctions of 3 or 4 attributes that depend on each other, of 25 scopes. A scope grows by
-  drawing attributes in proportion to their mutual information with those before;
 * ``dashboard``: statements, each a count by one or two attributes under a natural condition on one or two
   others. ``--queries`` counts statements, 30 by default.
 
 Errors and half-widths are fractions of the records. ``unclear`` is the share of the bars whose half-width is
-above a hundredth; ``ratio`` is the 90 % quantile of half-widths over the 95 % quantile of errors.
-``one_number`` is the half-width of Gaussian noise on each of these questions, whose number is known before,
-for the whole budget. ``opened`` and ``spent`` are shares of the budget. Tables are public, noise is seeded.
+above a hundredth; ``ratio`` is the 90 % quantile of half-widths over the 95 % quantile of errors. ``opened``
+and ``spent`` are shares of the budget. Tables are public, noise is seeded.
 """
 
 from __future__ import annotations
@@ -26,25 +23,25 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.runner import cell_fractions, parser, tell_alone
+from benchmarks.runner import parser, tell_alone
 from benchmarks.tables import MADE_UP, TABLES, Case, StreamChoice
-from pmw.planning.opening import filter_of_squares
 from pmw.session.asking import aggregate_statement
 from queries import CodedRecords, LinearQuery
 from queries.domain import OrderedAttribute
 from queries.statements import Statement
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _ALL = {**TABLES, **MADE_UP}
 _MOST_ATTRIBUTES = 5
-_SCOPES = 25  # of correlated questions
 _MOST_GROUPS = 600  # of a statement
 _CLEAR = 0.01  # half-width, as a fraction of the records
 _Cells = dict[str, tuple[int, int]]  # of each attribute of a condition, its first and last cell
@@ -101,49 +98,6 @@ def _natural_condition(
     return condition
 
 
-def correlated(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
-    """Yield conjunctions of 3 or 4 attributes that depend on each other."""
-    generator, names = np.random.default_rng(seed), records.domain.names
-    pairs = list(itertools.combinations(names, 2))
-    shared = {frozenset(pair): mutual_information(records, pair) for pair in pairs}
-    scopes: list[list[str]] = []
-    for _ in range(_SCOPES):
-        scope = list(pairs[_drawn([shared[frozenset(pair)] for pair in pairs], generator)])
-        for _ in range(int(generator.integers(1, 3))):
-            rest = [name for name in names if name not in scope]
-            weights = [sum(shared[frozenset((name, other))] for other in scope) for name in rest]
-            scope.append(rest[_drawn(weights, generator)])
-        scopes.append(scope)
-    for _ in range(size):
-        scope = scopes[int(generator.integers(len(scopes)))]
-        yield Asked({name: _even_cells(records, name, generator) for name in scope})
-
-
-def _drawn(weights: Sequence[float], generator: np.random.Generator) -> int:
-    """Return a place, drawn in proportion to weights of which some may be zero."""
-    chances = np.array(weights) + 1e-12
-    return int(generator.choice(len(chances), p=chances / chances.sum()))
-
-
-def _even_cells(records: CodedRecords, name: str, generator: np.random.Generator) -> tuple[int, int]:
-    """Return a cell, or a range that is not the whole, drawn evenly."""
-    attribute = records.domain[name]
-    while True:
-        low, high = sorted(generator.integers(attribute.base_size, size=2).tolist())
-        if not isinstance(attribute, OrderedAttribute):
-            return low, low
-        if high - low < attribute.base_size - 1:
-            return low, high
-
-
-def mutual_information(records: CodedRecords, pair: tuple[str, str]) -> float:
-    """Return the mutual information of two attributes, in nats."""
-    joint = cell_fractions(records, pair).reshape(records.domain.scope_shape(pair))
-    alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    there = joint > 0
-    return float((joint[there] * np.log(joint[there] / alone[there])).sum())
-
-
 def dashboard(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
     """Yield statements: counts by one or two attributes, under a condition on one or two others."""
     generator, domain = np.random.default_rng(seed), records.domain
@@ -158,7 +112,6 @@ def dashboard(records: CodedRecords, size: int, seed: int) -> Iterator[Asked]:
 
 _STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
     "natural": natural,
-    "correlated": correlated,
     "dashboard": dashboard,
 }
 
@@ -166,46 +119,38 @@ _STREAMS: dict[str, Callable[[CodedRecords, int, int], Iterator[Asked]]] = {
 
 
 def _measure(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, object]]:
+    import pandas as pd
+
     case = _ALL[table](arguments.data_dir, StreamChoice(seed=0, size=0))
     asked = list(_STREAMS[arguments.stream](case.records, arguments.queries, seed))
-    options = pmw.Options(seed=seed, opening=arguments.opening, reserve=arguments.reserve)
+    options: dict[str, Any] = {"seed": seed, "opening": arguments.opening, "reserve": arguments.reserve}
     if arguments.expect:
-        expected = pmw.expected_questions(_questions(case.domain, asked), case.domain)
-        options = replace(options, expected=expected)
+        options["expected"] = pmw.expected_questions(_questions(case.domain, asked), case.domain)
     started = time.process_time()
-    session = pmw.open_session(
-        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
-    )
-    opened = session.state.ledger.share
-    askers: list[pmw.Session | pmw.Analyst] = [session]
-    if arguments.analysts > 1:
-        share = 1 / arguments.analysts
-        askers = [session.analyst(f"analyst {place}", share) for place in range(arguments.analysts)]
-    found = [_answered(askers[place % len(askers)], one) for place, one in enumerate(asked)]
-    facts = {
-        "statements" if asked and asked[0].by else "questions": len(asked),
-        "opened": round(opened, 4),
-        "spent": round(session.state.ledger.share, 4),
-        "one_number": round(_one_number(arguments, len(asked)) / case.size, 6),
-        "cpu_seconds": round(time.process_time() - started, 2),
-    }
-    session.close()
-    answers = np.concatenate([one for one, _ in found]) / case.size
-    truth = np.concatenate([_truth(case, one) for one in asked]) / case.size
-    orders = np.concatenate(
-        [
-            np.full(len(one), len(each.condition) + len(each.by))
-            for (one, _), each in zip(found, asked, strict=True)
-        ]
-    )
-    charged = np.array([charge for _, charge in found])
-    lines: list[dict[str, object]] = [
-        {"attributes": "all", **facts, "paid": int(np.count_nonzero(charged)), **_scores(answers, truth)}
+    with case.opened((arguments.epsilon, arguments.delta), **options) as session:
+        opened = session.state.ledger.share
+        askers: list[pmw.Session | pmw.Analyst] = [session]
+        if arguments.analysts > 1:
+            share = 1 / arguments.analysts
+            askers = [session.analyst(f"analyst {place}", share) for place in range(arguments.analysts)]
+        found = [_answered(asker, one) for asker, one in zip(itertools.cycle(askers), asked, strict=False)]
+        facts = {
+            "statements" if arguments.stream == "dashboard" else "questions": len(asked),
+            "opened": round(opened, 4),
+            "spent": round(session.state.ledger.share, 4),
+            "cpu_seconds": round(time.process_time() - started, 2),
+            "paid": sum(charge > 0 for _, charge in found),
+        }
+    rows = [
+        {"attributes": len(one.condition) + len(one.by), "truth": true, **ends}
+        for one, (answers, _) in zip(asked, found, strict=True)
+        for true, ends in zip(_truth(case, one), answers, strict=True)
     ]
-    for order in range(1, int(orders.max(initial=0)) + 1):
-        if (orders == order).any():
-            lines.append({"attributes": order, **_scores(answers[orders == order], truth[orders == order])})
-    return lines
+    frame = pd.DataFrame(rows)
+    frame[["truth", "value", "low", "high"]] /= case.size
+    by_order = frame.groupby("attributes")
+    every: dict[str, object] = {"attributes": "all", **facts, **_scores(frame)}
+    return [every, *({"attributes": order, **_scores(some)} for order, some in by_order)]
 
 
 def _questions(domain: pmw.Domain, asked: Sequence[Asked]) -> Iterator[LinearQuery | Statement]:
@@ -215,8 +160,8 @@ def _questions(domain: pmw.Domain, asked: Sequence[Asked]) -> Iterator[LinearQue
         yield aggregate_statement("count", "", query, one.by, 0.5) if one.by else query
 
 
-def _answered(asker: pmw.Session | pmw.Analyst, asked: Asked) -> tuple[NDArray[np.float64], float]:
-    """Return counts and ends of their bars, float64, shape (n, 3), and what was charged for them."""
+def _answered(asker: pmw.Session | pmw.Analyst, asked: Asked) -> tuple[list[dict[str, float]], float]:
+    """Return counts and the ends of their bars, in records, and what was charged for them."""
     before = asker.state.ledger.share
     query = LinearQuery.cells(asker.domain, asked.condition)
     if asked.by:
@@ -225,8 +170,12 @@ def _answered(asker: pmw.Session | pmw.Analyst, asked: Asked) -> tuple[NDArray[n
     else:
         answer = asker.ask(query)
         found = [(answer.count, answer.interval)]
-    ends = [(math.nan if value is None else value, *(bar or (0.0, math.inf))) for value, bar in found]
-    return np.array(ends, dtype=np.float64), asker.state.ledger.share - before
+    ends = [
+        {"value": math.nan if value is None else value, "low": low, "high": high}
+        for value, bar in found
+        for low, high in [bar or (0.0, math.inf)]
+    ]
+    return ends, asker.state.ledger.share - before
 
 
 def _truth(case: Case, asked: Asked) -> NDArray[np.float64]:
@@ -241,20 +190,10 @@ def _truth(case: Case, asked: Asked) -> NDArray[np.float64]:
     return np.bincount(cells[inside], minlength=case.domain.scope_size(asked.by)).astype(np.float64)
 
 
-def _one_number(arguments: argparse.Namespace, questions: int) -> float:
-    """Return the half-width at 95 % of Gaussian noise on each of some questions, in records."""
-    budget = pmw.Budget.of(arguments.epsilon, arguments.delta)
-    if budget.delta == 0:
-        return math.nan
-    squares = filter_of_squares(budget, pmw.Options())
-    mu = float(squares.cap) * (1 if squares.composition is pmw.Composition.GDP else 2)
-    return 1.96 * math.sqrt(questions / mu)
-
-
-def _scores(answers: NDArray[np.float64], truth: NDArray[np.float64]) -> dict[str, object]:
-    """Return the figures of answers with their bars, float64, shape (n, 3), against the truth."""
-    counts, low, high = answers.T
-    errors, widths = np.abs(counts - truth), (high - low) / 2
+def _scores(answers: pd.DataFrame) -> dict[str, object]:
+    """Return the figures of answers with their bars beside the truth, all as fractions of the records."""
+    truth, low, high = (answers[name].to_numpy() for name in ("truth", "low", "high"))
+    errors, widths = np.abs(answers["value"].to_numpy() - truth), (high - low) / 2
     narrow, near = float(np.quantile(widths, 0.9)), float(np.quantile(errors, 0.95))
     return {
         "answers": len(truth),

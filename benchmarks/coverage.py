@@ -17,15 +17,14 @@ Errors and half-widths are divided by the records. Each seed has a process of it
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-import pmw
-from benchmarks.runner import alone, opened, parser, promise_scores, tell, typical_scores
-from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
-from pmw.data import MemorySource
+from benchmarks.runner import alone, parser, promise_scores, skipping, tell
+from benchmarks.tables import TABLES, Case, StreamChoice, true_counts
 from pmw.display.texts import counted
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
@@ -43,16 +42,13 @@ def main() -> None:
     arguments = made.parse_args()
     for table in arguments.table or ["adult-small", "fertility"]:
         head = {"table": table, "seeds": arguments.seeds}
-        try:
+        with skipping(table):
             if arguments.population is not None:
                 tell({**head, **_population_line(table, arguments)})
                 continue
             found = [alone(_answered, table, seed, arguments) for seed in range(arguments.seeds)]
-        except (TableAbsentError, pmw.BudgetError) as reason:
-            print(f"skipped {table}: {reason}", file=sys.stderr)
-            continue
-        for result in _results([pair for _, pairs in found for pair in pairs], found[0][0]):
-            tell({**head, **result})
+            for result in _results([pair for _, pairs in found for pair in pairs], found[0][0]):
+                tell({**head, **result})
 
 
 def _case(table: str, arguments: argparse.Namespace) -> Case:
@@ -62,7 +58,7 @@ def _case(table: str, arguments: argparse.Namespace) -> Case:
 
 def _answered(table: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:
     case = _case(table, arguments)
-    with opened(case.source(), case.domain, arguments, seed) as session:
+    with case.opened((arguments.epsilon, arguments.delta), seed=seed) as session:
         answers, truth = session.ask_all(case.queries), true_counts(case).tolist()
         classes = [_classes(session.state, query) for query in case.queries]
         return case.size, list(zip(answers, truth, classes, strict=True))
@@ -85,45 +81,59 @@ def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
     for source, some in by_source.items():
         answers, exact = [answer for answer, _, _ in some], np.array([true for _, true, _ in some])
         errors = np.abs(np.array([answer.count for answer in answers]) - exact)
-        scores = promise_scores(answers, exact, records) | typical_scores(answers, exact, records)
+        scores = promise_scores(answers, exact, records) | _typical_scores(answers, exact.tolist(), records)
         mean = round(float(errors.mean()) / records, 6)
         results.append({"source": source, "answers": len(some), **scores, "mean_error": mean})
     return results
 
 
+def _typical_scores(answers: Sequence[Answer], exact: Sequence[float], records: int) -> dict[str, object]:
+    """Return how often the truth is within what is typical, and how wide the narrower interval is."""
+    pairs = zip(answers, exact, strict=True)
+    inside = [one.typical[0] <= true <= one.typical[1] for one, true in pairs if one.typical]
+    ends = [[end for end in (one.interval, one.typical) if end] for one in answers]
+    widths = [min((high - low for low, high in some), default=np.inf) for some in ends]
+    return {
+        "typical": len(inside),
+        "typical_coverage": round(float(np.mean(inside)), 4) if inside else None,
+        "narrower_half_width": round(float(np.median(widths)) / 2 / records, 6),
+    }
+
+
 def _population_line(table: str, arguments: argparse.Namespace) -> dict[str, object]:
     """Return how often intervals of samples hold the fractions of their table, and how wide they are."""
-    found = [one for seed in range(arguments.seeds) for one in alone(_of_a_sample, table, seed, arguments)]
-    classes: dict[str, list[bool]] = defaultdict(list)
-    for name, held, _ in found:
-        classes[name].append(held)
-    coverage = {
-        name: round(float(np.mean(held)), 5) for name, held in sorted(classes.items()) if len(held) >= _ENOUGH
-    }
+    import pandas as pd
+
+    found = pd.DataFrame(
+        [one for seed in range(arguments.seeds) for one in alone(_of_a_sample, table, seed, arguments)]
+    )
+    by_class = found.groupby("class")["held"].agg(["mean", "size"])
+    coverage = by_class["mean"][by_class["size"] >= _ENOUGH].round(5).to_dict()
     return {
         "sample": arguments.population,
         "answers": len(found),
-        "population_coverage": round(float(np.mean([held for _, held, _ in found])), 5),
+        "population_coverage": round(float(found["held"].mean()), 5),
         "by_class": coverage,
         "least_coverage": min(coverage.values(), default=None),
-        "median_half_width": round(float(np.median([width / 2 for _, _, width in found])), 6),
+        "median_half_width": round(float(found["width"].median()) / 2, 6),
     }
 
 
-def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[tuple[str, bool, float]]:
+def _of_a_sample(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Return of each question its class, whether the table's fraction was held, and the interval's width."""
     case = _case(table, arguments)
     drawn = np.random.default_rng(seed).integers(0, case.size, arguments.population)
     sample = CodedRecords(case.domain, tuple(one[drawn] for one in case.records.columns))
-    with opened(MemorySource(sample), case.domain, arguments, seed) as session:
+    opened = replace(case, records=sample).opened((arguments.epsilon, arguments.delta), seed=seed)
+    with opened as session:
         answers, intervals = session.ask_all(case.queries), session.population_intervals(case.queries)
     fractions = (true_counts(case) / case.size).tolist()
     return [
-        (
-            f"{answer.source.value}, {counted(len(query.scope), 'attribute')}",
-            one.low <= fraction <= one.high,
-            one.high - one.low,
-        )
+        {
+            "class": f"{answer.source.value}, {counted(len(query.scope), 'attribute')}",
+            "held": one.low <= fraction <= one.high,
+            "width": one.high - one.low,
+        }
         for query, answer, one, fraction in zip(case.queries, answers, intervals, fractions, strict=True)
         if one is not None
     ]

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 import pmw
 from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, tell
 from benchmarks.speed import never_asked, structured
+from benchmarks.tables import Case
 from pmw.data import MemorySource
 from pmw.display.figures import new_figure, tidy
 from pmw.session.maintenance import read_session
@@ -102,8 +103,8 @@ def _table(records: int, attributes: int, cells: int = _CELLS) -> CodedRecords:
 
 def _opened(table: CodedRecords, **chosen: Any) -> tuple[pmw.Session, float]:
     """Return a new session over a table, and the CPU seconds that opening takes."""
-    started, options = time.process_time(), pmw.Options(seed=1, **chosen)
-    session = pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, options=options)
+    started = time.process_time()
+    session = Case("made up", table, ()).opened(seed=1, **chosen)
     return session, round(time.process_time() - started, 3)
 
 
@@ -121,10 +122,8 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
     reset_peak()
     session, seconds = _opened(table)
     with session:
-        found: dict[str, Any] = {"open_s": seconds}
         questions = list(random_conjunctions(table.domain, first, seed=1))
-        found["first_questions"] = first
-        found["first_s"] = round(cpu_seconds(lambda: session.ask_all(questions)), 3)
+        first_s = cpu_seconds(lambda: session.ask_all(questions))
         generator, names = np.random.default_rng(0), table.domain.names[:3]
         for seed in range(2, 2 + _ROUNDS):
             settled = session.state.version
@@ -135,12 +134,24 @@ def _grown(records: int, attributes: int, first: int) -> list[_Point]:
         settled = session.state.version
         questions = never_asked(table.domain, _NEW, seed=0)
         ends = _boxes(generator, _ARRAYS, len(names), _CELLS)
-        found["queries_per_s"] = round(_NEW / cpu_seconds(lambda: session.ask_all(questions)))
-        found["arrays_per_s"] = round(_ARRAYS / cpu_seconds(lambda: session.answer_arrays(names, *ends)))
-        found["positives_meanwhile"] = session.state.version - settled
-        found["positives"] = session.state.positives_used
-        found["model_cells"] = session.state.model.cells
-    return [{"cells": float(table.domain.size), "records": records, **found, "peak_mb": round(peak_mb())}]
+        queries_s = cpu_seconds(lambda: session.ask_all(questions))
+        arrays_s = cpu_seconds(lambda: session.answer_arrays(names, *ends))
+        state = session.state
+    return [
+        {
+            "cells": float(table.domain.size),
+            "records": records,
+            "open_s": seconds,
+            "first_questions": first,
+            "first_s": round(first_s, 3),
+            "queries_per_s": round(_NEW / queries_s),
+            "arrays_per_s": round(_ARRAYS / arrays_s),
+            "positives_meanwhile": state.version - settled,
+            "positives": state.positives_used,
+            "model_cells": state.model.cells,
+            "peak_mb": round(peak_mb()),
+        }
+    ]
 
 
 def _read(records: int, questions: int) -> list[_Point]:
@@ -149,30 +160,36 @@ def _read(records: int, questions: int) -> list[_Point]:
     import pandas as pd
 
     table = _table(records, 4)
-    names, columns = table.domain.names, table.columns
+    domain, columns = table.domain, table.columns
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as engine:
         path = Path(folder) / "t.parquet"
         engine.execute("SET threads = 1")
-        engine.from_df(pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)).write_parquet(
-            str(path)
-        )
+        frame = pd.DataFrame(dict(zip(domain.names, columns, strict=True)), copy=False)
+        engine.from_df(frame).write_parquet(str(path))
         started = time.process_time()
-        np.bincount(np.ravel_multi_index(columns, table.domain.shape), minlength=table.domain.size)
+        np.bincount(np.ravel_multi_index(columns, domain.shape), minlength=domain.size)
         counted = time.process_time() - started
-        grouped = f"SELECT {', '.join(names)}, count(*) FROM '{path}' GROUP BY ALL"  # noqa: S608 - our own names
+        grouped = f"SELECT {', '.join(domain.names)}, count(*) FROM '{path}' GROUP BY ALL"  # noqa: S608 - our own names
         group_by = cpu_seconds(lambda: engine.execute(grouped).fetchall())
-        domain = table.domain
-        del table, columns
+        del table, columns, frame
         before = reset_peak()
         options, started = pmw.Options(seed=1), time.process_time()
         with pmw.open_session(path, domain, epsilon=1, delta=1e-9, options=options) as session:
             opened = time.process_time() - started
             asked = list(random_conjunctions(domain, questions, seed=1))
             first = cpu_seconds(lambda: session.ask_all(asked))
-        point: _Point = {"records": records, "open_s": round(opened, 3), "first_questions": len(asked)}
-        point |= {"first_s": round(first, 3), "grown_mb": round(peak_mb() - before, 1)}
-        point |= {"duckdb_group_by_s": round(group_by, 4), "numpy_count_s": round(counted, 4)}
-        return [{**point, "open_over_group_by": round(opened / group_by, 1)}]
+        return [
+            {
+                "records": records,
+                "open_s": round(opened, 3),
+                "first_questions": len(asked),
+                "first_s": round(first, 3),
+                "grown_mb": round(peak_mb() - before, 1),
+                "duckdb_group_by_s": round(group_by, 4),
+                "numpy_count_s": round(counted, 4),
+                "open_over_group_by": round(opened / group_by, 1),
+            }
+        ]
 
 
 class _Form(NamedTuple):
@@ -180,52 +197,44 @@ class _Form(NamedTuple):
 
     block: Callable[[int, int], Any]  # makes the next ones, given how many were made and are wanted
     ask: Callable[[pmw.Session, Any], object]
-    floors: dict[str, Callable[[Any], float]]  # the seconds of what does less with a block, by name
+    floors: dict[str, Callable[[Any], object]]  # what does less with a block, by the name of its rate
 
 
-def _as_arrays(domain: Domain, most: int) -> _Form:
+def _as_arrays(domain: Domain, _: int) -> _Form:
     """Return ranges of two attributes."""
-    del most
     generator, pairs = np.random.default_rng(0), list(itertools.pairwise((*domain.names, domain.names[0])))
     scopes = [domain.scope(pair) for pair in pairs]
     sums = np.random.default_rng(1).random((_LONG + 1, _LONG + 1)).cumsum(axis=0).cumsum(axis=1)
 
-    def read(block: Any) -> float:
+    def look_up(block: Any) -> NDArray[np.float64]:
         _, (low, high) = block
         (a, b), (c, d) = low.T, high.T + 1
-
-        def parts() -> NDArray[np.float64]:
-            return np.asarray(sums[c, d] - sums[a, d] - sums[c, b] + sums[a, b])
-
-        return cpu_seconds(lambda: [parts() for _ in range(20)]) / 20
+        return np.asarray(sums[c, d] - sums[a, d] - sums[c, b] + sums[a, b])
 
     return _Form(
         lambda done, size: (scopes[done // _BLOCK % len(scopes)], _boxes(generator, size, 2, _LONG)),
         lambda session, block: session.answer_arrays(block[0], *block[1]),
-        {"numpy_per_s": read},
+        {"numpy_per_s": look_up},
     )
 
 
 def _as_lines(domain: Domain, most: int) -> _Form:
     """Return structured conditions as lines of JSON, all different."""
-    made = (structured(query, domain) for query in never_asked(domain, most, seed=2))
-    lines = [json.dumps(where) for where in made]
-    parsers = (importlib.import_module(one) for one in ("json", "orjson") if importlib.util.find_spec(one))
-    floors: dict[str, Callable[[Any], float]] = {
-        f"{one.__name__}_per_s": partial(_parsing, one.loads) for one in parsers
-    }
+    lines = [json.dumps(structured(query, domain)) for query in never_asked(domain, most, seed=2)]
+    parsers = [importlib.import_module(one) for one in ("json", "orjson") if importlib.util.find_spec(one)]
     return _Form(
         lambda done, size: lines[done : done + size],
         lambda session, block: session.ask_all(list(map(json.loads, block))),
-        floors,
+        {f"{one.__name__}_per_s": partial(_parsed, one.loads) for one in parsers},
     )
 
 
-def _parsing(loads: Callable[[str], object], lines: Sequence[str]) -> float:
-    return cpu_seconds(lambda: list(map(loads, lines)))
+def _parsed(loads: Callable[[str], object], lines: Sequence[str]) -> list[object]:
+    return list(map(loads, lines))
 
 
 _FORMS = {"arrays": _as_arrays, "lines": _as_lines}
+_REPEATED = 20  # times that a floor is timed
 
 
 def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
@@ -236,30 +245,30 @@ def _answered(records: int, most: int, asked_as: str) -> list[_Point]:
         path = Path(folder) / "study.pmw"
         reset_peak()
         with pmw.open_session(MemorySource(table), table.domain, epsilon=1, delta=1e-9, path=path) as session:
-            for power in range(_LEAST, 10):
-                if 10**power > most:
-                    break
-                while done < 10**power:
-                    size = min(_BLOCK, 10**power - done)
+            for wanted in (10**power for power in range(_LEAST, 10) if 10**power <= most):
+                while done < wanted:
+                    size = min(_BLOCK, wanted - done)
                     block = form.block(done, size)
                     spent += cpu_seconds(partial(form.ask, session, block))
                     done += size
                 session.status()
                 size_of = sum(file.stat().st_size for file in Path(folder).iterdir())
-                point: _Point = {"asked_as": asked_as, "questions": done}
-                point |= {"asked_before": done - session.state.asked, "cpu_s": round(spent, 3)}
-                point |= {"per_s": round(done / spent), "file_mb": round(size_of / 1e6, 2)}
-                point |= {"peak_mb": round(peak_mb()), "reopen_s": alone(partial(_read_again, path))}
-                point["again_per_s"] = round(size / cpu_seconds(partial(form.ask, session, block)))
-                for name, seconds in form.floors.items():
-                    point[name] = round(size / max(seconds(block), 1e-6))
+                point: _Point = {
+                    "asked_as": asked_as,
+                    "questions": done,
+                    "asked_before": done - session.state.asked,
+                    "cpu_s": round(spent, 3),
+                    "per_s": round(done / spent),
+                    "file_mb": round(size_of / 1e6, 2),
+                    "peak_mb": round(peak_mb()),
+                    "reopen_s": round(alone(partial(cpu_seconds, partial(read_session, path))), 3),
+                    "again_per_s": round(size / cpu_seconds(partial(form.ask, session, block))),
+                }
+                for name, floor in form.floors.items():
+                    seconds = cpu_seconds(lambda: [floor(block) for _ in range(_REPEATED)])  # noqa: B023  # at once
+                    point[name] = round(_REPEATED * size / max(seconds, 1e-6))
                 found.append(point)
     return found
-
-
-def _read_again(path: Path) -> float:
-    """Return the CPU seconds of reading a session."""
-    return round(cpu_seconds(partial(read_session, path)), 3)
 
 
 def _corrected(records: int, questions: int) -> list[_Point]:
@@ -272,12 +281,9 @@ def _corrected(records: int, questions: int) -> list[_Point]:
             seconds = cpu_seconds(partial(session.ask, query))
             version, cells = session.state.version, session.state.model.cells
             if version > before:
-                point: _Point = {"positives": version, "question": number, "model_cells": cells}
-                point |= {
-                    "cpu_s": round(seconds / (version - before), 4),
-                    "numpy_s": round(_passes(cells), 4),
-                }
-                found.append(point)
+                each = {"cpu_s": seconds / (version - before), "numpy_s": _passes(cells)}
+                rounded = {name: round(one, 4) for name, one in each.items()}
+                found.append({"positives": version, "question": number, "model_cells": cells, **rounded})
     return found
 
 
@@ -291,21 +297,20 @@ def _long(cells: int, questions: int) -> list[_Point]:
     """Read and answer distinct where-texts about one attribute of many cells, which nobody else keeps."""
     generator = np.random.default_rng(cells)
     attributes = (IntegerAttribute("x", 0, cells - 1), CategoricalAttribute("y", tuple(range(5))))
-    domain = Domain(attributes, "made up")
-    columns = (generator.integers(0, one.size, _RECORDS) for one in attributes)
     codes = tuple(
-        column.astype(np.min_scalar_type(one.size - 1))
-        for column, one in zip(columns, attributes, strict=True)
+        generator.integers(0, one.size, _RECORDS).astype(np.min_scalar_type(one.size - 1))
+        for one in attributes
     )
-    session, seconds = _opened(CodedRecords(domain, codes))
+    session, seconds = _opened(CodedRecords(Domain(attributes, "made up"), codes))
     with session:
-        point, before = _Point(cells=cells, questions=questions, open_cpu_s=seconds), reset_peak()
+        before = reset_peak()
 
         def ask() -> None:
             for number in range(questions):
                 first, last = np.sort(generator.integers(0, cells, 2))
                 session.ask(f"x BETWEEN {first} AND {last} AND y = {number % 5}")
 
+        point: _Point = {"cells": cells, "questions": questions, "open_cpu_s": seconds}
         point["cpu_s"] = round(cpu_seconds(ask), 3)
         return [{**point, "grown_mb": round(peak_mb() - before, 1)}]
 
@@ -333,23 +338,18 @@ def _wide(attributes: int, opening: pmw.Opening) -> list[_Point]:
 
 def _compared() -> list[_Point]:
     """Return what peers do per second, and what a settled session does on the same machine."""
-    generator, rates = np.random.default_rng(0), dict[str, float | None]()
+    generator = np.random.default_rng(0)
     histogram, weights = generator.random(_HISTOGRAM), generator.random((_QUESTIONS, _HISTOGRAM))
-    rates["numpy_dots_per_s"] = (
-        8 * _QUESTIONS / cpu_seconds(lambda: [histogram @ one for one in (*weights,) * 8])
-    )
-    rates["opendp_laplace_per_s"] = _opendp_rate()
-    (ours,) = _grown(_RECORDS, 6, 5000)
-    rates["queries_per_s"], rates["arrays_per_s"] = ours["queries_per_s"], ours["arrays_per_s"]
-    point: _Point = {name: None if rate is None else round(rate, 1) for name, rate in rates.items()}
-    for peer in ("numpy_dots_per_s", "opendp_laplace_per_s"):
-        rate = rates[peer]
-        for own in ("queries_per_s", "arrays_per_s"):
-            ratio = None if rate is None else round((rates[own] or 0.0) / rate, 1)
-            point[f"{own.removesuffix('_per_s')}_over_{peer.removesuffix('_per_s')}"] = ratio
-    if rates["opendp_laplace_per_s"] is None:
-        point["skipped"] = "opendp is not installed"
-    return [point]
+    dots = cpu_seconds(lambda: [histogram @ one for one in (*weights,) * 8])
+    peers = {"numpy_dots": 8 * _QUESTIONS / dots, "opendp_laplace": _opendp_rate()}
+    (settled,) = _grown(_RECORDS, 6, 5000)
+    own = {name: settled[f"{name}_per_s"] for name in ("queries", "arrays")}
+    point: _Point = {
+        f"{name}_per_s": None if rate is None else round(rate, 1) for name, rate in {**peers, **own}.items()
+    }
+    for (peer, rate), (name, ours) in itertools.product(peers.items(), own.items()):
+        point[f"{name}_over_{peer}"] = None if rate is None else round(ours / rate, 1)
+    return [point if peers["opendp_laplace"] else {**point, "skipped": "opendp is not installed"}]
 
 
 def _opendp_rate() -> float | None:
@@ -395,77 +395,68 @@ CURVES: dict[str, Callable[[argparse.Namespace], _Works]] = {
 
 # --- figures of the curves, one file for each ---------------------------------------------------------------
 
-# For each curve its title, what it goes over, and its panels: a label, and the lines in it.
-_PANELS: dict[str, tuple[str, str, str, tuple[tuple[str, dict[str, str]], ...]]] = {
+# For each curve its title, the label of what it goes over, and its panels with the lines in them.
+_PANELS: dict[str, tuple[str, str, dict[str, dict[str, str]]]] = {
     "records": (
         "What grows with the records: a Parquet file of four attributes of ten cells",
         "records",
-        "records",
-        (
-            (
-                "CPU seconds",
-                {
-                    "open_s": "opening",
-                    "first_s": "200 first questions",
-                    "duckdb_group_by_s": "DuckDB's GROUP BY",
-                    "numpy_count_s": "numpy's count of codes",
-                },
-            ),
-            ("MB", {"grown_mb": "memory"}),
-        ),
+        {
+            "CPU seconds": {
+                "open_s": "opening",
+                "first_s": "200 first questions",
+                "duckdb_group_by_s": "DuckDB's GROUP BY",
+                "numpy_count_s": "numpy's count of codes",
+            },
+            "MB": {"grown_mb": "memory"},
+        },
     ),
     "questions": (
         "What grows with the questions: one session file, every answer durable",
-        "questions",
         "different questions so far",
-        (
-            (
-                "answers per CPU second",
-                {
-                    "per_s": "never asked",
-                    "again_per_s": "asked before",
-                    "numpy_per_s": "numpy's look-up",
-                    "json_per_s": "json's parsing",
-                },
-            ),
-            ("MB", {"file_mb": "file", "peak_mb": "memory"}),
-        ),
+        {
+            "answers per CPU second": {
+                "per_s": "never asked",
+                "again_per_s": "asked before",
+                "numpy_per_s": "numpy's look-up",
+                "json_per_s": "json's parsing",
+            },
+            "MB": {"file_mb": "file", "peak_mb": "memory"},
+        },
     ),
 }
 _WIDE = 30  # largest number over smallest, from where on an axis is logarithmic
 _COLOURS = ("#0b3d91", "#c1440e", "#1b7f5c", "#8f6bb3")
 
 
-def draw_curves(points: Sequence[dict[str, Any]], folder: Path) -> None:
+def draw_curves(points: Sequence[_Point], folder: Path) -> None:
     """Write a figure for each curve that has points."""
     folder.mkdir(parents=True, exist_ok=True)
-    for curve, (title, over, label, panels) in _PANELS.items():
+    for curve, (title, label, panels) in _PANELS.items():
         own = [point for point in points if point["curve"] == curve]
         if not own:
             continue
         figure = new_figure(9, 4.6)
         figure.suptitle(title)
-        for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels, strict=True):
-            _draw(axes, own, over, lines)
+        for axes, (what, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+            _draw(axes, own, curve, lines)
             axes.set(xlabel=label, ylabel=what)
         figure.savefig(folder / f"curve-{curve}.png", dpi=130)
 
 
-def _draw(axes: Axes, points: Sequence[dict[str, Any]], over: str, lines: dict[str, str]) -> None:
+def _draw(axes: Axes, points: Sequence[_Point], over: str, lines: dict[str, str]) -> None:
     """Draw some columns; where questions came in two ways, both."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    ways = list(dict.fromkeys(point.get("asked_as") for point in points))
-    for place, (column, name) in enumerate(lines.items()):
+    ways = dict.fromkeys(point.get("asked_as") for point in points)
+    values: list[float] = []
+    for colour, (column, name) in zip(_COLOURS, lines.items(), strict=False):
         for way, style in zip(ways, ("o-", "^--"), strict=False):
             own = [point for point in points if point.get("asked_as") == way and column in point]
-            if not own:  # the floor of another way
-                continue
-            label = name if way is None else f"{name}, {way}"
-            x, y = [point[over] for point in own], [point[column] for point in own]
-            axes.plot(x, y, style, color=_COLOURS[place], label=label, markersize=4)
+            if own:  # else it is the floor of another way
+                label, y = name if way is None else f"{name}, {way}", [point[column] for point in own]
+                axes.plot([point[over] for point in own], y, style, color=colour, label=label, markersize=4)
+                values += y
     axes.set_xscale("log")
-    values = [point[column] for point in points for column in lines if column in point]
     if 0 < _WIDE * min(values) < max(values):  # memory may have shrunk
         axes.set_yscale("log")
     else:  # a logarithm would show a tick or two

@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
-import sqlite3
 import sys
 import tempfile
 from collections import Counter
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,6 @@ import pandas as pd
 import pmw
 from benchmarks.runner import parser, tell
 from pmw.public.answer import Answer
-from pmw.session.store.answers import block_hash
-from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, Chain, as_written
 from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -97,28 +95,24 @@ def studies(folder: Path) -> list[Study]:
 
 def _study(folder: Path, state: str) -> Study:
     folder.mkdir()
-    path = folder / "study.pmw"
+    path, table = folder / "study.pmw", _table()
     options = pmw.Options(
         test=pmw.TestKind.QUERY, threshold=100.0, update_limit=6, composition=pmw.Composition.ZCDP
     )
-    table = _table()
     session = pmw.open_session(table, _DOMAIN, epsilon=5, delta=1e-9, path=path, options=options)
-    with closing(SessionStore.open(path)) as reader:
-        if state == STATES[2]:  # old pages are being read: charges stay in the log
-            with reader.reading():
-                reader.charge_count()
-                answers = _ask(session)
-                files = _bytes_of(path)
-        else:
-            answers = _ask(session)
-            files = _bytes_of(path)
+    with closing(SessionStore.open(path)) as reader, contextlib.ExitStack() as held:
+        if state == "killed while read":  # old pages are being read: charges stay in the log
+            held.enter_context(reader.reading())
+            reader.charge_count()
+        answers = _ask(session)
+        files = _bytes_of(path)
     spent = session.state.ledger.spent
     session.close()
-    if state == STATES[3]:
+    if state == "with a batch that waits":
         _leave_a_batch(path, table)
-    if state not in STATES[1:3]:
+    if not state.startswith("killed"):
         files = _bytes_of(path)
-    if state == STATES[3]:
+    if state == "with a batch that waits":
         with pmw.resume_session(path, table) as session:  # what every later resumption must come to
             answers[_WAITING] = session.ask(_WAITING)
             spent = session.state.ledger.spent
@@ -128,14 +122,9 @@ def _study(folder: Path, state: str) -> Study:
 
 def _leave_a_batch(path: Path, table: pd.DataFrame) -> None:
     """Leave a session whose next batch was recorded, and has no outcome."""
-
-    def full(*_: object) -> None:
-        raise pmw.StoreError("full")
-
-    with pmw.resume_session(path, table) as session:
-        vars(session._open_store())["finish"] = full
-        with contextlib.suppress(pmw.StoreError):
-            session.ask(_WAITING)
+    full = mock.patch.object(SessionStore, "finish", side_effect=pmw.StoreError("full"))
+    with pmw.resume_session(path, table) as session, full, contextlib.suppress(pmw.StoreError):
+        session.ask(_WAITING)
 
 
 def _table() -> pd.DataFrame:
@@ -186,7 +175,7 @@ def trial(study: Study, files: dict[str, bytes], folder: Path) -> str:
     except pmw.PMWError as error:
         if not isinstance(error, pmw.SessionError | pmw.StoreError):
             return f"violation: {type(error).__name__}: {error}"
-        if _in_drivers_words(str(error).replace(str(path), "")):
+        if any(word in str(error).replace(str(path), "").lower() for word in _DRIVER):
             return f"violation: {error}"
         return "refused later" if opened else "refused"
     except Exception as error:  # noqa: BLE001  # whatever it is, it is none of ours
@@ -209,41 +198,6 @@ def _fault(study: Study, files: dict[str, bytes], session: pmw.Session) -> str |
     for where in _LATER:
         session.ask(where, fresh=True)
     return None if session.state.ledger.spent >= spent else "the share falls"
-
-
-def reseal(connection: sqlite3.Connection) -> None:
-    """Compute every checksum, hash and link again, from what the tables hold; inside a transaction.
-
-    Whoever can write to a session file can do this. Tests do it to see what else tells of it.
-    Links keep the numbers of the rows that they cover; the last one covers what was added.
-    """
-    connection.create_function("row_checksum", -1, _checksum)
-    connection.create_function("block_hash", -1, block_hash)
-    (answers,) = connection.execute("SELECT coalesce(sum(size), 0) FROM blocks").fetchone()
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'answers'", (str(answers),))
-    for table in SEALED:
-        columns = ", ".join(COLUMNS[table])
-        connection.execute(f"UPDATE {table} SET checksum = row_checksum('{table}', {columns})")  # noqa: S608
-    columns = ", ".join(name for name in COLUMNS["blocks"] if name != "hash")
-    connection.execute(f"UPDATE blocks SET hash = block_hash(sequence, {columns}, answers)")  # noqa: S608
-    last = [
-        connection.execute(f"SELECT coalesce(max(sequence), 0) FROM {table}").fetchone()[0]  # noqa: S608
-        for table in CHAINED
-    ]
-    former = connection.execute(f"SELECT {', '.join(CHAINED)} FROM chain ORDER BY sequence").fetchall()  # noqa: S608
-    connection.execute("DELETE FROM chain")
-    connection.execute("DELETE FROM meta WHERE key = 'link'")
-    chain = Chain(connection, "forged")
-    for number, places in enumerate([*former[:-1], last], start=1):
-        chain._add(chain._next(chain._newest(), (number, *map(min, places, last))))
-
-
-def _checksum(table: str, *values: object) -> Any:
-    return as_written(table, values)[-1]
-
-
-def _in_drivers_words(text: str) -> bool:
-    return any(word in text.lower() for word in _DRIVER)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,11 +47,7 @@ static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
 static int ours(int file) {
     char link[64], found[4096];
     if (!prefix[0]) return 0;
-    strcpy(link, "/proc/self/fd/");
-    int place = strlen(link), digits = 1;
-    for (int rest = file; rest >= 10; rest /= 10) digits++;
-    link[place + digits] = 0;
-    for (int rest = file; digits--; rest /= 10) link[place + digits] = '0' + rest % 10;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t length = readlink(link, found, sizeof found - 1);
     if (length < 0) return 0;
     found[length] = 0;
@@ -144,9 +141,7 @@ static ssize_t written(int file, const void *bytes, size_t length, off_t place) 
 ssize_t pwrite64(int file, const void *bytes, size_t length, off64_t place) {
     return mode && ours(file) ? written(file, bytes, length, place) : raw_write(file, bytes, length, place);
 }
-ssize_t pwrite(int file, const void *bytes, size_t length, off_t place) {
-    return pwrite64(file, bytes, length, place);
-}
+ssize_t pwrite(int, const void *, size_t, off_t) __attribute__((alias("pwrite64")));
 ssize_t write(int file, const void *bytes, size_t length) {
     static ssize_t (*real)(int, const void *, size_t);
     if (!real) real = next("write");
@@ -167,7 +162,7 @@ int ftruncate64(int file, off64_t size) {
     if (mode == KILL_AFTER && calls >= nth) die();
     return done;
 }
-int ftruncate(int file, off_t size) { return ftruncate64(file, size); }
+int ftruncate(int, off_t) __attribute__((alias("ftruncate64")));
 
 static int synced(int file, const char *name) {
     int (*real)(int) = next(name), error;

@@ -1,7 +1,7 @@
 """Processes for fault injection: small sessions, processes that run commands on them, and faults.
 
 A witness writes down each draw, and what the model answers at each version; a fault stops the process, or
-makes a call of it fail, at the n-th durable step. A diary tells every process of a series and how it ended.
+makes a call of it fail, at the n-th durable step. A study's diary tells every process of it and how it ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -46,10 +46,10 @@ from pmw.session.engine import Engine
 from pmw.session.journal import secret_facts
 from pmw.session.store.companion import Companion
 from queries import (
+    Attribute,
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
-    LinearQuery,
     random_conjunctions,
     save_schema,
 )
@@ -118,7 +118,7 @@ def run_forked(study: Study, fault: Fault, arguments: tuple[str, ...]) -> Run:
         _give(folder, 0o755, os.geteuid())
     told = tuple(json.loads(line) for line in _whole_lines(notes))
     run = Run(fault, os.waitstatus_to_exitcode(status), _answers(_whole_lines(out)), err.read_text(), told)
-    note_process(folder, "pmw", *arguments, f"({fault}):", run.end)
+    study.note("pmw", *arguments, f"({fault}):", run.end)
     return run
 
 
@@ -135,7 +135,7 @@ def run_command(study: Study, seconds: float) -> Run:
     rest, errors = process.communicate()
     lines = (first + rest).decode().split("\n")[:-1]
     run = Run(Fault(COMMAND, seconds), process.returncode, _answers(lines), errors.decode(), ())
-    note_process(study.path.parent, *command, f"({run.fault}):", run.end)
+    study.note(*command, f"({run.fault}):", run.end)
     return run
 
 
@@ -198,7 +198,10 @@ def _give(folder: Path, mode: int, owner: int) -> None:
 
 _RECORDS = 3000
 _QUESTIONS = 60
-STUDIES = ("questions", "marginals", "wide")
+_QUERY = pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8)
+_MARGINAL = pmw.Options(test=pmw.TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP)
+_CHOICES = {"questions": (_QUERY, 0), "marginals": (_MARGINAL, 1), "wide": (_QUERY, 2)}  # and how many codes
+STUDIES = tuple(_CHOICES)
 
 
 class Study(NamedTuple):
@@ -207,20 +210,32 @@ class Study(NamedTuple):
     path: Path
     questions: Path
     asked: int
+    diary: list[str]  # of the processes that used it, in order
+
+    @property
+    def table(self) -> Path:
+        """Where its table lies."""
+        return self.questions.with_name("people.csv")
 
     def copy(self, folder: Path) -> Study:
-        """Return the study with a copy of its session in another folder, which is made again."""
+        """Return the study with a copy of its session in another folder, made again, and a new diary."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for file in self.path.parent.glob(f"{self.path.name}*"):
             shutil.copy2(file, folder)
-        return Study(folder / self.path.name, self.questions, self.asked)
+        return self._replace(path=folder / self.path.name, diary=[])
+
+    def note(self, *words: object) -> None:
+        """Write down a process: what it ran, what befell it, and how it ended."""
+        text = " ".join(map(str, words)).replace("\n", "\n      ")
+        self.diary.append(f"    {text}\n")
 
 
 def make_study(name: str, folder: Path) -> Study:
     """Return a new session that has answered nothing yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    domain, options = _domain(name), _OPTIONS[name]
+    options, codes = _CHOICES[name]
+    domain = _domain(codes)
     _frame().to_csv(folder / "people.csv", index=False)
     path = folder / f"{name}.pmw"
     pmw.open_session(folder / "people.csv", domain, epsilon=2, delta=1e-9, path=path, options=options).close()
@@ -237,26 +252,18 @@ def make_study(name: str, folder: Path) -> Study:
             where["region"] = {"in": ["north", "east"]}
         lines.append(json.dumps({"id": number, "where": where, "request_id": f"r{number}"}))
     questions.write_text("".join(f"{line}\n" for line in lines))
-    return Study(path, questions, len(lines))
+    return Study(path, questions, len(lines), [])
 
 
-_OPTIONS = {
-    "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8),
-    "marginals": pmw.Options(test=pmw.TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP),
-    "wide": pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8),
-}
-
-
-def _domain(name: str) -> Domain:
-    attributes: list[IntegerAttribute | CategoricalAttribute] = [
+def _domain(codes: int) -> Domain:
+    attributes: tuple[Attribute, ...] = (
         IntegerAttribute("age", 20, 59),
         CategoricalAttribute("sex", ("Female", "Male")),
         CategoricalAttribute("region", ("north", "east", "south", "west")),
         CategoricalAttribute("member", (True, False)),
-    ]
-    if name != "questions":
-        attributes += [IntegerAttribute(f"code{place}", 0, 15) for place in range(2 if name == "wide" else 1)]
-    return Domain(tuple(attributes), name="people")
+        *(IntegerAttribute(f"code{place}", 0, 15) for place in range(codes)),
+    )
+    return Domain(attributes, name="people")
 
 
 def _frame() -> pd.DataFrame:
@@ -399,10 +406,9 @@ class _Counting(sqlite3.Connection):
     def _counted(self, run: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         cls = type(self)
         cls.counted += 1
-        if cls.left is None:
-            return run(*values)
-        cls.left -= 1
-        if cls.left > 0:
+        if cls.left is not None:
+            cls.left -= 1
+        if cls.left is None or cls.left > 0:
             return run(*values)
         if cls.kind.startswith("statement"):
             full = "full" in cls.kind
@@ -447,13 +453,9 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
         note(opening=released)
         return draws
 
-    replaced: list[tuple[object, str, Callable[..., Any]]] = [
-        (pmw.session.engine, "draw_tests", drawn),
-        (pmw.session.releases, "draw_opening", opened),
-        (Engine, "_carry_out", carried_out),
-    ]
-    for owner, name, instead in replaced:
-        setattr(owner, name, instead)
+    vars(pmw.session.engine)["draw_tests"] = drawn
+    vars(pmw.session.releases)["draw_opening"] = opened
+    Engine._carry_out = carried_out  # type: ignore[assignment,method-assign]
 
 
 def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
@@ -475,88 +477,5 @@ def digest(raw: bytes) -> str:
 
 def _model_answers(state: PublicState) -> list[str]:
     """Return what the model answers to some questions, to the last bit."""
-    return [float(state.model.answer(query)).hex() for query in _fixed_questions(state.domain)]
-
-
-@functools.cache
-def _fixed_questions(domain: Domain) -> tuple[LinearQuery, ...]:
-    return tuple(random_conjunctions(domain, 8, seed=3))
-
-
-# --- diaries ------------------------------------------------------------------------------------------------
-
-
-def begin_diary(folder: Path) -> None:
-    """Begin a new diary for the session in a folder."""
-    _diary(folder).write_text("")
-
-
-def note_process(folder: Path, *words: object) -> None:
-    """Write down a process: what it ran, what befell it, and how it ended."""
-    text = " ".join(map(str, words)).replace("\n", "\n      ")
-    with _diary(folder).open("a") as diary:
-        diary.write(f"    {text}\n")
-
-
-def story(title: str, folder: Path, broken: Sequence[str]) -> str:
-    """Return what was broken in a series, and every process of it, in order."""
-    lines = [title, *(f"  broken: {one}" for one in broken), "  processes, in order:"]
-    return "\n".join(lines) + "\n" + _diary(folder).read_text()
-
-
-def _diary(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.diary")
-
-
-# --- openings -----------------------------------------------------------------------------------------------
-
-
-def _opened(study: Study, fault: Fault) -> Run:
-    """Let a forked process open a session on the study's table, befallen by a fault."""
-    table = study.questions.with_name("people.csv")
-    options = ("--data", str(table), "--schema", str(table.with_suffix(".toml")), "--epsilon", "2")
-    more = ("--delta", "1e-9", "--test", "query", "--update-limit", "8", "--threshold", "15")
-    return run_forked(study, fault, ("open", str(study.path), *options, *more))
-
-
-def broken_opening(study: Study, fault: Fault) -> tuple[bool, list[str]]:
-    """Return whether an opening was stopped, and what was wrong with it, or an empty text for each check."""
-    for file in study.path.parent.glob(f"{study.path.name}*"):
-        file.unlink()
-    first = _opened(study, fault)
-    return first.stopped, list(_checks(study, first))
-
-
-def _checks(study: Study, first: Run) -> Iterator[str]:
-    told = first.errors.startswith("Error: ") and "Traceback" not in first.errors
-    yield "" if first.code <= 0 or told else f"{first.fault}: {first.end}"
-    runs = [first]
-    if not _is_born(study.path):  # a session exists with its intent, or not at all
-        yield "" if not _openings(first) else "noise was drawn before the session existed"
-        runs = [_opened(study, Fault())]
-        yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].end}"
-    runs.append(run_stream(study, Fault()))
-    yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].end}"
-    yield "" if len(runs[-1].lines) == study.asked else "some questions have no answer"
-    drawn = [draws for run in runs for draws in _openings(run)]
-    yield "" if drawn and all(draws == drawn[0] for draws in drawn) else f"the opening drew {drawn}"
-    measured = _measured(study.path)
-    yield "" if measured == drawn[-1:][0] else "the file does not hold what the opening drew"
-    verified = pmw.verify_session(study.path)
-    yield ", ".join(check.name for check in verified.checks if not check.holds)
-
-
-def _openings(run: Run) -> list[list[str]]:
-    return [note["opening"] for note in run.notes if "opening" in note]
-
-
-def _is_born(path: Path) -> bool:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-
-
-def _measured(path: Path) -> list[str]:
-    """Return what the opening's intent released, as hexadecimal bytes."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT units FROM measurements WHERE intent = 1 ORDER BY sequence")
-        return [row[0].hex() for row in rows]
+    questions = random_conjunctions(state.domain, 8, seed=3)
+    return [float(state.model.answer(query)).hex() for query in questions]

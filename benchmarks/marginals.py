@@ -10,11 +10,10 @@ there are (``scopes_of``), and how many cells one may have (``most_cells``).
 * ``session``: a session as it opens by default, or as ``--opening`` says, told nothing else. It is asked for
   every cell of each scope, one scope after the other in an order that follows from the seed, and scored on
   each answer when it is given;
-* ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/methods.py``);
-* ``residuals-alike``, ``residuals-by-cells``: told the workload, with the same budget
-  (``pmw/research/baselines.py``). The first minimises the sum over marginals of the mean
-  variance of a cell, so that each marginal counts alike; the second the sum of the variances of all cells.
-  Nothing is clipped. ``planned_rmse_cell`` is what the closed form says of ``rmse_cell``.
+* ``all-pairs-max-entropy``: told to expect all pairs (``benchmarks/stream.py``);
+* ``residuals-by-cells``: told the workload, with the same budget (``pmw.research.baselines``). It minimises
+  the sum of the variances of all cells, and clips nothing. ``planned_rmse_cell`` is what the closed form says
+  of ``rmse_cell``.
 
 ``l1`` is the mean over scopes of the sum over cells of |fraction - true fraction|, not halved;
 ``worst_cell`` is the largest |fraction - true fraction| of all cells, ``rmse_cell`` the root of their mean
@@ -32,14 +31,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.methods import Settings, all_pairs
 from benchmarks.runner import cell_fractions, exported_rows, parser, tell_alone
+from benchmarks.stream import Settings, all_pairs
 from benchmarks.tables import MADE_UP, TABLES, Case, NotApplicableError, StreamChoice
 from pmw.model.distribution import SyntheticDistribution
 from pmw.model.measurement import Measurement, QueryMeasurement
@@ -88,12 +86,9 @@ Method = Callable[[Case, Sequence[Scope], Settings], Answered]
 
 def session(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
     """Ask a session for every cell of each scope: told nothing but how it opens."""
-    options = pmw.Options(seed=settings.seed, opening=settings.opening)
     marginals: dict[Scope, NDArray[np.float64]] = {}
     classes: dict[Scope, str] = {}
-    with pmw.open_session(
-        case.source(), case.domain, epsilon=settings.epsilon, delta=settings.delta, options=options
-    ) as opened:
+    with case.opened(settings.written, seed=settings.seed, opening=settings.opening) as opened:
         for place in np.random.default_rng(settings.seed).permutation(len(scopes)).tolist():
             scope = scopes[place]
             cells = np.indices(case.domain.scope_shape(scope)).reshape(len(scope), -1).T
@@ -134,10 +129,10 @@ def all_pairs_max_entropy(case: Case, scopes: Sequence[Scope], settings: Setting
     return Answered(marginals, model=outcome.model, state=outcome.state, facts=outcome.facts)
 
 
-def _residuals(by_cells: bool, case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
-    """ResidualPlanner, where the mean variance of each marginal's cells counts alike, or each cell's."""
+def residuals_by_cells(case: Case, scopes: Sequence[Scope], settings: Settings) -> Answered:
+    """Measure by ResidualPlanner, where the variance of each cell counts alike."""
     domain, budget = case.domain, settings.budget
-    weights = {scope: float(domain.scope_size(scope)) if by_cells else 1.0 for scope in scopes}
+    weights = {scope: float(domain.scope_size(scope)) for scope in scopes}
     if budget.delta == 0:
         raise NotApplicableError("Gaussian noise needs delta > 0")
     opened = filter_of_squares(budget, pmw.Options())
@@ -151,12 +146,12 @@ def _residuals(by_cells: bool, case: Case, scopes: Sequence[Scope], settings: Se
         )
         for scope, variance in variances.items()
     }
-    sizes = [domain.scope_size(scope) for scope in weights]
-    planned = [cell_variance(domain, scope, variances) for scope in weights]
+    each = [cell_variance(domain, scope, variances) for scope in weights]
+    planned = np.average(each, weights=list(weights.values()))
     facts = {
         "mu_squared": round(cap, 6),
         "residuals": len(residuals),
-        "planned_rmse_cell": round(math.sqrt(np.average(planned, weights=sizes)) / case.size, 7),
+        "planned_rmse_cell": round(math.sqrt(planned) / case.size, 7),
     }
     return Answered([reconstructed(domain, scope, residuals).reshape(-1) for scope in weights], facts=facts)
 
@@ -164,8 +159,7 @@ def _residuals(by_cells: bool, case: Case, scopes: Sequence[Scope], settings: Se
 METHODS: dict[str, Method] = {
     "session": session,
     "all-pairs-max-entropy": all_pairs_max_entropy,
-    "residuals-alike": partial(_residuals, False),
-    "residuals-by-cells": partial(_residuals, True),
+    "residuals-by-cells": residuals_by_cells,
 }
 
 # --- scores -------------------------------------------------------------------------------------------------

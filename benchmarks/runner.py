@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -23,15 +23,14 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-import pmw
-from benchmarks.tables import STREAMS, Case, NotApplicableError, TableAbsentError
+from benchmarks.tables import STREAMS, NotApplicableError, TableAbsentError
 from pmw.errors import PMWError
 from pmw.model.distribution import SyntheticDistribution
 from pmw.public.answer import Answer
 from pmw.public.export import RowPlan, draw_rows
 from pmw.public.options import Opening
 from pmw.public.state import PublicState
-from queries import CodedRecords, Domain
+from queries import CodedRecords
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -102,20 +101,21 @@ def tell_alone(
     Returns:
         False where it cannot be done, which is told on stderr with why.
     """
+    with skipping(*head.values()) as skipped:
+        for line in alone(work, *given, **named):
+            tell({**head, **line})
+    return not skipped
+
+
+@contextlib.contextmanager
+def skipping(*what: object) -> Iterator[list[object]]:
+    """Go on where something cannot be done, and tell on stderr why; what is yielded holds it afterwards."""
+    skipped: list[object] = []
     try:
-        lines = alone(work, *given, **named)
+        yield skipped
     except (TableAbsentError, NotApplicableError, PMWError, BrokenProcessPool) as reason:
-        print(f"skipped {', '.join(map(str, head.values()))}: {reason}", file=sys.stderr, flush=True)
-        return False
-    for line in lines:
-        tell({**head, **line})
-    return True
-
-
-def opened(source: Any, domain: Domain, given: argparse.Namespace, seed: int) -> pmw.Session:
-    """Return a session with the budget that the arguments name, and seeded noise."""
-    options = pmw.Options(seed=seed)
-    return pmw.open_session(source, domain, epsilon=given.epsilon, delta=given.delta, options=options)
+        print(f"skipped {', '.join(map(str, what))}: {reason}", file=sys.stderr, flush=True)
+        skipped += what
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -151,61 +151,21 @@ def used(pid: int) -> tuple[float, float]:
 
 # --- scores ------------------------------------------------------------------------------------------------
 
-_CHEAP_MODEL = 10**7  # cells up to which every marginal of a model is read
 _SLACK = 1e-6  # records: intervals and truths are rounded
-
-
-def error_scores(errors: NDArray[np.float64]) -> dict[str, float]:
-    """Return mean, 95 % quantile and maximum of errors, which are fractions of the records, in their order.
-
-    ``mean_late`` is of the second half alone.
-    """
-    return {
-        "mean": round(float(errors.mean()), 6),
-        "mean_late": round(float(errors[len(errors) // 2 :].mean()), 6),
-        "p95": round(float(np.quantile(errors, 0.95)), 6),
-        "max": round(float(errors.max()), 6),
-    }
 
 
 def promise_scores(
     answers: Sequence[Answer], truth: NDArray[np.float64], records: int
 ) -> dict[str, float | None]:
     """Return which share of the answers have an interval, how many hold the truth, and how wide they are."""
-    held, widths = [], []
-    for answer, true in zip(answers, truth, strict=True):
-        if answer.interval is not None:
-            low, high = answer.interval
-            held.append(low - _SLACK <= true <= high + _SLACK)
-            widths.append((high - low) / 2 / records)
+    bars = [(*one.interval, true) for one, true in zip(answers, truth.tolist(), strict=True) if one.interval]
+    low, high, exact = np.array(bars).reshape(-1, 3).T
+    held = (low - _SLACK <= exact) & (exact <= high + _SLACK)
     return {
-        "coverage": round(float(np.mean(held)), 5) if held else None,
-        "with_interval": round(len(held) / max(1, len(answers)), 4),
-        "median_half_width": round(float(np.median(widths)), 6) if held else None,
+        "coverage": round(float(held.mean()), 5) if bars else None,
+        "with_interval": round(len(bars) / max(1, len(answers)), 4),
+        "median_half_width": round(float(np.median(high - low)) / 2 / records, 6) if bars else None,
     }
-
-
-def marginal_scores(
-    case: Case, model: SyntheticDistribution, state: PublicState | None, seed: int
-) -> dict[str, float]:
-    """Return the mean L1 distance of all 2-way and 3-way marginals, of exported rows and of the model.
-
-    Each distance is the sum over cells of |fraction - true fraction|: not halved. A small model's own
-    marginals are read too.
-    """
-    rows = exported_rows(model, state, seed)
-    scores = {}
-    for order in (2, 3):
-        distances, own = [], []
-        for scope in itertools.combinations(case.domain.names, order):
-            true = cell_fractions(case.records, scope)
-            distances.append(float(np.abs(cell_fractions(rows, scope) - true).sum()))
-            if case.domain.size <= _CHEAP_MODEL:
-                own.append(float(np.abs(model.marginal(scope).reshape(-1) / model.total - true).sum()))
-        scores[f"rows_l1_{order}way"] = round(float(np.mean(distances)), 5)
-        if own:
-            scores[f"model_l1_{order}way"] = round(float(np.mean(own)), 5)
-    return scores
 
 
 def exported_rows(model: SyntheticDistribution, state: PublicState | None, seed: int) -> CodedRecords:
@@ -217,31 +177,8 @@ def exported_rows(model: SyntheticDistribution, state: PublicState | None, seed:
 
 def cell_fractions(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.float64]:
     """Return the fraction of the records in each cell of a scope: float64, one axis."""
-    cells = np.zeros(len(records), dtype=np.int64)
-    for column, size in _columns(records, scope):
-        cells *= size
-        cells += column
-    counts = np.bincount(cells, minlength=records.domain.scope_size(scope))
-    fractions: NDArray[np.float64] = counts / max(1, len(records))
+    places = [records.domain.index(name) for name in scope]
+    shape = records.domain.scope_shape(scope)
+    cells = np.ravel_multi_index(tuple(records.columns[place] for place in places), shape)
+    fractions: NDArray[np.float64] = np.bincount(cells, minlength=math.prod(shape)) / max(1, len(records))
     return fractions
-
-
-def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[NDArray[np.integer], int]]:
-    for name in scope:
-        place = records.domain.index(name)
-        yield records.columns[place], records.domain.shape[place]
-
-
-def typical_scores(answers: Sequence[Answer], exact: NDArray[np.float64], records: int) -> dict[str, object]:
-    """Return how often the truth is within what is typical, and how wide the narrower interval is."""
-    pairs = [(one, true) for one, true in zip(answers, exact.tolist(), strict=True) if one.typical]
-    inside = [low <= true <= high for one, true in pairs for low, high in [one.typical or (0, 0)]]
-    widths = [
-        min(((end[1] - end[0]) / 2 for end in (one.interval, one.typical) if end is not None), default=np.inf)
-        for one in answers
-    ]
-    return {
-        "typical": len(pairs),
-        "typical_coverage": round(float(np.mean(inside)), 4) if inside else None,
-        "narrower_half_width": round(float(np.median(widths)) / records, 6),
-    }

@@ -81,8 +81,8 @@ def main() -> None:
 
 
 def _limited(table: Any, memory: int | None) -> Any:
-    """Return a table whose records may take so much memory."""
-    if memory is None:
+    """Return a table whose records may take so much memory; one of pandas takes what it takes."""
+    if memory is None or isinstance(table, Path):
         return table
     limit = pmw.MemoryLimit(memory)
     return TableFile(Path(table), memory=limit) if isinstance(table, str) else replace(table, memory=limit)
@@ -96,19 +96,19 @@ def _tables(folder: Path, records: int, arguments: argparse.Namespace) -> Iterat
         ids = f", floor({records} / 3 * random())::BIGINT AS person" if arguments.persons else ""
         made = f"SELECT {_COLUMNS}{ids} FROM range({records})"  # noqa: S608 - our own text
         connection.execute(f"COPY ({made}) TO '{file}' (FORMAT parquet)")
-    if "parquet" in arguments.source:
-        yield "parquet", str(file)
     if {"duckdb", "inside"}.intersection(arguments.source):
         with duckdb.connect(str(database)) as connection:
             connection.execute(f"CREATE TABLE t AS FROM '{file}'")
-    if "duckdb" in arguments.source:
-        yield "duckdb", DatabaseTable(f"duckdb:{database}", "t")
-    if "inside" in arguments.source:
-        yield "inside", DatabaseTable(f"duckdb:{database}", "t", inside=True)
-    if "spark" in arguments.source:
-        yield "spark", DatabaseTable("spark:local[2]", f"parquet.{file}")
-    if "pandas" in arguments.source and records <= _MOST_HELD:
-        yield "pandas", file
+    tables = {
+        "parquet": str(file),
+        "duckdb": DatabaseTable(f"duckdb:{database}", "t"),
+        "inside": DatabaseTable(f"duckdb:{database}", "t", inside=True),
+        "spark": DatabaseTable("spark:local[2]", f"parquet.{file}"),
+        "pandas": file if records <= _MOST_HELD else None,
+    }
+    for name, table in tables.items():
+        if name in arguments.source and table is not None:
+            yield name, table
     if arguments.postgres is not None and records <= _MOST_HELD:
         yield from _in_postgres(file, arguments.postgres)
 

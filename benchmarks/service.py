@@ -24,11 +24,12 @@ from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 import pmw
 from benchmarks.runner import parser, tell, used
@@ -36,7 +37,7 @@ from pmw.data import TableFile
 from pmw.errors import ServiceError
 from pmw.service.client import RemoteSession, connect
 from pmw.service.users import Role, User, UsersFile
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute
 
 CLIENTS = 8
 QUESTIONS = 500
@@ -59,20 +60,32 @@ def made_study(folder: Path) -> Path:
         "region": generator.choice(["north", "east", "south", "west"], 20_000, p=[0.4, 0.3, 0.2, 0.1]),
         "member": generator.random(20_000) < np.where(age > 50, 0.7, 0.2),
     }
-    pd.DataFrame(table).to_csv(folder / "people.csv", index=False)
-    domain = Domain(
-        (
-            IntegerAttribute("age", 20, 79),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", ("north", "east", "south", "west")),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
+    attributes = (
+        IntegerAttribute("age", 20, 79),
+        CategoricalAttribute("sex", ("Female", "Male")),
+        CategoricalAttribute("region", ("north", "east", "south", "west")),
+        CategoricalAttribute("member", (True, False)),
     )
-    path = folder / "study.pmw"
-    options = pmw.Options(test=pmw.TestKind.QUERY)
-    source = TableFile(folder / "people.csv")
-    pmw.open_session(source, domain, epsilon=1, delta=1e-9, path=path, options=options).close()
+    return _opened(folder, table, attributes, pmw.Options(test=pmw.TestKind.QUERY))
+
+
+def made_wide_study(folder: Path) -> Path:
+    """Open a session over 40,000 random records and 10,950 cells, and return its file."""
+    drawn, size = np.random.default_rng(7), 40_000
+    values = {"sex": ("Female", "Male"), "region": tuple("abcde"), "income": tuple("pqrst")}
+    table = {"age": drawn.integers(18, 91, size), "children": drawn.integers(0, 3, size)}
+    table |= {name: drawn.choice(list(own), size) for name, own in values.items()}
+    named = [CategoricalAttribute(name, own) for name, own in values.items()]
+    ages = IntegerAttribute("age", 18, 90), IntegerAttribute("children", 0, 2)
+    return _opened(folder, table, (*ages, *named), pmw.Options())
+
+
+def _opened(
+    folder: Path, table: Mapping[str, NDArray[Any]], attributes: tuple[Attribute, ...], options: pmw.Options
+) -> Path:
+    file, path, domain = folder / "people.csv", folder / "study.pmw", Domain(attributes, name="people")
+    pd.DataFrame(table).to_csv(file, index=False)
+    pmw.open_session(TableFile(file), domain, epsilon=1, delta=1e-9, path=path, options=options).close()
     return path
 
 
@@ -87,36 +100,46 @@ def question(seed: int) -> str:
     )
 
 
-class Process:
-    """The service's process."""
+class Process(NamedTuple):
+    """The service's process, and the first line that it printed."""
 
-    def __init__(self, study: Path, users: Path, *more: str, port: int = 0) -> None:
-        command = [sys.executable, "-m", "pmw", "serve", str(study), "--users", str(users)]
-        command += ["--rate", "1000000", "--port", str(port), *more]
-        self._log = (study.parent / "service.log").open("a")
-        self.process = subprocess.Popen(  # noqa: S603  # this program itself
-            command, stdout=subprocess.PIPE, stderr=self._log, text=True
-        )
-        self.line = self.process.stdout.readline() if self.process.stdout else ""
-        if not self.line:
-            raise RuntimeError("the service did not start; see service.log")
-        self.url = self.line.split()[2].rstrip(";")
+    process: subprocess.Popen[str]
+    line: str
 
-    def end(self, way: Callable[[subprocess.Popen[str]], None]) -> None:
-        """End it by a signal."""
-        way(self.process)
-        self.process.wait(60)
-        self._log.close()
+    @property
+    def url(self) -> str:
+        """Where it is reached."""
+        return self.line.split()[2].rstrip(";")
 
 
 @contextmanager
-def serving(study: Path, users: UsersFile, *more: str) -> Iterator[Process]:
+def serving(study: Path, users: UsersFile, *more: str, port: str = "0") -> Iterator[Process]:
     """Serve a session until what is asked of it is over."""
-    service = Process(study, users.path, *more)
-    try:
-        yield service
-    finally:
-        service.end(subprocess.Popen.terminate)
+    command = [sys.executable, "-m", "pmw", "serve", str(study), "--users", str(users.path)]
+    command += ["--rate", "1000000", "--port", port, *more]
+    with (
+        (study.parent / "service.log").open("a") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,  # noqa: S603
+    ):
+        line = process.stdout.readline() if process.stdout else ""
+        if not line:
+            raise RuntimeError("the service did not start; see service.log")
+        try:
+            yield Process(process, line)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def asking(folder: Path, role: Role, *more: str) -> Iterator[tuple[Process, RemoteSession, str]]:
+    """Serve a new session, and yield the process, one user's connection and the user's token."""
+    study, users = made_study(folder), UsersFile(folder / "users.json")
+    token = users.add(User("ann", role, Fraction(1)))
+    with (
+        serving(study, users, *more) as service,
+        connect(service.url, token=token, session="study") as session,
+    ):
+        yield service, session, token
 
 
 class Client(threading.Thread):
@@ -158,22 +181,23 @@ def kill_row(folder: Path, kills: int) -> dict[str, Any]:
         users.add(User(f"client-{number}", Role.ANALYST, Fraction(1, 4)), beyond=True)
         for number in range(CLIENTS)
     ]
-    service, drawn, stop = Process(study, users.path), random.Random(), threading.Event()
-    port = int(service.url.rpartition(":")[2])
-    clients = [Client(number, service.url, token, stop) for number, token in enumerate(tokens)]
-    for client in clients:
-        client.start()
-    shares = []
+    drawn, stop, port = random.Random(), threading.Event(), "0"
+    clients, shares = list[Client](), list[float]()
     for _ in range(kills):
-        time.sleep(drawn.uniform(0.05, 2))
-        service.end(subprocess.Popen.kill)
+        with serving(study, users, port=port) as service:
+            if not clients:
+                port = service.url.rpartition(":")[2]
+                clients = [Client(number, service.url, token, stop) for number, token in enumerate(tokens)]
+                for client in clients:
+                    client.start()
+            time.sleep(drawn.uniform(0.05, 2))
+            service.process.kill()
         with pmw.resume_session(study) as session:
             shares.append(session.state.ledger.share)
-        service = Process(study, users.path, port=port)
-    stop.set()
-    for client in clients:
-        client.join()
-    service.end(subprocess.Popen.terminate)
+    with serving(study, users, port=port):
+        stop.set()
+        for client in clients:
+            client.join()
     return {"benchmark": "kill", "kills": kills, **_checked(study, clients, shares)}
 
 
@@ -208,28 +232,22 @@ def _checked(study: Path, clients: list[Client], shares: list[float]) -> dict[st
         }
 
 
-def load_rows(folder: Path) -> list[dict[str, Any]]:
-    """Return how fast a settled session answers: one by one, and in batches."""
-    study, users = made_study(folder), UsersFile(folder / "users.json")
-    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
+def load_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield how fast a settled session answers: one by one, and in batches."""
     wheres = [question(seed) for seed in range(1000)]
-    with serving(study, users) as service:
-        with connect(service.url, token=token, session="study") as session:
-            kinds = _by_kind(session, wheres[:400])
-            session.ask_all(wheres, at_most=1)
-            times = [_timed(partial(session.ask, where)) for where in wheres * 2]
+    with asking(folder, Role.ANALYST) as (service, session, token):
+        for kind, told in _by_kind(session, wheres[:400]).items():
+            yield {"benchmark": "first asked", "kind": kind, **told}
+        session.ask_all(wheres, at_most=1)
+        times = [_timed(partial(session.ask, where)) for where in wheres * 2]
+        p50, p99 = np.quantile(times, [0.5, 0.99])
+        settled = {"requests": len(times), "p50_ms": round(1000 * p50, 2), "p99_ms": round(1000 * p99, 2)}
+        yield {"benchmark": "settled", **settled}
         with ThreadPoolExecutor(2) as pool:
             began = time.perf_counter()
             list(pool.map(lambda _: _ask_batches(service.url, token, wheres, 200), range(2)))
-            took = time.perf_counter() - began
-    p50, p99 = np.quantile(times, [0.5, 0.99])
-    settled = {"requests": len(times), "p50_ms": round(1000 * p50, 2), "p99_ms": round(1000 * p99, 2)}
-    rate = round(2 * 200 * BATCH / took)
-    return [
-        *({"benchmark": "first asked", "kind": kind, **told} for kind, told in kinds.items()),
-        {"benchmark": "settled", **settled},
-        {"benchmark": "batches", "batch": BATCH, "clients": 2, "answers_per_second": rate},
-    ]
+            rate = round(2 * 200 * BATCH / (time.perf_counter() - began))
+    yield {"benchmark": "batches", "batch": BATCH, "clients": 2, "answers_per_second": rate}
 
 
 def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -257,22 +275,6 @@ def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
             }
 
 
-def made_wide_study(folder: Path) -> Path:
-    """Open a session over 40,000 random records and 10,950 cells, and return its file."""
-    drawn, size = np.random.default_rng(7), 40_000
-    values = {"sex": ("Female", "Male"), "region": tuple("abcde"), "income": tuple("pqrst")}
-    table = {"age": drawn.integers(18, 91, size), "children": drawn.integers(0, 3, size)}
-    pd.DataFrame({**table, **{name: drawn.choice(list(own), size) for name, own in values.items()}}).to_csv(
-        folder / "people.csv", index=False
-    )
-    named = [CategoricalAttribute(name, own) for name, own in values.items()]
-    ages = IntegerAttribute("age", 18, 90), IntegerAttribute("children", 0, 2)
-    path = folder / "study.pmw"
-    domain = Domain((*ages, *named), name="people")
-    pmw.open_session(TableFile(folder / "people.csv"), domain, epsilon=1, delta=1e-9, path=path).close()
-    return path
-
-
 def large_bodies() -> dict[str, dict[str, Any]]:
     """Return the bodies of large requests, by what they are."""
     by = "age, sex, region, income"
@@ -295,16 +297,13 @@ def large_bodies() -> dict[str, dict[str, Any]]:
 
 def page_rows(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the CPU time of the service for a settled answer by its address, and for its other pages."""
-    study, users = made_study(folder), UsersFile(folder / "users.json")
-    token = users.add(User("ann", Role.CUSTODIAN, Fraction(1)))
     few = "SELECT region, COUNT(*) FROM people GROUP BY region"
     grouped = "SELECT age, sex, COUNT(*) FROM people GROUP BY age, sex"
-    with serving(study, users) as service:
-        with connect(service.url, token=token, session="study") as session:
-            session.ask_all([question(seed) for seed in range(500)], at_most=1)
-            session.ask(SETTLED, at_most=1)
-            session.sql(grouped, at_most=1)
-            session.sql(few, at_most=1)
+    with asking(folder, Role.CUSTODIAN) as (service, session, token):
+        session.ask_all([question(seed) for seed in range(500)], at_most=1)
+        session.ask(SETTLED, at_most=1)
+        session.sql(grouped, at_most=1)
+        session.sql(few, at_most=1)
         for name, path in {
             "one count by its address": f"?{urlencode({'q': SETTLED})}",
             "4 groups by their address": f"?{urlencode({'q': few})}",
@@ -313,37 +312,40 @@ def page_rows(folder: Path) -> Iterator[dict[str, Any]]:
             "history": "/history",
             "custodian": "/custodian",
         }.items():
-            connection = http.client.HTTPConnection(service.url.removeprefix("http://"), timeout=60)
-            _page(connection, token, path)  # templates are read
-            before = used(service.process.pid)[0]
-            sizes = [_page(connection, token, path) for _ in range(PAGES)]
-            spent = 1000 * (used(service.process.pid)[0] - before) / PAGES
-            connection.close()
-            yield {"benchmark": "page", "page": name, "bytes": sizes[-1], "server_cpu_ms": round(spent, 1)}
+            with connected(service.url) as connection:
+                page = partial(_requested, connection, token, f"/page/study{path}")
+                page()  # templates are read
+                before = used(service.process.pid)[0]
+                found = [page() for _ in range(PAGES)]
+                spent = 1000 * (used(service.process.pid)[0] - before) / PAGES
+            if {status for status, _ in found} != {200}:
+                raise RuntimeError(f"expected 200 alone for {path}")
+            yield {"benchmark": "page", "page": name, "bytes": found[-1][1], "server_cpu_ms": round(spent, 1)}
 
 
-def _page(connection: http.client.HTTPConnection, token: str, path: str) -> int:
-    """Return the bytes of a page."""
-    connection.request("GET", f"/page/study{path}", headers={"Authorization": f"Bearer {token}"})
-    with connection.getresponse() as response:
-        if response.status != 200:
-            raise RuntimeError(f"expected 200, got {response.status} for {path}")
-        return len(response.read())
+def connected(url: str) -> closing[http.client.HTTPConnection]:
+    """Return a connection to a service, to be closed."""
+    return closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=600))
 
 
-def _sent(connection: http.client.HTTPConnection, token: str, body: Mapping[str, object]) -> int:
-    """Return the status of a request of questions."""
+def _requested(
+    connection: http.client.HTTPConnection, token: str, path: str, body: Mapping[str, object] | None = None
+) -> tuple[int, int]:
+    """Return the status and the bytes of what a page, or a request with a body, is answered with."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    connection.request("POST", "/sessions/study/ask", json.dumps({**body, "at_most": 1}), headers)
+    if body is None:
+        connection.request("GET", path, headers=headers)
+    else:
+        connection.request("POST", path, json.dumps(body), headers)
     with connection.getresponse() as response:
-        response.read()
-        return response.status
+        return response.status, len(response.read())
 
 
 def _statuses(url: str, token: str, bodies: Iterable[Mapping[str, object]]) -> list[int]:
-    """Return the statuses of requests over one connection."""
-    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)) as connection:
-        return [_sent(connection, token, body) for body in bodies]
+    """Return the statuses of requests of questions over one connection."""
+    with connected(url) as connection:
+        ask = partial(_requested, connection, token, "/sessions/study/ask")
+        return [ask({**body, "at_most": 1})[0] for body in bodies]
 
 
 def _waits(url: str, token: str, body: dict[str, Any], ask: Callable[[], object]) -> tuple[int, list[float]]:
@@ -455,11 +457,9 @@ def postgres_rows(folder: Path) -> Iterator[dict[str, Any]]:
         f"SELECT {by}, COUNT(*) AS n FROM people WHERE age >= {20 + place} GROUP BY {by}"  # noqa: S608  # our own
         for place in range(TILES)
     ]
-    study, users = made_study(folder), UsersFile(folder / "users.json")
-    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    with serving(study, users, "--postgres", "0") as service:
+    with asking(folder, Role.ANALYST, "--postgres", "0") as (service, _, token):
         place = service.line.partition("postgresql://")[2].partition(";")[0]
-        ask = partial(_asked, f"postgresql://ann:{token}@{place}/{study.stem}")
+        ask = partial(_asked, f"postgresql://ann:{token}@{place}/study")
         ask(settled[:60] * 2)
         for several in (1, 8):
             each = settled[: STATEMENTS // several]

@@ -21,25 +21,27 @@ the paper under that number, and runs its methods alone; so do 3 and 5.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.runner import parser, tell
-from benchmarks.sparse_margins import Scales, Stream, best_split, margin, margin_lines
+from benchmarks.runner import parser, skipping, tell
+from benchmarks.sparse_margins import BETA, EPSILON, Scales, Stream, best_split, margin, margin_lines
 from benchmarks.sparse_selection import COUNTS, LIMITS, METHODS, Counts, Plan, read_counts, selection_lines
-from benchmarks.tables import TableAbsentError
 from pmw.display.figures import new_figure, tidy
 from pmw.planning.theorems import above_threshold_accuracy
 from pmw.research.audit import tables_of
 from pmw.research.sparse_vectors import algorithm_1
 from pmw.sparse_vector import AboveThreshold
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _PARTS = ("variants", "closed-forms", "margins", "selection", "flawed-proof")
 CLOSED_FORMS = tuple(10**power for power in range(2, 7))  # numbers of scores
@@ -49,11 +51,13 @@ Lines: TypeAlias = Iterator[dict[str, object]]
 
 
 def main() -> None:
-    """Run the parts that the arguments name."""
-    arguments = _arguments()
-    parts = _parts(arguments)
-    counts = _counts(arguments) if arguments.figure or "selection" in parts else []
-    plan = _plan(arguments)
+    """Run the parts that the arguments name, or what the figures of the paper show."""
+    given = _arguments()
+    drawn = {name for number in given.figure or () for name in PAPER_FIGURES.get(number, ())}
+    parts = (("selection",) if drawn else ()) if given.figure else given.part or _PARTS
+    counts = _counts(given) if given.figure or "selection" in parts else []
+    methods = tuple(name for name in METHODS if name in drawn or not drawn)
+    plan = Plan(tuple(given.limit or LIMITS), given.runs, given.epsilon, given.seed, methods)
     makers: dict[str, Callable[[], Lines]] = {
         "variants": lambda: iter(VARIANTS),
         "closed-forms": closed_form_lines,
@@ -67,14 +71,14 @@ def main() -> None:
     for part in parts:
         for line in _timed(part, makers[part]()):
             lines.append(line)
-            if not arguments.text:
+            if not given.text:
                 tell(line)
-    if arguments.text:
+    if given.text:
         print(as_text(lines))
-    folder = arguments.plot or Path("figures")
-    if arguments.figure:
-        _plot_paper(lines, counts, arguments.figure, folder)
-    elif arguments.plot is not None and "margins" in parts:
+    folder = given.plot or Path("figures")
+    if given.figure:
+        _plot_paper(lines, counts, given.figure, folder)
+    elif given.plot is not None and "margins" in parts:
         folder.mkdir(parents=True, exist_ok=True)
         margin_figure([line for line in lines if line["part"] == "margins"], folder / "sparse-margins.png")
 
@@ -89,13 +93,8 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--text", action="store_true", help="print tables instead of JSON lines")
     made.add_argument("--plot", type=Path, metavar="DIR", help="draw the margins there")
-    made.add_argument(
-        "--figure",
-        action="append",
-        type=int,
-        choices=(3, 4, 5),
-        help="draw the paper's figure of this number, figure-N.png in DIR, or in figures by default",
-    )
+    drawn = "draw the paper's figure of this number, figure-N.png in DIR, or in figures by default"
+    made.add_argument("--figure", action="append", type=int, choices=(3, 4, 5), help=drawn)
     arguments = made.parse_args()
     if arguments.figure and arguments.part:
         made.error("--figure runs what it draws; leave out --part")
@@ -104,29 +103,12 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _parts(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return what is run: for figures alone, the selection, or nothing for Figure 3."""
-    if arguments.figure:
-        return ("selection",) if set(arguments.figure) & set(PAPER_FIGURES) else ()
-    return tuple(arguments.part or _PARTS)
-
-
-def _plan(arguments: argparse.Namespace) -> Plan:
-    limits = tuple(arguments.limit or LIMITS)
-    plan = Plan(limits, arguments.runs, arguments.epsilon, arguments.seed)
-    names = {name for number in arguments.figure or () for name in PAPER_FIGURES.get(number, ())}
-    return replace(plan, methods=tuple(name for name in METHODS if name in names)) if names else plan
-
-
 def _counts(arguments: argparse.Namespace) -> list[Counts]:
     """Return the counts that were asked for and are there; the others are named on stderr with why."""
-    names = arguments.counts or _PAPER
-    found = []
+    names, found = arguments.counts or _PAPER, list[Counts]()
     for name in COUNTS if "all" in names else names:
-        try:
+        with skipping(name):
             found.append(read_counts(name, arguments.data_dir))
-        except TableAbsentError as reason:
-            print(f"skipped {name}: {reason}", file=sys.stderr)
     return found
 
 
@@ -155,10 +137,9 @@ def _plot_paper(lines: list[Line], counts: list[Counts], numbers: list[int], fol
         print(f"wrote {path}", file=sys.stderr)
 
 
-# --- text ---------------------------------------------------------------------------------------------------
-# The lines of the sparse vector benchmark as tables of text.
+# --- text: the lines as tables ------------------------------------------------------------------------------
 
-Line: TypeAlias = Mapping[str, object]
+Line: TypeAlias = Mapping[str, Any]
 MEASURES = {
     "ser": "score error rate over what was selected (SER, as the paper defines it)",
     "ser_filled": "score error rate, empty places as 0 (filled)",
@@ -169,10 +150,8 @@ _BESIDE = 4  # values of c in a table
 
 def as_text(lines: Sequence[Line]) -> str:
     """Return the tables of the parts that occur, in that order, with an empty line between them."""
-    parts = list(dict.fromkeys(str(line["part"]) for line in lines))
     tables: list[str] = []
-    for part in parts:
-        chosen = [line for line in lines if line["part"] == part]
+    for part, chosen in _grouped(lines, "part"):
         if part == "margins":
             tables += _margins(chosen)
         elif part == "selection":
@@ -182,54 +161,48 @@ def as_text(lines: Sequence[Line]) -> str:
     return "\n\n".join(tables)
 
 
-def _margins(lines: list[Line]) -> Iterable[str]:
-    for delta in dict.fromkeys(line["delta"] for line in lines):
-        chosen = [line for line in lines if line["delta"] == delta]
-        heads = {_stream(line): f"k={line['queries']:,} c={line['positives']}" for line in chosen}
-        title = f"margin at epsilon {chosen[0]['epsilon']:g}, delta {delta:g} (times below the textbook's)"
-        cells = {
-            (line["mechanism"], _stream(line)): f"{line['margin']:.4g} ({line['textbook_over_margin']:.3g})"
-            for line in chosen
-        }
-        names = dict.fromkeys(line["mechanism"] for line in chosen)
-        rows: list[list[object]] = [[title, *heads.values()]]
-        rows += [[name, *(cells[name, head] for head in heads)] for name in names]
+def _grouped(lines: Iterable[Line], *names: str) -> Iterator[tuple[Any, list[Line]]]:
+    """Yield the lines that have the same values of some names, with these values, in the lines' order."""
+    groups: dict[Any, list[Line]] = {}
+    for line in lines:
+        values = tuple(line[name] for name in names)
+        groups.setdefault(values if len(names) > 1 else values[0], []).append(line)
+    yield from groups.items()
+
+
+def _margins(lines: Iterable[Line]) -> Iterator[str]:
+    for delta, chosen in _grouped(lines, "delta"):
+        rows = [[f"margin at epsilon {EPSILON:g}, delta {delta:g} (times below the textbook's)"]]
+        rows[0] += [f"k={k:,} c={c}" for (k, c), _ in _grouped(chosen, "queries", "positives")]
+        for name, own in _grouped(chosen, "mechanism"):
+            cells = (f"{line['margin']:.4g} ({line['textbook_over_margin']:.3g})" for line in own)
+            rows.append([name, *cells])
         yield _aligned(rows)
 
 
-def _stream(line: Line) -> tuple[object, object]:
-    return line["queries"], line["positives"]
-
-
-def _selection(lines: list[Line]) -> Iterable[str]:
+def _selection(lines: Iterable[Line]) -> Iterator[str]:
     """Yield a table for each measure of each data set at each epsilon, a few c beside each other."""
-    for data, epsilon in dict.fromkeys((line["data"], line["epsilon"]) for line in lines):
-        chosen = [line for line in lines if (line["data"], line["epsilon"]) == (data, epsilon)]
-        limits = list(dict.fromkeys(line["c"] for line in chosen))
-        first = chosen[0]
-        of = "" if first["epsilon_is"] == "as given" else f" ({first['epsilon_is']})"
+    for (data, epsilon), chosen in _grouped(lines, "data", "epsilon"):
+        limits = [limit for limit, _ in _grouped(chosen, "c")]
+        of = "" if chosen[0]["epsilon_is"] == "as given" else f" ({chosen[0]['epsilon_is']})"
         for rate, name in MEASURES.items():
             heading = f"{name}, by c: mean (sd)"
-            yield f"{data} ({first['data_is']}), epsilon {epsilon}{of}:\n{heading}"
+            yield f"{data} ({chosen[0]['data_is']}), epsilon {epsilon}{of}:\n{heading}"
             for start in range(0, len(limits), _BESIDE):
                 shown = limits[start : start + _BESIDE]
-                cells = {
-                    (line["method"], line["c"]): f"{line[rate]:.3f} ({line[f'{rate}_sd']:.3f})"
-                    for line in chosen
-                }
-                rows: list[list[object]] = [["", *shown]]
-                for method in dict.fromkeys(line["method"] for line in chosen):
-                    rows.append([method, *(cells[method, limit] for limit in shown)])
+                rows = [["", *shown]]
+                for method, own in _grouped(chosen, "method"):
+                    cells = {line["c"]: f"{line[rate]:.3f} ({line[f'{rate}_sd']:.3f})" for line in own}
+                    rows.append([method, *(cells[limit] for limit in shown)])
                 yield _aligned(rows)
 
 
 def _aligned(rows: Sequence[Sequence[object]]) -> str:
     texts = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[place]) for row in texts) for place in range(len(texts[0]))]
+    first, *widths = (max(map(len, column)) for column in zip(*texts, strict=True))
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True))]
         ).rstrip()
         for row in texts
     )
@@ -354,11 +327,11 @@ _COLOURS = (
 )  # fmt: skip
 _MARKS = ("P", "s", "^", "D", "o", "X", "v", "<", ">", "p", "h")
 _BEST = "exponential mechanism"  # drawn in every panel: what can be done with all scores at hand
-_RATES = (
-    ("ser", "SER, as the paper\ndefines it: over\nwhat was selected"),
-    ("ser_filled", "score error rate,\nempty places as 0\n(filled)"),
-    ("fnr", "false negative rate"),
-)
+_RATES = {
+    "ser": "SER, as the paper\ndefines it: over\nwhat was selected",
+    "ser_filled": "score error rate,\nempty places as 0\n(filled)",
+    "fnr": "false negative rate",
+}
 PAPER_FIGURES: dict[int, dict[str, str]] = {
     4: {
         "textbook Sparse": "SVT-DPBook",
@@ -377,19 +350,10 @@ def score_figure(counts: Sequence[Counts], path: Path) -> None:
     """Draw the highest scores by rank, a line for each data set."""
     figure = new_figure(7.5, 4.5)
     axes = figure.add_subplot()
-    for place, one in enumerate(counts):
-        best = one.scores[:_SHOWN_SCORES]
-        label = f"{one.name} ({one.data_is})"
-        axes.plot(
-            np.arange(1, len(best) + 1),
-            np.maximum(best, 1),
-            color=_COLOURS[place % len(_COLOURS)],
-            label=label,
-        )
-    axes.set_yscale("log")
-    axes.set_xlabel("rank")
-    axes.set_ylabel("score")
-    axes.set_title(f"The {_SHOWN_SCORES} highest scores")
+    for colour, one in zip(itertools.cycle(_COLOURS), counts, strict=False):
+        best = np.maximum(one.scores[:_SHOWN_SCORES], 1)
+        axes.plot(np.arange(1, len(best) + 1), best, color=colour, label=f"{one.name} ({one.data_is})")
+    axes.set(yscale="log", xlabel="rank", ylabel="score", title=f"The {_SHOWN_SCORES} highest scores")
     tidy(axes)
     axes.legend(frameon=False, fontsize=9)
     figure.savefig(path, dpi=130)
@@ -397,39 +361,40 @@ def score_figure(counts: Sequence[Counts], path: Path) -> None:
 
 def rate_figure(lines: Sequence[Line], methods: Mapping[str, str], title: str, path: Path) -> None:
     """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation."""
-    chosen = [line for line in lines if line["method"] in methods]
-    panels = list(dict.fromkeys((line["data"], line["epsilon"]) for line in chosen))
+    panels = list(_grouped([line for line in lines if line["method"] in methods], "data", "epsilon"))
     figure = new_figure(3.2 + 3.1 * len(panels), 8.6)
     grid = figure.subplots(len(_RATES), len(panels), squeeze=False, sharex=True, sharey="row")
-    for column, panel in enumerate(panels):
-        own = [line for line in chosen if (line["data"], line["epsilon"]) == panel]
-        grid[0, column].set_title(_panel_title(own[0]), fontsize=9)
-        grid[-1, column].set_xlabel("c")
-        limits = sorted({line["c"] for line in own if isinstance(line["c"], int)})
-        grid[-1, column].set_xticks(limits[1::2] or limits)
-        for row, (rate, _) in enumerate(_RATES):
-            for place, (method, label) in enumerate(methods.items()):
-                points = [
-                    (line["c"], line[rate], line[f"{rate}_sd"]) for line in own if line["method"] == method
-                ]
-                if not points:
-                    continue
-                places, means, deviations = np.array(points, dtype=np.float64).T
-                beside = 2.0 * (place - (len(methods) - 1) / 2)  # so that bars do not cover each other
-                style = _style(place, dashed=method == _BEST)
-                grid[row, column].errorbar(
-                    places + beside, means, deviations, label=label, elinewidth=0.8, capsize=1.5, **style
-                )
-            tidy(grid[row, column])
-    for row, (rate, label) in enumerate(_RATES):
-        grid[row, 0].set_ylabel(label)
+    for column, (_, own) in zip(grid.T, panels, strict=True):
+        column[0].set_title(_panel_title(own[0]), fontsize=9)
+        column[-1].set_xlabel("c")
+        limits = sorted({line["c"] for line in own})
+        column[-1].set_xticks(limits[1::2] or limits)
+        for axes, rate in zip(column, _RATES, strict=True):
+            _draw_rate(axes, own, rate, methods)
+    for axes, (rate, label) in zip(grid[:, 0], _RATES.items(), strict=True):
+        axes.set_ylabel(label)
         if rate != "ser":  # which goes below 0 where few but high scores are selected
-            grid[row, 0].set_ylim(-0.03, 1.03)
+            axes.set_ylim(-0.03, 1.03)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
-    runs = chosen[0]["runs"]
+    runs = lines[0]["runs"]
     figure.suptitle(f"{title}: mean of {runs} runs, bars of one standard deviation to either side")
     figure.savefig(path, dpi=110)
+
+
+def _draw_rate(axes: Axes, lines: Sequence[Line], rate: str, methods: Mapping[str, str]) -> None:
+    for place, (method, label) in enumerate(methods.items()):
+        points = [(line["c"], line[rate], line[f"{rate}_sd"]) for line in lines if line["method"] == method]
+        if points:
+            places, means, deviations = np.array(points, dtype=np.float64).T
+            beside = 2.0 * (place - (len(methods) - 1) / 2)  # so that bars do not cover each other
+            bars: dict[str, Any] = {
+                "elinewidth": 0.8,
+                "capsize": 1.5,
+                **_style(place, dashed=method == _BEST),
+            }
+            axes.errorbar(places + beside, means, deviations, label=label, **bars)
+    tidy(axes)
 
 
 def _panel_title(line: Line) -> str:
@@ -439,37 +404,29 @@ def _panel_title(line: Line) -> str:
 
 def margin_figure(lines: Sequence[Line], path: Path) -> None:
     """Draw margins against c for the longest stream: a panel for each budget, a line for each mechanism."""
-    longest = max(line["queries"] for line in lines if isinstance(line["queries"], int))
-    chosen = [line for line in lines if line["queries"] == longest]
-    budgets = list(dict.fromkeys(line["delta"] for line in chosen))
+    longest = max(line["queries"] for line in lines)
+    budgets = list(_grouped([line for line in lines if line["queries"] == longest], "delta"))
     figure = new_figure(7.0 * len(budgets), 4.8)
     grid = figure.subplots(1, len(budgets), squeeze=False, sharey=True)[0]
-    for axes, delta in zip(grid, budgets, strict=True):
-        own = [line for line in chosen if line["delta"] == delta]
-        for place, name in enumerate(dict.fromkeys(str(line["mechanism"]) for line in own)):
-            points = [(line["positives"], line["margin"]) for line in own if line["mechanism"] == name]
+    for axes, (delta, own) in zip(grid, budgets, strict=True):
+        for place, (name, some) in enumerate(_grouped(own, "mechanism")):
+            points = [(line["positives"], line["margin"]) for line in some]
             axes.plot(*zip(*points, strict=True), label=name, **_style(place))
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        ticks = sorted({line["positives"] for line in own if isinstance(line["positives"], int)})
+        axes.set(xscale="log", yscale="log", xlabel="c, positives")
+        ticks = sorted({line["positives"] for line in own})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()
-        axes.set_xlabel("c, positives")
-        axes.set_title(f"epsilon {own[0]['epsilon']:g}, delta {delta:g}".replace("e-0", "e-"))
+        axes.set_title(f"epsilon {EPSILON:g}, delta {delta:g}".replace("e-0", "e-"))
         tidy(axes)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    grid[0].set_ylabel(f"margin, k = {longest:,} queries, beta 0.05")
+    grid[0].set_ylabel(f"margin, k = {longest:,} queries, beta {BETA}")
     figure.savefig(path, dpi=130)
 
 
 def _style(place: int, *, dashed: bool = False) -> dict[str, Any]:
-    return {
-        "color": "#000000" if dashed else _COLOURS[place % len(_COLOURS)],
-        "marker": None if dashed else _MARKS[place % len(_MARKS)],
-        "linestyle": "--" if dashed else "-",
-        "markersize": 4,
-        "linewidth": 1.5,
-    }
+    if dashed:
+        return {"color": "#000000", "linestyle": "--", "linewidth": 1.5}
+    return {"color": _COLOURS[place], "marker": _MARKS[place], "markersize": 4, "linewidth": 1.5}
 
 
 if __name__ == "__main__":

@@ -10,10 +10,6 @@ for each form over Adult with 380,800 cells: query objects, structured condition
 durable in a session file, and query objects to the public model file. Shares of time come from a second run
 with other questions in the profiler, which makes many short calls look longer than they are.
 
-``--ranges`` tells how many lines of ``pmw ask --stream`` are answered in a CPU second, without start-up, of a
-session that was asked 10,000 conditions of three ranges of five attributes: 50,000 lines with these, and
-10,000 with others. With ``--beside DIR`` another checkout's come first, of a session of its own.
-
 ``--grow 1000000`` tells what a session file and its process come to after so many questions, of which a
 quarter of each chunk, or more, was asked before: while it goes, how many were answered, how many of them were
 new, what the process holds, and the bytes of the file for each stored answer; then how long it takes to
@@ -28,13 +24,12 @@ import json
 import os
 import pstats
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,8 +38,8 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, tell, used
-from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError
+from benchmarks.runner import alone, cpu_seconds, parser, peak_mb, reset_peak, skipping, tell, used
+from benchmarks.tables import TABLES, Case, StreamChoice
 from pmw.session.maintenance import read_session
 from pmw.session.store.store import SessionStore
 from queries import (
@@ -67,14 +62,10 @@ def main() -> None:
     """Run what is asked for."""
     made = parser(__doc__, tables=TABLES)
     made.add_argument("--parts", action="store_true", help="forms of questions, and what takes their time")
-    made.add_argument("--ranges", action="store_true", help="streams of conditions of three ranges")
-    made.add_argument("--beside", type=Path, metavar="DIR", help="a checkout whose streams are timed, too")
     made.add_argument("--grow", type=int, metavar="N", help="ask so many questions of one session")
     arguments = made.parse_args()
     if arguments.parts:
         lines = measured(TABLES["adult-small"](arguments.data_dir, StreamChoice()), _SCOPE)
-    elif arguments.ranges or arguments.beside:
-        lines = _beside([tree.resolve() for tree in (arguments.beside, Path()) if tree is not None])
     elif arguments.grow is not None:
         lines = _grown(arguments.grow)
     else:
@@ -87,92 +78,29 @@ def _all(tables: Iterable[str], folder: Path | None) -> Iterator[dict[str, Any]]
     seconds = min(_children_cpu([sys.executable, "-m", "pmw", "--help"]) for _ in range(5))
     yield {"what": "pmw --help", "cpu_seconds": round(seconds, 3)}
     for name in tables:
-        try:
+        with skipping(name):
             case = TABLES[name](folder, StreamChoice())
             yield {"table": name, "test": "query", **_tested(case)}
-            for result in (_new_questions(case), *_lines(case)):
+            for result in _lines(case):
                 yield {"table": name, "test": "marginal", **result}
-        except (TableAbsentError, pmw.BudgetError) as reason:
-            print(f"skipped {name}: {reason}", file=sys.stderr)
 
 
-def _children_cpu(command: list[str], stdin: Path | None = None, cwd: Path | None = None) -> float:
+def _children_cpu(command: list[str], stdin: Path | None = None) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(os.devnull if stdin is None else stdin, "rb") as source:
-        subprocess.run(command, stdin=source, stdout=subprocess.DEVNULL, check=True, cwd=cwd)  # noqa: S603
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def _beside(trees: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as name:
-        yield from _streams(Path(name), trees)
-
-
-def _streams(folder: Path, trees: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Time lines that were asked before, and lines that were not, by each checkout in turn."""
-    generator, names = np.random.default_rng(1), ("age", "income", "hours", "weeks", "score")
-    table = pd.DataFrame({name: generator.integers(0, 100, 20_000) for name in names})
-    table.to_csv(folder / "five.csv", index=False)
-    kinds = (f'[[attributes]]\nname = "{name}"\nkind = "integer"\nmin = 0\nmax = 99\n' for name in names)
-    (folder / "five.toml").write_text("\n".join(['name = "people"', *kinds]))
-    asked = dict[str, None]()
-    while len(asked) < 2 * _NEW:
-        ends = np.sort(generator.integers(0, 100, (3, 2)), axis=1).tolist()
-        three = zip(np.sort(generator.choice(5, 3, replace=False)).tolist(), ends, strict=True)
-        asked[json.dumps({"where": {names[place]: {"between": both} for place, both in three}})] = None
-    before, new = list(asked)[:_NEW], list(asked)[_NEW:]
-    for tree in trees:
-        command = ["open", "five.pmw", "--data", "five.csv", "--schema", "five.toml", "--epsilon", "1"]
-        place = folder / f"{len(list(folder.iterdir()))}"
-        shutil.copytree(folder, place, ignore=lambda _, found: [one for one in found if "five." not in one])
-        _stream_cpu([*command, "--delta", "1e-9"], [], tree, place)
-        stream = ["ask", "five.pmw", "--stream"]
-        _stream_cpu(stream, before, tree, place)
-        start = min(_stream_cpu(stream, before[:1], tree, place) for _ in range(3))
-        for what, some in (("asked before", before * 5), ("never asked", new)):
-            rate = len(some) / (_stream_cpu(stream, some, tree, place) - start)
-            yield {"what": f"stream, {what}", "tree": tree.name, "lines_per_cpu_second": round(rate)}
-
-
-def _stream_cpu(arguments: Sequence[str], lines: Sequence[str], tree: Path, folder: Path) -> float:
-    """Return the CPU seconds of a command of a checkout, with lines as its input."""
-    (folder / "lines").write_text("".join(f"{line}\n" for line in lines))
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command, env = [sys.executable, "-m", "pmw", *arguments], {**os.environ, "PYTHONPATH": str(tree)}
-    with (folder / "lines").open("rb") as given:
-        subprocess.run(  # noqa: S603
-            command, stdin=given, stdout=subprocess.DEVNULL, check=True, cwd=folder, env=env
-        )
+        subprocess.run(command, stdin=source, stdout=subprocess.DEVNULL, check=True)  # noqa: S603
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _tested(case: Case) -> dict[str, object]:
     """Single questions, each tested, none found wrong: a session in memory that has settled."""
-    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=float(case.size), seed=1)
-    with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
+    with case.opened(test=pmw.TestKind.QUERY, threshold=float(case.size), seed=1) as session:
         session.ask_all(case.queries[:500])
         seconds = cpu_seconds(lambda: session.ask_all(case.queries, fresh=True))
     return {
         "what": "settled, tested, in memory",
         "queries_per_cpu_second": round(len(case.queries) / seconds),
-    }
-
-
-def _new_questions(case: Case) -> dict[str, object]:
-    """A settled session in memory that is asked what nobody asked before."""
-    options = pmw.Options(seed=1)
-    with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
-        session.ask_all(case.queries)
-        others = never_asked(case.domain, len(case.queries), seed=3, asked=case.queries)
-        before = session.state.asked
-        seconds = cpu_seconds(lambda: session.ask_all(others))
-        asked_before = len(others) - (session.state.asked - before)
-    return {
-        "what": "new questions, in memory",
-        "queries_per_cpu_second": round(len(others) / seconds),
-        "asked_before": asked_before,
     }
 
 
@@ -247,29 +175,22 @@ def _stored(path: Path) -> int:
 
 
 def _text(query: LinearQuery, domain: Domain) -> str:
+    """Return a conjunction as the condition of a statement."""
     parts = []
-    for name, condition in structured(query, domain).items():
-        if not isinstance(condition, dict):
-            continue
-        if "in" in condition:
-            values = ", ".join(repr(value) for value in condition["in"])
-            parts.append(f'"{name}" IN ({values})')
+    for name, where in structured(query, domain).items():
+        if "in" in where:
+            parts.append(f'"{name}" IN ({", ".join(map(repr, where["in"]))})')
         else:
-            low, high = condition["between"]
-            parts.append(f'"{name}" BETWEEN {low} AND {high}')
+            parts.append('"{}" BETWEEN {} AND {}'.format(name, *where["between"]))
     return " AND ".join(parts)
-
-
-def _statement(query: LinearQuery, domain: Domain) -> str:
-    condition = _text(query, domain)
-    head = f'SELECT COUNT(*) FROM "{domain.name}"'  # noqa: S608 - a declared name
-    return f"{head} WHERE {condition}" if condition else head
 
 
 _FORMS: dict[str, Callable[[LinearQuery, Domain], dict[str, object]]] = {
     "structured": lambda query, domain: {"where": structured(query, domain)},
     "where-text": lambda query, domain: {"where": _text(query, domain)},
-    "SQL": lambda query, domain: {"sql": _statement(query, domain)},
+    "SQL": lambda query, domain: {
+        "sql": f'SELECT COUNT(*) FROM "{domain.name}" WHERE {_text(query, domain)}'  # noqa: S608 - declared names
+    },
 }
 
 
@@ -313,9 +234,9 @@ def measured(
         yield _line("query objects to the public model", model.ask_all, blocks[4:])
 
 
-def structured(query: LinearQuery, domain: Domain) -> dict[str, object]:
+def structured(query: LinearQuery, domain: Domain) -> dict[str, dict[str, Any]]:
     """Return a conjunction as a structured condition on values."""
-    where: dict[str, object] = {}
+    where: dict[str, dict[str, Any]] = {}
     for factor, cells in zip(query.factors, query.box, strict=True):
         (name,) = factor.scope
         attribute = domain[name]
@@ -379,7 +300,7 @@ def _part(file: str) -> str | None:
 # --- a file that grows -----------------------------------------------------------------------------------
 
 _CHUNK = 512  # questions at a time, as the command line takes them
-_REPEATED = 128  # of each chunk, questions that were asked before
+_AGAIN = 128  # of each chunk, questions that were asked before
 _REPORTS = 10  # reports along the way
 _RECORDS = 20_000
 _GROWN = Domain(  # eight attributes, four of them long: enough for millions of different questions
@@ -432,18 +353,13 @@ def _grown(count: int) -> Iterator[dict[str, Any]]:
 
 def _chunks(count: int) -> Iterator[list[LinearQuery]]:
     """Yield questions, a quarter of each chunk from among the first ones."""
-    generator = np.random.default_rng(2)
-    early: list[LinearQuery] = []
-    for seed in itertools.count():
-        size = min(_CHUNK, count)
-        if size == 0:
-            return
-        fresh = list(random_conjunctions(_GROWN, size if not early else max(size - _REPEATED, 0), seed=seed))
-        again = (
-            [early[place] for place in generator.integers(0, len(early), size - len(fresh))] if early else []
-        )
+    generator, early = np.random.default_rng(2), list[LinearQuery]()
+    for seed, start in enumerate(range(0, count, _CHUNK)):
+        size = min(_CHUNK, count - start)
+        new = max(size - _AGAIN, 0) if early else size
+        fresh = list(random_conjunctions(_GROWN, new, seed=seed))
+        again = [early[place] for place in generator.integers(0, max(1, len(early)), size - new)]
         early = (early + fresh)[:10_000]
-        count -= size
         yield fresh + again
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +30,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sqlglot
 
 import pmw
-from benchmarks.runner import alone, opened, parser, tell
+from benchmarks.fuzz_statements import places
+from benchmarks.runner import alone, parser, skipping, tell
 from benchmarks.tables import TableAbsentError, adult_values, coded_values
 from pmw.public.tables import AnswerTable
 from queries import CategoricalAttribute, Domain, QueryError
@@ -64,16 +64,13 @@ def main() -> None:
     made.add_argument("--statements", type=Path, metavar="FILE", help="others than the table's own")
     arguments = made.parse_args()
     for table in arguments.table or list(TABLES):
-        try:
+        with skipping(table):
             asked = _listed(_file(table, arguments))
             found = [alone(_answered, table, seed, arguments, asked) for seed in range(arguments.seeds)]
-        except TableAbsentError as reason:
-            print(f"skipped {table}: {reason}", file=sys.stderr)
-            continue
-        lines = [_over_seeds(outcomes) for outcomes in zip(*found, strict=True)]
-        for statement, line in zip(asked, lines, strict=True):
-            tell({"table": table, "statement": statement, **line})
-        tell({"table": table, "seeds": arguments.seeds, **_summary(lines)})
+            lines = [_over_seeds(outcomes) for outcomes in zip(*found, strict=True)]
+            for statement, line in zip(asked, lines, strict=True):
+                tell({"table": table, "statement": statement, **line})
+            tell({"table": table, "seeds": arguments.seeds, **_summary(lines)})
 
 
 def _file(table: str, arguments: argparse.Namespace) -> Path:
@@ -94,7 +91,8 @@ def _listed(file: Path) -> list[str]:
 
 def _answered(table: str, seed: int, arguments: argparse.Namespace, asked: list[str]) -> list[_Outcome]:
     frame, domain = TABLES[table](arguments.data_dir)
-    with opened(frame, domain, arguments, seed) as session:
+    budget = {"epsilon": arguments.epsilon, "delta": arguments.delta}
+    with pmw.open_session(frame, domain, **budget, options=pmw.Options(seed=seed)) as session:
         judge = Judge(frame, domain)
         return [outcome(session, judge, statement) for statement in asked]
 
@@ -186,8 +184,8 @@ def _unchosen(statement: str) -> str:
 
 def _scored(found: AnswerTable, columns: Sequence[str], groups: Sequence[_Row]) -> _Outcome:
     """Return how answers compare with one reading of their statement: counts, and bars that do not hold."""
-    places = _places((*found.keys, *found.titles), columns)
-    keys, values = places[: len(found.keys)], places[len(found.keys) :]
+    order = places((*found.keys, *found.titles), columns)
+    keys, values = order[: len(found.keys)], order[len(found.keys) :]
     known: dict[_Row, list[_Row]] = defaultdict(list)
     for row in groups:
         known[tuple(_plain(row[place]) for place in keys)].append(row)
@@ -207,14 +205,6 @@ def _scored(found: AnswerTable, columns: Sequence[str], groups: Sequence[_Row]) 
             else:
                 misses.append([*map(_plain, labels), title, one.value, low, high, exact[0]])
     return {**{name: counts[name] for name in _COUNTED}, "misses": misses[:_SHOWN]}
-
-
-def _places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Return which column each name is: the one of the same name, else the next that has none."""
-    by_name = {column.casefold(): place for place, column in enumerate(columns)}
-    taken = {by_name[name.casefold()] for name in names if name.casefold() in by_name}
-    others = iter([place for place in range(len(columns)) if place not in taken])
-    return [by_name[name.casefold()] if name.casefold() in by_name else next(others) for name in names]
 
 
 def _plain(value: Any) -> float | str | None:

@@ -13,16 +13,17 @@ import gzip
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+import pmw
 from pmw.cli.demo import fertility_domain, fertility_table
 from pmw.data import MemorySource
 from pmw.errors import DataError
@@ -36,6 +37,7 @@ from queries import (
     LinearQuery,
     NumericAttribute,
     encode_records,
+    parse_where,
     random_conjunctions,
 )
 from queries.workloads import SplitMix64, zipf_weights
@@ -126,11 +128,6 @@ def late_attributes(domain: Domain, size: int, *, seed: int) -> tuple[LinearQuer
     return (*first[: size - size // 2], *second[: size // 2])
 
 
-def stream_scopes(questions: tuple[LinearQuery, ...]) -> list[tuple[str, ...]]:
-    """Return the scopes that a stream asks about, each once, in the order of their first question."""
-    return list(dict.fromkeys(query.scope for query in questions))
-
-
 def _cells(attribute: Attribute, generator: SplitMix64) -> tuple[int, int]:
     size = attribute.base_size
     if isinstance(attribute, CategoricalAttribute) or size <= 2:
@@ -156,6 +153,17 @@ _ADULT_SMALL = {
 }  # fmt: skip
 _YES_NO = 16  # attributes of made-up tables
 _MADE_UP_RECORDS = 20_000
+_LARGE_RECORDS = 8_000_000
+_LARGE = Domain(
+    (
+        IntegerAttribute("age", 17, 90),
+        CategoricalAttribute("sex", ("F", "M")),
+        IntegerAttribute("state", 0, 50),
+        IntegerAttribute("income", 0, 4),
+        IntegerAttribute("edu", 0, 15),
+    ),
+    name="dependent",
+)
 _RANGE = "(excl.)"  # ends the label of a cell that was cut from a number
 _WIDTHS = {"age": 5, "hours-per-week": 10}  # of the cells of the small table
 
@@ -189,6 +197,12 @@ class Case:
     def source(self) -> MemorySource:
         """Return a count source that has counted nothing yet."""
         return MemorySource(self.records)
+
+    def opened(self, budget: tuple[Any, Any] = ("1", "1e-9"), **options: Any) -> pmw.Session:
+        """Return a new session for epsilon and delta, with these options."""
+        epsilon, delta = budget
+        chosen = pmw.Options(**options)
+        return pmw.open_session(self.source(), self.domain, epsilon=epsilon, delta=delta, options=chosen)
 
 
 def true_counts(case: Case) -> NDArray[np.float64]:
@@ -244,17 +258,36 @@ def _coins(generator: np.random.Generator, share: float | NDArray[np.float64]) -
 
 
 def _yes_no(name: str, columns: list[NDArray[np.int64]], choice: StreamChoice) -> Case:
-    domain = _integer_coded(name, {f"x{place:02}": 2 for place in range(len(columns))}, set())
-    return Case(name, _records(domain, columns), choice.questions(domain, seed=0))
+    import pandas as pd
+
+    frame = pd.DataFrame({f"x{place:02}": column for place, column in enumerate(columns)})
+    domain = _numbered(name, dict.fromkeys(map(str, frame), 2))
+    return Case(name, encode_records(frame, domain), choice.questions(domain, seed=0))
+
+
+def _dependent(_: Path | None, choice: StreamChoice) -> Case:
+    """Return attributes that depend on each other, and a stream whose first question cuts bins."""
+    generator = np.random.default_rng(16)
+    age, sex, state, income, edu = (
+        generator.integers(0, one.size, _LARGE_RECORDS, dtype=np.uint8) for one in _LARGE
+    )
+    age -= age // 8 * (state % 5 + sex) // 2
+    edu = np.minimum(15, edu // 2 + income + state % 3).astype(np.uint8)
+    income = np.minimum(4, (age // 20 + edu // 4 + income) // 3).astype(np.uint8)
+    first = parse_where("age > 31 AND sex = 'F' AND state = 3", _LARGE)
+    stream = (first, *choice.questions(_LARGE, seed=17))[: choice.size]
+    return Case(_LARGE.name, CodedRecords(_LARGE, (age, sex, state, income, edu)), stream)
 
 
 def _adult(
     name: str, sizes: dict[str, int], widths: dict[str, int], folder: Path | None, choice: StreamChoice
 ) -> Case:
     """Return Adult; the stream is the fixed one of the data folder, or the chosen one."""
-    domain = _integer_coded(name, sizes, _ADULT_ORDERED)
-    columns = _columns(_existing(folder, "adult.csv"), list(sizes))
-    codes = [columns[attribute] // widths.get(attribute, 1) for attribute in sizes]
+    import pandas as pd
+
+    domain = _numbered(name, sizes, _ADULT_ORDERED)
+    frame = pd.read_csv(_existing(folder, "adult.csv"))
+    frame = frame.assign(**{one: frame[one] // width for one, width in widths.items()})
     if choice.is_fixed:
         path = f"streams/stream10k-{name.removeprefix('adult-')}.jsonl.gz"
         with gzip.open(_existing(folder, path), "rt") as lines:
@@ -262,7 +295,7 @@ def _adult(
         stream = tuple(LinearQuery.cells(domain, box) for box in boxes[: choice.size])
     else:
         stream = choice.questions(domain, seed=0)
-    return Case(name, _records(domain, codes), stream)
+    return Case(name, encode_records(frame, domain), stream)
 
 
 def _coded(file: str, name: str, folder: Path | None, choice: StreamChoice) -> Case:
@@ -270,34 +303,21 @@ def _coded(file: str, name: str, folder: Path | None, choice: StreamChoice) -> C
 
     An attribute is ordered where most of its labels are ranges of a number.
     """
-    declared = json.loads(_existing(folder, f"{file}.domain.json").read_text())["attributes"]
-    sizes = {attribute["name"]: int(attribute["size"]) for attribute in declared}
-    ordered = {
-        attribute["name"]
-        for attribute in declared
-        if 2 * sum(str(label).endswith(_RANGE) for label in attribute["values"]) > len(attribute["values"])
-    }
-    domain = _integer_coded(name, sizes, ordered)
-    columns = _columns(_existing(folder, f"{file}.csv.gz"), list(sizes))
-    return Case(name, _records(domain, list(columns.values())), choice.questions(domain, seed=7))
+    frame, labels = _read_coded(folder, file)
+    ordered = {one for one in labels if 2 * sum(_RANGE in label for label in labels[one]) > len(labels[one])}
+    domain = _numbered(name, {one: len(own) for one, own in labels.items()}, ordered)
+    return Case(name, encode_records(frame, domain), choice.questions(domain, seed=7))
 
 
-def _integer_coded(name: str, sizes: dict[str, int], ordered: set[str]) -> Domain:
-    attributes: list[Attribute] = []
-    for attribute, size in sizes.items():
-        if attribute in ordered:
-            attributes.append(IntegerAttribute(attribute, 0, size - 1))
-        else:
-            attributes.append(CategoricalAttribute(attribute, tuple(range(size))))
-    return Domain(tuple(attributes), name=name)
-
-
-def _records(domain: Domain, codes: list[NDArray[np.int64]]) -> CodedRecords:
-    columns = [
-        column.astype(np.min_scalar_type(attribute.size - 1))
-        for attribute, column in zip(domain, codes, strict=True)
+def _numbered(name: str, sizes: Mapping[str, int], ordered: Collection[str] = ()) -> Domain:
+    """Return a domain whose values are the numbers of their cells, from 0 on."""
+    attributes: list[Attribute] = [
+        IntegerAttribute(one, 0, size - 1)
+        if one in ordered
+        else CategoricalAttribute(one, tuple(range(size)))
+        for one, size in sizes.items()
     ]
-    return CodedRecords(domain, tuple(columns))
+    return Domain(tuple(attributes), name=name)
 
 
 def _existing(folder: Path | None, name: str) -> Path:
@@ -308,11 +328,13 @@ def _existing(folder: Path | None, name: str) -> Path:
     return folder / name
 
 
-def _columns(path: Path, wanted: list[str]) -> dict[str, NDArray[np.int64]]:
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
-        names = stream.readline().strip().split(",")
-        rows = np.loadtxt(stream, delimiter=",", dtype=np.int64)
-    return {name: rows[:, names.index(name)] for name in wanted}
+def _read_coded(folder: Path | None, file: str) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
+    """Return a table of cell numbers, and the labels of each attribute's cells."""
+    import pandas as pd
+
+    declared = json.loads(_existing(folder, f"{file}.domain.json").read_text())["attributes"]
+    labels = {one["name"]: tuple(one["values"]) for one in declared}
+    return pd.read_csv(_existing(folder, f"{file}.csv.gz")), labels
 
 
 # --- tables with their values, for statements ---------------------------------------------------------------
@@ -352,11 +374,9 @@ def coded_values(folder: Path | None, file: str, name: str) -> tuple[pd.DataFram
     """
     import pandas as pd
 
-    declared = json.loads(_existing(folder, f"{file}.domain.json").read_text())["attributes"]
-    labels = {one["name"]: tuple(one["values"]) for one in declared}
-    columns = _columns(_existing(folder, f"{file}.csv.gz"), list(labels))
+    codes, labels = _read_coded(folder, file)
     generator = np.random.default_rng(0)
-    values = {one: _values(labels[one], columns[one], generator) for one in labels}
+    values = {one: _values(labels[one], codes[one].to_numpy(), generator) for one in labels}
     domain = Domain(tuple(_attribute(one, labels[one]) for one in labels), name=name)
     return pd.DataFrame(values), domain
 
@@ -416,3 +436,5 @@ MADE_UP: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
     "latent-class": lambda _, choice: _yes_no("latent-class", _latent_class(), choice),
     "parity": lambda _, choice: _yes_no("parity", _parity(), choice),
 }
+
+DEPENDENT: dict[str, Callable[[Path | None, StreamChoice], Case]] = {"dependent": _dependent}

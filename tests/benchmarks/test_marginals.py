@@ -13,7 +13,7 @@ import pytest
 import pmw
 from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, scope_class, workload
-from benchmarks.methods import Settings
+from benchmarks.stream import Settings
 from benchmarks.tables import Case, NotApplicableError
 from pmw.model.dense import DenseDistribution
 from pmw.privacy.filter import open_filter
@@ -97,14 +97,14 @@ def test_the_command_prints_a_line_for_each_method(
 ) -> None:
     monkeypatch.setattr("benchmarks.runner.alone", lambda work, *given: work(*given))
     few = ["--order", "3", "--scopes", "5", "--seeds", "1", "--data-dir", str(tmp_path)]
-    peers = ["--method", "residuals-alike", "--method", "residuals-by-cells"]
+    peers = ["--method", "residuals-by-cells"]
     monkeypatch.setattr("sys.argv", ["marginals", *few, *peers, "--table", "parity", "--table", "acs"])
     marginals.main()
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
-    assert [line["method"] for line in lines] == ["residuals-alike", "residuals-by-cells"]
+    assert [line["method"] for line in lines] == ["residuals-by-cells"]
     assert {(line["scopes"], line["scopes_of"], line["cells"]) for line in lines} == {(5, 560, 40)}
-    assert printed.err.count("skipped acs") == 2
+    assert printed.err.count("skipped acs") == 1
 
 
 def test_the_peer_has_the_errors_that_its_plan_says() -> None:
@@ -128,7 +128,7 @@ def test_the_peer_has_the_errors_that_its_plan_says() -> None:
 )
 def test_the_peer_has_the_budget_of_a_session(epsilon: str, delta: str, composition: pmw.Composition) -> None:
     settings = Settings(epsilon, delta)
-    answered = METHODS["residuals-alike"](case_of(DOMAIN, 50), PAIRS, settings)
+    answered = METHODS["residuals-by-cells"](case_of(DOMAIN, 50), PAIRS, settings)
     cap = open_filter(settings.budget, composition).cap
     squares = cap if composition is pmw.Composition.GDP else 2 * cap
     assert answered.facts["mu_squared"] == pytest.approx(float(squares), rel=1e-4)
@@ -136,4 +136,4 @@ def test_the_peer_has_the_budget_of_a_session(epsilon: str, delta: str, composit
 
 def test_the_peer_needs_a_delta() -> None:
     with pytest.raises(NotApplicableError, match="delta > 0"):
-        METHODS["residuals-alike"](case_of(DOMAIN, 50), PAIRS, Settings(delta="0"))
+        METHODS["residuals-by-cells"](case_of(DOMAIN, 50), PAIRS, Settings(delta="0"))

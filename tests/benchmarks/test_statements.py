@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from benchmarks.statements import Judge, outcome, way_on
 from benchmarks.tables import coded_values
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
+Run = Callable[..., list[Any]]  # a benchmark with its arguments
 DOMAIN = Domain(
     (
         IntegerAttribute("age", 0, 19, missing=True),
@@ -131,15 +132,13 @@ def test_a_way_on_is_a_statement_that_runs(session: pmw.Session, words: str, *, 
 
 
 def test_each_statement_has_a_line_and_each_table_a_summary(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "some.sql"
     file.write_text("-- how many?\nSELECT COUNT(*) AS n FROM people\n\nSELECT * FROM people\n")
     monkeypatch.setattr(statements, "TABLES", {"people": lambda folder: (people(), DOMAIN)})
     monkeypatch.setattr(statements, "alone", lambda work, *given: work(*given))
-    monkeypatch.setattr("sys.argv", ["statements", "--statements", str(file), "--seeds", "2"])
-    statements.main()
-    count, listing, summary = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    count, listing, summary = run(statements, "--statements", str(file), "--seeds", "2")
     assert (count["statement"], count["cells"], count["bars"]) == ("SELECT COUNT(*) AS n FROM people", 2, 2)
     assert (listing["outcome"], listing["way_on"]) == (
         "refused",
@@ -150,16 +149,13 @@ def test_each_statement_has_a_line_and_each_table_a_summary(
 
 
 def test_an_outcome_that_varies_by_seed_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "some.sql"
     file.write_text("SELECT COUNT(*) AS n FROM people\n")
     outcomes = [{"outcome": "refused", "words": "no"}, {"outcome": "crashed", "words": "oh"}]
     monkeypatch.setattr(statements, "alone", lambda work, table, seed, *given: [outcomes[seed]])
-    given = ["--statements", str(file), "--seeds", "2", "--table", "acs"]
-    monkeypatch.setattr("sys.argv", ["statements", *given])
-    statements.main()
-    line, summary = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    line, summary = run(statements, "--statements", str(file), "--seeds", "2", "--table", "acs")
     assert (line["outcome"], line["words"]) == ("varies", "crashed, refused")
     assert (summary["varies"], summary["answered"], summary["refused"]) == (1, 0, 0)
 

@@ -25,8 +25,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.exact import connected, difference, exact_session, people
-from benchmarks.fuzz_statements import outcome, statement
+from benchmarks.fuzz_statements import connected, difference, exact_session, outcome, people, statement
 from benchmarks.statements import way_on
 from queries import QueryError
 

@@ -14,14 +14,13 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.damage import reseal
 from pmw.cli.texts import finish_text
 from pmw.data import DatabaseTable, MemoryLimit
 from pmw.display.texts import number
 from pmw.session.maintenance import is_closed, read_ledger, read_session, remembered_table, verify_session
 from queries import Domain, IntegerAttribute
 from tests.pmw.cli.commands import OPEN, Run
-from tests.pmw.session.stored import unwritable
+from tests.pmw.session.stored import reseal, unwritable
 
 QUESTION = "age >= 40 AND NOT member = TRUE"
 NOTHING_ABANDONED = "Nothing was abandoned: no batch waited, or the one that did was finished."

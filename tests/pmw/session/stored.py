@@ -16,14 +16,13 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.damage import reseal
 from pmw.loop.untested import Requested
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
 from pmw.public.codec import read_kind
-from pmw.session.store.answers import StoredAnswers
+from pmw.session.store.answers import StoredAnswers, block_hash
 from pmw.session.store.columns import AnswerColumns, StoredAnswer, question_keys
-from pmw.session.store.rows import IntentRow, Outcome, as_written
+from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, Chain, IntentRow, Outcome, as_written
 from pmw.session.store.store import SessionStore
 
 # --- looking -------------------------------------------------------------------------------------------
@@ -132,6 +131,37 @@ def edit(path: Path, table: str, column: str, where: str, change: Callable[[Any]
         key, value = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {where}").fetchone()
         connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (change(value), key))
         reseal(connection)
+
+
+def reseal(connection: sqlite3.Connection) -> None:
+    """Compute every checksum, hash and link again, from what the tables hold; inside a transaction.
+
+    Whoever can write to a session file can do this.
+    Links keep the numbers of the rows that they cover; the last one covers what was added.
+    """
+    connection.create_function("row_checksum", -1, _checksum)
+    connection.create_function("block_hash", -1, block_hash)
+    (answers,) = connection.execute("SELECT coalesce(sum(size), 0) FROM blocks").fetchone()
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'answers'", (str(answers),))
+    for table in SEALED:
+        columns = ", ".join(COLUMNS[table])
+        connection.execute(f"UPDATE {table} SET checksum = row_checksum('{table}', {columns})")
+    columns = ", ".join(name for name in COLUMNS["blocks"] if name != "hash")
+    connection.execute(f"UPDATE blocks SET hash = block_hash(sequence, {columns}, answers)")
+    last = [
+        connection.execute(f"SELECT coalesce(max(sequence), 0) FROM {table}").fetchone()[0]
+        for table in CHAINED
+    ]
+    former = connection.execute(f"SELECT {', '.join(CHAINED)} FROM chain ORDER BY sequence").fetchall()
+    connection.execute("DELETE FROM chain")
+    connection.execute("DELETE FROM meta WHERE key = 'link'")
+    chain = Chain(connection, "forged")
+    for number, places in enumerate([*former[:-1], last], start=1):
+        chain._add(chain._next(chain._newest(), (number, *map(min, places, last))))
+
+
+def _checksum(table: str, *values: object) -> Any:
+    return as_written(table, values)[-1]
 
 
 @contextmanager
