@@ -178,9 +178,9 @@ def read_one(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Qu
     """Read one question, as lines of a stream hold it."""
     with counted_reading(session.look):
         if "query" in form:
-            question = Question(_canonical(session, form["query"]))
+            question = Question(_canonical(session, _alone(form, "query")))
         elif "aggregate" in form:
-            question = Question(_aggregate(session, form["aggregate"]))
+            question = Question(_aggregate(session, _alone(form, "aggregate")))
         else:
             question = session.reader.question(form)
     if question.request_id is not None:
@@ -196,6 +196,15 @@ def read_one(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Qu
         for one in [arm.where for arm in read.alone] if isinstance(read, Statement) else [read]:
             require_aligned(one)
     return question
+
+
+def _alone(form: Mapping[str, Any], name: str) -> object:
+    """Return what a question's object holds under a name, which has its id beside it at most."""
+    other = next((key for key in form if key not in ("id", name)), None)
+    if other is not None:
+        told = f"expected {name!r} with 'id' alone beside it, got {other[:60]!r}"
+        raise QueryError(told, code="bad_request", position=other)
+    return form[name]
 
 
 def _canonical(session: Dialogue, text: object) -> LinearQuery:

@@ -391,7 +391,9 @@ ODD_TEXTS: list[dict[str, Any]] = [
 BAD_FORMS: list[dict[str, Any]] = [
     {"aggregate": {}}, {"aggregate": 5}, {"aggregate": None}, {"aggregate": {"kind": ["count"]}},
     {"aggregate": {"kind": "count", "by": 5}}, {"aggregate": {"kind": "count", "by": [["sex"]]}},
-    {"aggregate": {"kind": "mean", "name": "sex"}}, {"query": 5}, {"query": ""}, {"query": "{}"},
+    {"aggregate": {"kind": "mean", "name": "sex"}}, {"aggregate": {"kind": "count"}, "where": "age > 3"},
+    {"query": '{"factors":[]}', "sql": "SELECT COUNT(*) FROM people"}, {"query": 5}, {"query": ""},
+    {"query": "{}"},
     {"query": '{"factors": []}'}, {"query": '{"factors":[],"x":1}'}, {"query": '{"factors":[[["sex"]]]}'},
     {"query": '{"factors":[[["sex"],[[0,1,5],[0,1,7]]]]}'},
     {"query": '{"factors":[[["sex"],[[0,1,2000000]]]]}'},
