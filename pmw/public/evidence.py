@@ -39,13 +39,12 @@ from pmw.public.half_widths import (
 )
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
-from queries.boxes import Boxes, BoxSums, Counted
+from queries.cell_sets import BoxSums, CellSets
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
-from queries.products import CellSets, Products
-from queries.questions import Questions
+from queries.questions import Products, Questions
 
 
 class OwnNumbers:
@@ -83,16 +82,13 @@ class OwnNumbers:
         """Return the places of the questions that have one, growing; or of those that need no test for it."""
         if not self._scopes:
             return np.empty(0, dtype=np.intp)
-        has = self.serves if serving else lambda query: self.of(query) is not None
-        if not isinstance(questions, Boxes):
-            most, numbers = self._most if serving else math.inf, self._numbers
-            asked = zip(questions.queries(0, len(questions)), questions.texts(), strict=True)
-            own = [numbers.get(text) if query.scope in self._scopes else None for query, text in asked]
-            found = [place for place, one in enumerate(own) if one is not None and one.variance <= most]
-            return np.array(found, dtype=np.intp)
-        parts = (places for places, boxes in questions.parts() if boxes.scope in self._scopes)
-        found = [place for places in parts for place in places.tolist() if has(questions.query(place))]
-        return np.array(sorted(found), dtype=np.intp)
+        kinds, examples = questions.kinds()
+        asked = np.flatnonzero(np.array([one.scope in self._scopes for one in examples], dtype=bool)[kinds])
+        most, has = self._most if serving else math.inf, np.zeros(len(asked), dtype=bool)
+        for places, part in questions.take(asked).parts():
+            own = map(self._numbers.get, part.texts())
+            has[places] = [one is not None and one.variance <= most for one in own]
+        return asked[has]
 
 
 def own_numbers(state: PublicState) -> OwnNumbers:
@@ -169,11 +165,11 @@ class Evidence:
             return self._noise.product_half_widths(sides).item()
         return self.of_cells(math.prod([int(side.cells()[0]) for side in sides]))
 
-    def half_widths(self, boxes: Counted) -> _Weights:
-        """Return how far the truth may be from counts of boxes or products, in records: float64, (n,)."""
+    def half_widths(self, products: Products) -> _Weights:
+        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
         if isinstance(self._noise, SumNoise | AxisNoise):
-            return self._noise.product_half_widths(boxes.sides)
-        cells = boxes.cells()
+            return self._noise.product_half_widths(products.sides)
+        cells = products.cells()
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
         for size in np.flatnonzero(np.bincount(as_index(cells))).tolist():
             widths[size] = self.of_cells(size)
@@ -218,9 +214,9 @@ class Candidates:
         """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""
         return _least([one.sum_half_width(weights) for one in self.evidences])
 
-    def of_boxes(self, boxes: Counted) -> tuple[NDArray[np.intp], _Weights]:
-        """Return the same of many boxes: intp and float64, shape (n,)."""
-        widths = np.array([one.half_widths(boxes) for one in self.evidences])
+    def of_products(self, products: Products) -> tuple[NDArray[np.intp], _Weights]:
+        """Return the same of many products: intp and float64, shape (n,)."""
+        widths = np.array([one.half_widths(products) for one in self.evidences])
         return np.argmin(widths, axis=0), widths.min(axis=0)
 
     def _of_one(self, sides: Sequence[CellSets]) -> tuple[int, float]:

@@ -37,9 +37,9 @@ from pmw.privacy.tail_bounds import (
 from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
+from queries.cell_sets import CellSets
 from queries.factors import UNITS
 from queries.frozen import dataclass
-from queries.products import CellSets
 
 _Weights: TypeAlias = NDArray[np.float64]
 _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other

@@ -23,9 +23,9 @@ from pmw.session.journal import threshold_name
 from pmw.session.released import KeptModel, Released, duals_of, found_snapshot, state_of
 from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries.boxes import RangeTexts
 from queries.domain import Domain
 from queries.linear import LinearQuery
+from queries.range_texts import RangeTexts
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger

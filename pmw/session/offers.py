@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from queries.linear import LinearQuery
     from queries.statements import Statement
 
-_MOST_AHEAD = 256  # questions
+_MOST_AHEAD = 2**13  # questions
 
 
 class Offers:
@@ -70,7 +70,9 @@ class Offers:
             return np.zeros(len(questions), dtype=np.bool_)
         from pmw.loop.purchases import are_unclear
 
-        return are_unclear(state, questions, self._free.answers(state, questions).interval, offer.half_width)
+        return are_unclear(
+            state, questions, self._free.of(state).answers(questions).interval, offer.half_width
+        )
 
     def together(self, state: PublicState, questions: Questions, account: Account) -> Requested | None:
         """Return the numbers that are drawn for a statement's questions; None where no bar is wide."""
@@ -81,11 +83,11 @@ class Offers:
 
         if len({one.scope for one in questions.kinds()[1]}) == 1:
             beside = sum((price_of(state, one) for one in self.values(state, account)), Fraction(0))
-            queries = questions.queries(0, len(questions))
+            queries = list(questions)
             marginal = self._marginal(state, queries, offer, account, beside)
             if marginal is not None:
                 return marginal
-        return drawn_together(state, questions, self._free.answers(state, questions).interval, offer)
+        return drawn_together(state, questions, self._free.of(state).answers(questions).interval, offer)
 
     def _marginal(
         self,
@@ -182,7 +184,7 @@ class Offers:
         self.ahead = 1 if unclear.any() else min(2 * self.ahead, _MOST_AHEAD)
         if first:
             return first, None
-        queries = questions.queries(0, 1)
+        queries = [questions.query(0)]
         marginal = self._marginal(state, queries, offer, account)
         return first, marginal or numbers_at(state, queries, offer.price)
 

@@ -23,7 +23,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis
 from pmw.public.bars import Bars, ends_in_order
 from pmw.public.evidence import BASES, Candidates, evidence_of, is_whole_table, moved_cells
-from pmw.public.free_answers import FreeAnswers, ModelAnswers
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, Rests, WeightStats
 from pmw.public.population import PopulationIntervals
 from pmw.public.state import Certificate, PublicState, Total
@@ -40,11 +40,10 @@ from queries import (
     NumericAttribute,
     parse_where,
 )
-from queries.boxes import Boxes
 from queries.linear import Readings
 from queries.parsing import parse_sql
 from queries.person import Person
-from queries.questions import QuestionList
+from queries.questions import Products, QuestionList
 from tests.worlds import ends
 
 ALL: dict[str, Any] = {"missing": True, "other": True}
@@ -163,8 +162,8 @@ def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tu
     sides = [np.sort(generator.integers(0, LARGE[name].size, (60, 2)), axis=1) for name in names]
     first, last = (np.stack([end[:, side] for end in sides], axis=1) for side in (0, 1))
     answers = ModelAnswers(state)
-    for _, part in Boxes.of(LARGE, names, first, last).parts():
-        found = answers.of_boxes(part) if part.scope else None
+    for _, part in Products.of_ranges(LARGE, names, first, last).parts():
+        found = answers.of_products(part) if part.scope else None
         if found is None:
             continue
         for place in range(len(part)):
@@ -340,7 +339,7 @@ def test_what_a_statement_is_answered_lies_inside_what_every_table_allows(
 def test_counts_lie_between_nobody_and_everybody_one_by_one_and_together(records: float) -> None:
     found = off(state(), records)
     queries = [parse_where(where, found.domain) for where in ASKED]
-    together = FreeAnswers().answers(found, QuestionList(queries))
+    together = ModelAnswers(found).answers(QuestionList(queries))
     for query, both in zip(queries, together.interval.tolist(), strict=True):
         answer = ModelAnswers(found).answer(query)
         assert answer.interval == pytest.approx(both)

@@ -32,7 +32,7 @@ from pmw.session.store.columns import (
 )
 from pmw.session.store.rows import COLUMNS, SEALED, CertificateRow, LedgerRow, MeasurementRow, Outcome
 from pmw.session.store.store import SessionStore
-from queries.boxes import RangeTexts
+from queries.range_texts import RangeTexts
 from tests.pmw.session.stored import (
     answer_to_request,
     columns_of,
