@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from queries.factors import Factor, weight_runs
 from queries.frozen import dataclass
-from queries.linear import range_factor
+from queries.linear import LinearQuery, range_factor
 from queries.places import as_index
 
 MOST_SUMS = 2**14  # cells of a table whose prefix sums are kept
@@ -155,6 +155,11 @@ class CellSets:
         return np.cumsum(steps, axis=1)[:, :-1] > 0
 
 
+def sides_of(products: Sequence[LinearQuery]) -> tuple[CellSets, ...]:
+    """Return the cells that products of the same attributes count, by attribute in declared order."""
+    return tuple(map(CellSets.of_factors, zip(*(query.factors for query in products), strict=True)))
+
+
 class BoxSums:
     """Sums inside boxes of real numbers, float64 with one axis per attribute, by prefix sums."""
 
@@ -174,16 +179,18 @@ class BoxSums:
         """Return sums over a table of few cells and attributes; None where it has more."""
         return cls(values) if values.ndim <= MOST_SIDES and values.size <= MOST_SUMS else None
 
-    def one(self, box: Sequence[slice]) -> float:
-        """Return the sum inside one box."""
-        total, ends = 0.0, [(side.start, side.stop) for side in box]
+    def one(self, query: LinearQuery) -> float | None:
+        """Return the sum inside one product, to the bit that among ``many``; None for other questions."""
+        if not query.is_box:
+            return float(self.many(sides_of([query]))[0]) if query.is_product else None
+        total, ends = 0.0, [(side.start, side.stop) for side in query.box]
         for corner, sign in self._signs:
             place = tuple([end[which] for end, which in zip(ends, corner, strict=True)])
             total += sign * self._sums.item(place)
         return total
 
     def many(self, sides: Sequence[CellSets]) -> NDArray[np.float64]:
-        """Return the sums inside products of sets: float64, shape (n,); of a box ``one``, to the bit."""
+        """Return the sums inside products of sets: float64, shape (n,)."""
         ends, owners = _boxes(sides)
         total = np.zeros(len(ends[0][0]))
         for corner, sign in self._signs:

@@ -10,10 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from queries.cell_sets import CellSets
+from queries.cell_sets import CellSets, sides_of
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.range_texts import RangeTexts
@@ -112,7 +111,7 @@ class QuestionList(Questions):
         groups = dict[tuple[str, ...], list[int]]()
         only = dict[Scope, bool]()
         for place, query in enumerate(self._listed):
-            if Products.is_one(query):
+            if query.is_product:
                 if query.scope not in groups:
                     groups[query.scope], only[query.scope] = [], are_ranges(query.scope)
                 if query.is_box or not only[query.scope]:
@@ -153,18 +152,10 @@ class Products(Questions):
     sides: tuple[CellSets, ...]
     size: int
 
-    @staticmethod
-    def is_one(query: LinearQuery) -> bool:
-        """Tell whether a question counts the cells of a product, some of each attribute but not all."""
-        alone = all(len(factor.scope) == 1 and factor.is_indicator for factor in query.factors)
-        return alone and bool(query.factors) and query.constant == UNITS and query.aligned
-
     @classmethod
     def of_queries(cls, queries: Sequence[LinearQuery]) -> Products:
         """Return questions that are products over the same scope."""
-        factors = zip(*(query.factors for query in queries), strict=True)
-        sides = tuple(map(CellSets.of_factors, factors))
-        return cls(queries[0].domain, queries[0].scope, sides, len(queries))
+        return cls(queries[0].domain, queries[0].scope, sides_of(queries), len(queries))
 
     @classmethod
     def of_ranges(cls, domain: Domain, scope: Sequence[str], first: ArrayLike, last: ArrayLike) -> Products:

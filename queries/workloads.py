@@ -240,9 +240,8 @@ def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[Products]:
 def _of_ranges(
     name: str, size: int, domain: Domain, attribute: str, pairs: Callable[[], Iterable[tuple[int, int]]]
 ) -> Workload:
-    def make() -> Iterator[LinearQuery]:
-        for low, high in pairs():
-            yield _between(domain, attribute, low, high)
+    if domain[attribute].atoms:
+        return Workload(name, size, lambda: (_between(domain, attribute, *pair) for pair in pairs()))
 
     def boxes() -> Iterator[Products]:
         left = iter(pairs())
@@ -250,14 +249,12 @@ def _of_ranges(
             ends = np.array(some, dtype=np.int64)
             yield Products.of_ranges(domain, [attribute], ends[:, 0], ends[:, 1])
 
-    return Workload(name, size, make, None if domain[attribute].atoms else boxes)
+    return _of_boxes(name, size, boxes)
 
 
 def _between(domain: Domain, name: str, low: int, high: int) -> LinearQuery:
     """Return what counts an attribute's cells from one to another, and the atoms between their ends."""
     attribute = domain[name]
-    if not attribute.atoms:
-        return LinearQuery.cells(domain, {name: (low, high)})
     inside = np.zeros(attribute.size, dtype=np.int64)
     inside[low : high + 1] = UNITS
     for place, atom in enumerate(attribute.atoms, attribute.base_size):

@@ -174,12 +174,8 @@ class Question(OneSum):
 
     def value(self, evidence: Evidence) -> float:
         """Return the answer on the values of an evidence."""
-        query, sums = self._query, evidence.sums
-        if sums is not None and query.is_box:
-            return sums.one(query.box)
-        if sums is not None and Products.is_one(query):
-            return float(sums.many(Products.of_queries([query]).sides)[0])
-        return query.evaluate(evidence.values)
+        found = None if evidence.sums is None else evidence.sums.one(self._query)
+        return self._query.evaluate(evidence.values) if found is None else found
 
     def chosen(self, candidates: Candidates) -> tuple[int, float]:
         """Return the place of the evidence that bounds it, and its half-width."""

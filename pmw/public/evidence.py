@@ -39,7 +39,7 @@ from pmw.public.half_widths import (
 )
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
-from queries.cell_sets import BoxSums, CellSets
+from queries.cell_sets import BoxSums, CellSets, sides_of
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -196,19 +196,13 @@ class Candidates:
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
         self.evidences = evidences
-        self._by_stats = all(one.by_stats is not None for one in evidences)
 
     def of_query(self, query: LinearQuery) -> tuple[int, float]:
         """Return the place of the evidence that bounds a question, and its half-width in records."""
-        if query.is_box and self._by_stats:
-            cells = math.prod([side.stop - side.start for side in query.box])
-            return _least([one.of_cells(cells) for one in self.evidences])
-        if query.is_box:
-            ends = ((side.start, side.stop - 1) for side in query.box)
-            return self._of_one([CellSets(np.array([low]), np.array([high])) for low, high in ends])
-        if Products.is_one(query):
-            return self._of_one(Products.of_queries([query]).sides)
-        return self.of_weights(query.weights() / UNITS)
+        if not (query.is_box or query.is_product):
+            return self.of_weights(query.weights() / UNITS)
+        sides = sides_of([query])
+        return _least([one.product_half_width(sides) for one in self.evidences])
 
     def of_weights(self, weights: _Weights) -> tuple[int, float]:
         """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""
@@ -218,9 +212,6 @@ class Candidates:
         """Return the same of many products: intp and float64, shape (n,)."""
         widths = np.array([one.half_widths(products) for one in self.evidences])
         return np.argmin(widths, axis=0), widths.min(axis=0)
-
-    def _of_one(self, sides: Sequence[CellSets]) -> tuple[int, float]:
-        return _least([one.product_half_width(sides) for one in self.evidences])
 
 
 def _least(widths: Sequence[float]) -> tuple[int, float]:

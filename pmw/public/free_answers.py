@@ -122,12 +122,8 @@ class ModelAnswers:
         if not query.scope:
             return float(self.bars.everybody(query.constant / UNITS).value)
         sums = self.model_sums(query.scope)
-        if sums is not None and query.is_box:
-            count = sums.one(query.box)
-        elif sums is not None and Products.is_one(query):
-            count = float(sums.many(Products.of_queries([query]).sides)[0])
-        else:
-            count = self._local.answer(query)
+        found = None if sums is None else sums.one(query)
+        count = self._local.answer(query) if found is None else found
         for one in self.bars.known(query.scope).measured:
             if not self.state.coarsening.is_aligned(query):
                 told, weights = one.over(query.scope), query.weights() / UNITS

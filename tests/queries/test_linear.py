@@ -348,7 +348,7 @@ def test_a_sum_is_the_same_alone_and_among_many(given: Products, seed: int) -> N
     for _, part in given.products(lambda _: True):
         values = generator.exponential(100, DOMAIN.scope_shape(part.scope))
         sums = BoxSums(values)
-        alone = [sums.one(part.query(place).box) for place in range(len(part))]
+        alone = [sums.one(part.query(place)) for place in range(len(part))]
         assert sums.many(part.sides).tolist() == alone
         direct = [part.query(place).evaluate(values) for place in range(len(part))]
         np.testing.assert_allclose(alone, direct, rtol=1e-9, atol=1e-9)
@@ -466,7 +466,7 @@ def query_of(sides: list[NDArray[np.bool_]]) -> LinearQuery:
 def test_products_are_those_of_their_weights_however_many_they_are(seed: int) -> None:
     generator = np.random.default_rng(seed)
     queries = [query_of(sides) for sides in masks_of(generator, 9)]
-    assert all(map(Products.is_one, queries))
+    assert all(query.is_product for query in queries)
     products, values = Products.of_queries(queries), generator.normal(size=SIZES)
     sums = BoxSums(values)
     found = sums.many(products.sides)
@@ -478,8 +478,7 @@ def test_products_are_those_of_their_weights_however_many_they_are(seed: int) ->
     assert sums.many(products.take(places).sides).tolist() == found[places].tolist()
     for place, query in enumerate(queries):
         assert sums.many(Products.of_queries([query]).sides).tolist() == [found[place]]
-        if query.is_box:
-            assert sums.one(query.box) == found[place]
+        assert sums.one(query) == found[place]
 
 
 @given(st.integers(0, 2**31))
@@ -507,6 +506,6 @@ def test_what_is_no_product_is_told_apart() -> None:
     both = Factor(("a0", "a1"), np.eye(6, 9, dtype=np.int64) * UNITS)
     one = Factor(("a2",), np.array([0, UNITS]))
     for factors in ((half,), (both,), (), (one, half), (one, Factor((), np.array(UNITS // 2)))):
-        assert not Products.is_one(LinearQuery(MADE_UP, factors))
-    assert Products.is_one(LinearQuery(MADE_UP, (one,)))
-    assert not Products.is_one(LinearQuery(MADE_UP, (one,), aligned=False))
+        assert not LinearQuery(MADE_UP, factors).is_product
+    assert LinearQuery(MADE_UP, (one,)).is_product
+    assert not LinearQuery(MADE_UP, (one,), aligned=False).is_product
