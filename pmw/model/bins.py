@@ -169,14 +169,22 @@ class Coarsening:
         """Tell whether the cells of some attributes are their bins."""
         return all(self._runs[self.fine.index(name)] is None for name in scope)
 
-    def product_bounds(self, products: Products) -> tuple[Products, Products, NDArray[np.bool_]] | None:
-        """Return inner and outer products of bins, and which differ; None where a set is none of bins.
+    def has_bounds(self, products: Products) -> bool:
+        """Tell whether products are bounded by products of bins: of attributes with bins they are ranges.
 
-        An inner range may be empty: its first bin is after its last. Bins of a categorical attribute need not
-        be runs of cells; there a single cell is a box, too.
+        Bins of a categorical attribute need not be runs of cells; there they are single cells.
+        """
+        axes = zip(map(self.fine.index, products.scope), products.sides, strict=True)
+        binned = ((runs, side) for axis, side in axes if (runs := self._runs[axis]) is not None)
+        return all(
+            side.starts is None and (runs.order is None or np.array_equal(side.first, side.last))
+            for runs, side in binned
+        )
 
-        Args:
-            products: on declared cells; of attributes with bins they are ranges.
+    def product_bounds(self, products: Products) -> tuple[Products, Products, NDArray[np.bool_]]:
+        """Return inner and outer products of bins, and which differ; see ``has_bounds``.
+
+        An inner range may be empty: its first bin is after its last.
         """
         inner = outer = products.on(self.coarse)
         differ = np.zeros(len(products), dtype=np.bool_)
@@ -187,14 +195,10 @@ class Coarsening:
             bin_, runs, side = self.bins[position], self._runs[position], products.sides[axis]
             if bin_ is None or runs is None:
                 continue
-            if side.starts is not None:
-                return None
             first, last = side.first, side.last
             low, high = bin_[first], bin_[last]
             stops = np.append(runs.starts[1:], len(bin_)) - 1
             if runs.order is not None:  # a cell alone is all of its bin, or none
-                if np.any(first != last):
-                    return None
                 first = last = runs.starts[low]
             cuts = runs.starts[low] < first, stops[high] > last
             least[axis], most[axis] = CellSets(low + cuts[0], high - cuts[1]), CellSets(low, high)

@@ -36,7 +36,6 @@ from pmw.public.bounded import (
     Bound,
     Bounded,
     Counts,
-    NotAlikeError,
     Number,
     OneSum,
     Question,
@@ -266,76 +265,59 @@ class Bars:
         own = Bound(number.value, width, RELEASED)
         return (Rests.MEASURED, own, own), is_cut
 
-    def of_products(self, products: Products, own: Array | None = None) -> Array | None:
-        """Return the intervals of products, and what they rest on: float64, shape (3, n).
-
-        None where they have to be looked at one by one.
+    def of_products(self, products: Products, own: Array | None = None) -> Array:
+        """Return the intervals of products that bins bound, and what they rest on: float64, shape (4, n).
 
         Args:
-            own: float64, shape (2, n): the questions' own numbers, and how far the truth may be from each.
+            own: float64, shape (2, n): the questions' own numbers, and how far the truth may be from each, in
+                a session that pays for them.
 
         Returns:
-            With ``own`` four rows: the last is 1 where a question's own number bounds it best.
+            The ends, places in ``BASES``, and 1 where a question's own number bounds it best.
         """
+        found = np.zeros((4, len(products)))
         if not self.pays:
-            return self._alike(products) if own is None else None
-        kinds = self._kinds_of(products, own)
-        if kinds is None:
-            return None
-        is_alone = kinds[0]
-        found = np.empty((3, len(products)))
+            found[:3] = self._alike(products)
+            return found
+        is_alone, _, _ = self._kinds_of(products, own)
         for bars, are_meant in ((self, is_alone), (self._kept, ~is_alone)):
             places = np.flatnonzero(are_meant)
             if places.size:
-                ends = bars._alike(products.take(places))
-                if ends is None:
-                    return None
-                found[:, places] = ends
+                found[:3, places] = bars._alike(products.take(places))
         if own is None:
             return found
         values, widths = own
         inside = np.maximum(values - widths, found[0]), np.minimum(values + widths, found[1])
-        within = np.where(is_alone, found, (*inside, np.full(len(products), RELEASED)))
-        return np.vstack([within, ~is_alone])
+        return np.where(is_alone, found, (*inside, *np.full((2, len(products)), [[RELEASED], [1]])))
 
-    def _kinds_of(self, products: Products, own: Array | None) -> tuple[_Are, _Are, Array] | None:
+    def _kinds_of(self, products: Products, own: Array | None) -> tuple[_Are, _Are, Array]:
         """Return which bars hold by themselves, as ``_is_shared`` tells, which are cut, and all widths."""
-        widths, bins = self.widths_of_products(products), self.state.coarsening.product_bounds(products)
-        if widths is None or bins is None:
-            return None
-        known = self.known(products.scope)
-        is_cut = bins[2] & (not known.opened and not known.fine)
+        widths, known = self.widths_of_products(products), self.known(products.scope)
+        _, _, cuts = self.state.coarsening.product_bounds(products)
+        is_cut = cuts & (not known.opened and not known.fine)
         is_alone = ~is_cut & (widths <= 2 * self._clear)
         if own is not None:
             is_alone &= widths <= 2 * own[1]
         return is_alone, is_cut, widths
 
-    def widths_told(self, products: Products, own: Array | None = None) -> Array | None:
-        """Return ``width_of_query`` of products: float64, shape (n,); None for one by one."""
+    def widths_told(self, products: Products, own: Array | None = None) -> Array:
+        """Return ``width_of_query`` of products: float64, shape (n,); see ``of_products``."""
         if not self.pays:
-            return self.widths_of_products(products) if own is None else None
-        kinds, kept = self._kinds_of(products, own), self._kept.widths_of_products(products)
-        if kinds is None or kept is None:
-            return None
-        is_alone, is_cut, widths = kinds
-        kept = np.where(is_cut, math.inf, kept)
+            return self.widths_of_products(products)
+        is_alone, is_cut, widths = self._kinds_of(products, own)
+        kept = np.where(is_cut, math.inf, self._kept.widths_of_products(products))
         shared = np.where(np.isfinite(kept), kept, widths) if own is None else np.minimum(2 * own[1], kept)
         return np.where(is_alone, widths, shared)
 
-    def _alike(self, products: Products) -> Array | None:
+    def _alike(self, products: Products) -> Array:
         return self._in_arrays(products, 3, lambda one: self._bar(one, one, products.scope))
 
-    def _in_arrays(
-        self, products: Products, numbers: int, of: Callable[[Counts], Sequence[Number]]
-    ) -> Array | None:
-        """Return numbers of products: float64, shape (numbers, n); None for one by one."""
+    def _in_arrays(self, products: Products, numbers: int, of: Callable[[Counts], Sequence[Number]]) -> Array:
+        """Return numbers of products: float64, shape (numbers, n)."""
         found = np.empty((numbers, len(products)))
-        try:
-            for places, group in Counts(products).groups(self.state.coarsening):
-                for row, values in enumerate(of(group)):
-                    found[row, places] = values
-        except NotAlikeError:
-            return None
+        for places, group in Counts(products).groups(self.state.coarsening):
+            for row, values in enumerate(of(group)):
+                found[row, places] = values
         return found
 
     def width_of_query(self, query: LinearQuery) -> float:
@@ -352,10 +334,10 @@ class Bars:
         low, high = map(Question, query.readings)
         return float(self._width(low, high, query.scope))
 
-    def widths_of_products(self, products: Products) -> Array | None:
-        """Return the same of products: float64, shape (n,); None for one by one."""
-        found = self._in_arrays(products, 1, lambda one: [self._width(one, one, products.scope)])
-        return None if found is None else found[0]
+    def widths_of_products(self, products: Products) -> Array:
+        """Return the same of products by all that bounds them but their own numbers: float64, shape (n,)."""
+        widths: Array = self._in_arrays(products, 1, lambda one: [self._width(one, one, products.scope)])[0]
+        return widths
 
     def _width(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Number:
         ways = self._main(*self._pieces(low, high, asked), asked)
@@ -382,8 +364,8 @@ class Bars:
         ends = self._by_parts(below, above, Rests.MEASURED).within(self._in_reach(below, above))
         return float(ends.low), float(ends.high)
 
-    def parts_of_products(self, products: Products) -> Array | None:
-        """Return ``of_parts`` of products: float64, shape (2, n); None for one by one."""
+    def parts_of_products(self, products: Products) -> Array:
+        """Return ``of_parts`` of products: float64, shape (2, n)."""
 
         def of(group: Counts) -> _Ends:
             return self._by_parts(group, group, Rests.MEASURED).within(self._in_reach(group, group))

@@ -245,10 +245,7 @@ class Counts:
 
     def groups(self, coarsening: Coarsening) -> list[tuple[NDArray[np.intp], Counts]]:
         """Return the places of those that cut bins and of those that cut none, each with the bins of both."""
-        bins = coarsening.product_bounds(self.products)
-        if bins is None:
-            raise NotAlikeError
-        inner, outer, cuts = bins
+        inner, outer, cuts = coarsening.product_bounds(self.products)
         if not cuts.any():
             return [(np.arange(len(self.products)), Counts(self.products, (inner, inner)))]
         found = list[tuple[NDArray[np.intp], Counts]]()
@@ -296,10 +293,6 @@ class Counts:
 
 
 Bounded: TypeAlias = OneSum | Counts
-
-
-class NotAlikeError(Exception):
-    """Products have to be bounded one by one."""
 
 
 def _narrowest(products: Products, candidates: Candidates) -> Array:

@@ -137,8 +137,8 @@ class ModelAnswers:
     def of_products(self, products: Products, own: Array | None = None) -> Array | None:
         """Return the model's answers to products, and what bounds them.
 
-        None where they have to be looked at one by one: single questions are tested, a marginal was measured
-        on declared cells of bins that products cut, or bins are no runs of cells.
+        None where they have to be looked at one by one: single questions are tested, or a marginal was
+        measured on declared cells of bins that products cut.
 
         Args:
             own: the questions' own numbers; see ``Bars.of_products``.
@@ -147,15 +147,12 @@ class ModelAnswers:
             float64, shape (6, n): records, the ends of their intervals, places in ``BASES`` of what these
             rest on, 1 where that was measured for the question, and places in ``KINDS``.
         """
-        bins = self.state.coarsening.product_bounds(products)
-        if bins is None or not self.state.contract.options.tests_marginals:
+        if not self.state.contract.options.tests_marginals:
             return None
-        if self.bars.known(products.scope).measured and bool(bins[2].any()):
+        _, _, cuts = self.state.coarsening.product_bounds(products)
+        if self.bars.known(products.scope).measured and bool(cuts.any()):
             return None
         bar = self.bars.of_products(products, own)
-        if bar is None:
-            return None
-        bar = bar if own is not None else np.vstack([bar, np.zeros(len(products))])
         kinds = np.array([KINDS.index(kind_over(products.domain, products.scope, basis)) for basis in BASES])
         sums = self.model_sums(products.scope)
         counts = self._local.answers(products) if sums is None else sums.many(products.sides)
@@ -238,13 +235,16 @@ def together(
     """Yield the places of products that something is found of together, and what is found.
 
     Args:
-        find: by products, and the own numbers of all of them or of none; None where they go one by one.
+        find: by products that bins bound, and the own numbers of all of them or of none; None where they go
+            one by one. Own numbers of a session that does not pay for them always do.
         own: by place, the numbers of questions that have one of their own.
     """
     numbered, coarsening = np.array(sorted(own), dtype=np.int64), bars.state.coarsening
-    others = np.arange(len(questions))
-    for places in (np.setdiff1d(others, numbered), numbered) if own else (others,):
+    others = np.setdiff1d(np.arange(len(questions)), numbered)
+    for places in (others, numbered) if bars.pays else (others,):
         for group, products in questions.take(places).products(lambda scope: not coarsening.keeps(scope)):
+            if not coarsening.has_bounds(products):
+                continue
             at = places[group]
             numbers = [one for place in at.tolist() if (one := own.get(place)) is not None]
             found = find(products, bars.own_widths(numbers) if numbers else None)

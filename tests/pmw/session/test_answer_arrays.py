@@ -17,7 +17,7 @@ from pmw.model.measurement import ResidualMeasurement
 from pmw.public.answer import Answer, Basis
 from pmw.public.answers import Answers
 from pmw.public.evidence import is_whole_table
-from pmw.public.free_answers import FreeAnswers, ModelAnswers
+from pmw.public.free_answers import FreeAnswers, ModelAnswers, together
 from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.options import Opening, TestKind
 from pmw.public.state import PublicState
@@ -155,7 +155,7 @@ def binned_session(epsilon: float = 1, delta: float = 1e-9, **options: Any) -> p
 )
 def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[str, Any]) -> None:
     """Alone is what bounds one question; together is what many of a scope, as objects, are answered by."""
-    generator, together = np.random.default_rng(2), 0
+    generator, grouped = np.random.default_rng(2), 0
     chosen = {name: value for name, value in options.items() if name != "beside"}
     stream = list(random_conjunctions(BINNED, options.get("beside", 0), seed=1))
     with binned_session(**chosen) as session:
@@ -178,9 +178,9 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                 alone = [of.answer(query) for query in queries]
                 assert str(list(of.answers(QuestionList(queries)))) == str(alone)
                 assert list(of.answers(some)) == alone
-                together += sum(of.of_products(part) is not None for _, part in some.products(lambda _: True))
+                grouped += sum(1 for _ in together(of.bars, some, of.of_products, {}))
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
-    assert together > 7
+    assert grouped > 7
     assert Basis.BINS in kinds
 
 
