@@ -286,13 +286,6 @@ class Products(Questions):
             own[0], own[1] = side.first, side.last + 1
         return RangeTexts(self.scope, ends)
 
-    def cells(self) -> NDArray[np.int64]:
-        """Return how many cells each product has: int64, shape (n,)."""
-        found = np.ones(len(self), dtype=np.int64)
-        for side in self.sides:
-            found *= side.cells()
-        return found
-
 
 def _codes(asked: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return one number per row, the same for rows that are the same: int64, shape (n,)."""

@@ -43,7 +43,15 @@ from pmw.public.bounded import (
 )
 from pmw.public.clear import clear_half_width
 from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of, own_numbers
-from pmw.public.half_widths import KEPT, AxisNoise, Confidences, Rests, Shares, total_noise_bound
+from pmw.public.half_widths import (
+    KEPT,
+    AxisNoise,
+    Confidences,
+    Rests,
+    Shares,
+    StatsNoise,
+    total_noise_bound,
+)
 from pmw.public.state import Certificate, PublicState
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
@@ -398,7 +406,8 @@ class Bars:
         """Return what bounds all sums over a scope by one event, or None where nothing released holds it."""
         if not scope:
             total, error = np.array(self.state.total.estimate), self._total_error
-            return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
+            noise = StatsNoise(lambda stats: stats.largest * error)
+            return SumBounds(scope, Evidence(total, Basis.RELEASED, noise))
         known = self.known(scope)
         coarsening = None if known.opened or known.fine else self.state.coarsening
         found = [
@@ -614,17 +623,17 @@ class SumBounds:
         """Return a number that the sum with these weights, or greater ones, is at least."""
         if self.coarsening is not None:
             weights = self.coarsening.least(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) - self.evidence.sum_half_width(weights)
+        return float(np.sum(weights * self.evidence.values)) - self.evidence.noise.half_width(weights)
 
     def high(self, weights: Array) -> float:
         """Return a number that the sum with these weights, or smaller ones, is at most."""
         if self.coarsening is not None:
             weights = self.coarsening.greatest(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) + self.evidence.sum_half_width(weights)
+        return float(np.sum(weights * self.evidence.values)) + self.evidence.noise.half_width(weights)
 
     def half_width(self, weights: Array) -> float:
         """Return how far ``high`` is above the sum on what is known."""
-        return self.evidence.sum_half_width(
+        return self.evidence.noise.half_width(
             weights if self.coarsening is None else self.coarsening.greatest(self.scope, weights)
         )
 

@@ -314,7 +314,8 @@ def test_parts_have_the_texts_and_queries_of_their_questions(given: Products) ->
             query = part.query(place)
             assert text == query.to_json() == given.query(int(places[place])).to_json()
             assert query.scope == part.scope
-            assert part.cells()[place] == np.prod([side.stop - side.start for side in query.box])
+            ends = [(side.first[place], side.last[place] + 1) for side in part.sides]
+            assert ends == [(side.start, side.stop) for side in query.box]
     assert sorted(seen) == list(range(len(given)))
 
 
@@ -473,7 +474,8 @@ def test_products_are_those_of_their_weights_however_many_they_are(seed: int) ->
     np.testing.assert_allclose(
         found, [np.sum(query.weights() / UNITS * values) for query in queries], atol=1e-12
     )
-    assert products.cells().tolist() == [np.count_nonzero(query.weights()) for query in queries]
+    cells = np.prod([side.cells() for side in products.sides], axis=0)
+    assert cells.tolist() == [np.count_nonzero(query.weights()) for query in queries]
     places = generator.permutation(9)[:4].astype(np.int64)
     assert sums.many(products.take(places).sides).tolist() == found[places].tolist()
     for place, query in enumerate(queries):

@@ -188,10 +188,9 @@ def test_numbers_far_from_0_and_near_each_other_have_bars_that_hold() -> None:
     table = replace(table, total_deviation=0.0)  # public, so that only the differences count
     evidence = evidence_of(state, table, SMALL.names, Confidences.in_state(state).shares(Rests.MEASURED))
     near = np.random.default_rng(1).integers(0, 2, SMALL.shape).astype(np.float64)
-    assert evidence.by_stats is not None
-    exact = evidence.by_stats(WeightStats.of(near))
+    exact = evidence.noise.half_width(near)
     for far in (1e3, 1e6, 1e9, 1e12):
-        assert evidence.sum_half_width(np.add(near, far)) >= exact
+        assert evidence.noise.half_width(np.add(near, far)) >= exact
 
 
 def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
@@ -201,7 +200,7 @@ def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
     cells = LinearQuery.everything(SMALL).within({"sex": np.array([0, 3]), "grade": np.array([1, 3, 5, 6])})
     widths = [Candidates([evidence]).of_query(one)[1] for one in (box, cells)]
     assert (
-        widths[0] == widths[1] == pytest.approx(evidence.sum_half_width(cells.weights() / UNITS), rel=1e-12)
+        widths[0] == widths[1] == pytest.approx(evidence.noise.half_width(cells.weights() / UNITS), rel=1e-12)
     )
 
 
@@ -232,8 +231,8 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     confidences = Confidences.in_state(state)
     mixed = confidences.shares(Rests.MIXED)
     cell = np.array([0.0, 1.0])
-    bound = evidence_of(state, certificate, scope, confidences.shares(Rests.CERTIFIED)).sum_half_width(cell)
-    certified = evidence_of(state, certificate, scope, mixed).sum_half_width(cell)
+    bound = evidence_of(state, certificate, scope, confidences.shares(Rests.CERTIFIED)).noise.half_width(cell)
+    certified = evidence_of(state, certificate, scope, mixed).noise.half_width(cell)
     assert certified > bound
     noise = DiscreteGaussian(Fraction(round(bound / 3 * UNITS)))  # one cell is narrower, many are wider
     measured = MarginalMeasurement(scope, units, noise)
@@ -243,9 +242,11 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     low, high = np.zeros(shape), np.zeros(shape)
     low[0, 0], high[:2, :6] = 1.0, 1.0
     least, most = Bars(held).of_sum(scope, low, high)
-    one = evidence_of(held, measured.estimate, scope, mixed).sum_half_width(cell)
+    one = evidence_of(held, measured.estimate, scope, mixed).noise.half_width(cell)
     assert least == pytest.approx(700 - one)
-    assert most == pytest.approx(700 * 12 + evidence_of(held, certificate, scope, mixed).sum_half_width(cell))
+    assert most == pytest.approx(
+        700 * 12 + evidence_of(held, certificate, scope, mixed).noise.half_width(cell)
+    )
     factors = [LinearQuery(LARGE, (Factor(scope, (end * UNITS).astype(np.int64)),)) for end in (low, high)]
 
     query = LinearQuery(LARGE, factors[0].factors, readings=Readings(*factors))
