@@ -239,6 +239,12 @@ class LinearQuery:
         """True when the weights are one record inside ``box`` and zero outside."""
         return not self._parts and self._constant == UNITS
 
+    @property
+    def is_product(self) -> bool:
+        """True when the weights are one record in some cells of each attribute, but not all, else zero."""
+        alone = all(len(factor.scope) == 1 and factor.is_indicator for factor in self.factors)
+        return alone and bool(self.factors) and self._constant == UNITS and self.aligned
+
     def answer(self, marginal: Marginal) -> int:
         """Return the exact answer on integer counts.
 

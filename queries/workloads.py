@@ -21,7 +21,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from queries.boxes import Boxes
 from queries.cells import cell_count, in_quotes, nearest, number_text
 from queries.comparisons import listed_names, resolve_attribute
 from queries.domain import Attribute, Domain, require_domain
@@ -30,6 +29,7 @@ from queries.factors import UNITS, Factor
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.plain_values import plain_value, shown_text, type_name
+from queries.questions import Products
 
 MOST_QUERIES = 2**63 - 1  # what ``len`` can say
 LARGEST_PARITY = 2**16  # cells of one parity: its canonical text stays below a megabyte
@@ -74,7 +74,7 @@ class Workload:
     name: str
     size: int
     make: Callable[[], Iterator[LinearQuery]] = field(repr=False, compare=False)
-    boxes: Callable[[], Iterator[Boxes]] | None = field(default=None, repr=False, compare=False)
+    boxes: Callable[[], Iterator[Products]] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.size <= MOST_QUERIES:
@@ -134,7 +134,7 @@ def all_marginals(domain: Domain, order: int) -> Workload:
     require_domain(domain)
     check_between("order", order, 1, len(domain))
 
-    def boxes() -> Iterator[Boxes]:
+    def boxes() -> Iterator[Products]:
         for scope in itertools.combinations(domain.names, order):
             yield from _cells(domain, scope)
 
@@ -223,45 +223,38 @@ def parities(domain: Domain, order: int) -> Workload:
     return Workload(f"parities:{order}", math.comb(len(domain), order), make)
 
 
-def _of_boxes(name: str, size: int, boxes: Callable[[], Iterator[Boxes]]) -> Workload:
-    def make() -> Iterator[LinearQuery]:
-        for some in boxes():
-            yield from map(some.query, range(len(some)))
-
-    return Workload(name, size, make, boxes)
+def _of_boxes(name: str, size: int, boxes: Callable[[], Iterator[Products]]) -> Workload:
+    return Workload(name, size, lambda: itertools.chain.from_iterable(boxes()), boxes)
 
 
-def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[Boxes]:
+def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[Products]:
     shape, cells = domain.scope_shape(scope), domain.scope_size(scope)
     for start in range(0, cells, _SOME):
         numbers = np.arange(start, min(cells, start + _SOME), dtype=np.int64)
         found = np.empty((numbers.size, len(shape)), dtype=np.int64)
         for axis in reversed(range(len(shape))):
             numbers, found[:, axis] = np.divmod(numbers, shape[axis])
-        yield Boxes.of(domain, scope, found, found)
+        yield Products.of_ranges(domain, scope, found, found)
 
 
 def _of_ranges(
     name: str, size: int, domain: Domain, attribute: str, pairs: Callable[[], Iterable[tuple[int, int]]]
 ) -> Workload:
-    def make() -> Iterator[LinearQuery]:
-        for low, high in pairs():
-            yield _between(domain, attribute, low, high)
+    if domain[attribute].atoms:
+        return Workload(name, size, lambda: (_between(domain, attribute, *pair) for pair in pairs()))
 
-    def boxes() -> Iterator[Boxes]:
+    def boxes() -> Iterator[Products]:
         left = iter(pairs())
         while some := list(itertools.islice(left, _SOME)):
             ends = np.array(some, dtype=np.int64)
-            yield Boxes.of(domain, [attribute], ends[:, 0], ends[:, 1])
+            yield Products.of_ranges(domain, [attribute], ends[:, 0], ends[:, 1])
 
-    return Workload(name, size, make, None if domain[attribute].atoms else boxes)
+    return _of_boxes(name, size, boxes)
 
 
 def _between(domain: Domain, name: str, low: int, high: int) -> LinearQuery:
     """Return what counts an attribute's cells from one to another, and the atoms between their ends."""
     attribute = domain[name]
-    if not attribute.atoms:
-        return LinearQuery.cells(domain, {name: (low, high)})
     inside = np.zeros(attribute.size, dtype=np.int64)
     inside[low : high + 1] = UNITS
     for place, atom in enumerate(attribute.atoms, attribute.base_size):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pmw.public.state import PublicState
     from pmw.public.tables import AnswerTable
     from pmw.public.tabulation import Tabulation
-    from queries.boxes import Boxes
+    from queries.questions import Products
     from queries.statements import Statement
     from queries.workloads import Workload
 
@@ -166,11 +166,11 @@ def _answer_batches(
 
 
 def _answered_boxes(
-    session: Asking, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
+    session: Asking, batches: Iterator[Products], options: StreamOptions, writer: AnswerWriter
 ) -> Iterator[_Step]:
     numbers = itertools.count(1)
     for boxes in batches:
-        found = session.answer_arrays(boxes.scope, boxes.first, boxes.last, fresh=options.fresh)
+        found = session.answer_arrays(boxes.scope, *boxes.ends(), fresh=options.fresh)
         writer.answers([{"id": next(numbers), "question": words} for words in boxes.describe()], found)
         writer.flush()
         yield len(boxes), _strictest(found), 0, float(found.share[-1])

@@ -102,7 +102,7 @@ def are_tested(state: PublicState, questions: Questions) -> NDArray[np.bool_]:
     if state.contract.options.bar_limit is None:
         codes, examples = questions.kinds()
     else:
-        codes, examples = np.arange(len(questions)), questions.queries(0, len(questions))
+        codes, examples = np.arange(len(questions)), list(questions)
     wanted = zip(*(tier.wanted(state, examples) for tier in tiers), strict=True)
     return np.array([any(wants) for wants in wanted], dtype=np.bool_)[codes]
 
@@ -158,7 +158,7 @@ def settle(
         ends = (number for number, wants in enumerate(wanted) if any(wants))
         answers = found(next(ends, len(proposal.queries)))
     else:
-        answers = free.answers(state, QuestionList(proposal.queries))
+        answers = free.of(state).answers(QuestionList(proposal.queries))
     return Settled(replace(state, asked=state.asked + len(answers)), answers)
 
 

@@ -139,7 +139,7 @@ def drawn_together(
     """
     if not are_unclear(state, questions, intervals, offer.half_width).any():
         return None
-    rows = numbers_at(state, questions.queries(0, len(questions)), offer.price)
+    rows = numbers_at(state, list(questions), offer.price)
     if rows is None:
         return None
     width = half_width(rows.noise, Confidences.in_state(state).number)

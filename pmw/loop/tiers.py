@@ -471,7 +471,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         """
         queries = proposal.queries[:most]
         size = sum(need <= draws.negatives for need in proposal.needs[:most])  # needs never fall
-        found = free.answers(after, QuestionList(queries[:size]))
+        found = free.of(after).answers(QuestionList(queries[:size]))
         if size < len(queries) and set(queries[size].scope) <= set(after.marginals[-1].scope):
             measured = free.of(after).answer(queries[size], measured=True)
             return concatenated([found, Answers.of(after, [measured])])
@@ -588,11 +588,11 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         queries = QuestionList(proposal.queries)
         untested, tested = np.flatnonzero(~are_tested), np.flatnonzero(are_tested)
         units = [int(proposal.requests[need - 1].model_units) for need in needs[tested].tolist()]
-        own = [proposal.queries[place] for place in tested.tolist()]
-        certified = free.certified(state, own, np.array(units, np.int64), self.plan)
-        parts = [(untested, free.answers(state, queries.take(untested))), (tested, certified)]
+        of = free.of(state)
+        certified = of.certified(queries.take(tested), np.array(units, np.int64), self.plan)
+        parts = [(untested, of.answers(queries.take(untested))), (tested, certified)]
         if size < len(needs) and draws.released is not None:
-            last = free.of(state).measured(proposal.queries[size], int(draws.released), self.plan.noise)
+            last = of.measured(proposal.queries[size], int(draws.released), self.plan.noise)
             parts.append((np.array([size]), Answers.of(state, [last])))
         return placed(parts)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
 from pmw.model.measurement import DEFAULT_BINS, OneWayMeasurement, ResidualMeasurement, Target, target_of
-from queries.boxes import Boxes, Counted
 from queries.categories import CategoricalAttribute
+from queries.cell_sets import CellSets
 from queries.domain import Attribute, Domain
 from queries.errors import ScopeError
 from queries.factors import UNITS, Factor, told_apart
@@ -27,6 +27,7 @@ from queries.frozen import dataclass
 from queries.linear import LinearQuery, range_factor
 from queries.numbers import IntegerAttribute
 from queries.places import as_index
+from queries.questions import Products
 from queries.records import CodedRecords
 
 _Bins: TypeAlias = NDArray[np.int64]
@@ -168,37 +169,41 @@ class Coarsening:
         """Tell whether the cells of some attributes are their bins."""
         return all(self._runs[self.fine.index(name)] is None for name in scope)
 
-    def box_bounds(self, counted: Counted) -> tuple[Counted, Counted, NDArray[np.bool_]] | None:
-        """Return the inner and the outer boxes of bins, and which differ; None where a range is none of bins.
+    def has_bounds(self, products: Products) -> bool:
+        """Tell whether products are bounded by products of bins: of attributes with bins they are ranges.
 
-        An inner range may be empty: its first bin is after its last. Bins of a categorical attribute need not
-        be runs of cells; there a single cell is a box, too.
-
-        Args:
-            counted: boxes on declared cells, or products, which are looked at where no attribute has bins.
+        Bins of a categorical attribute need not be runs of cells; there they are single cells.
         """
-        if self.keeps(counted.scope):
-            same = counted.on(self.coarse)
-            return same, same, np.zeros(len(counted), dtype=np.bool_)
-        boxes = counted.ranges()
-        if boxes is None:
-            return None
-        inner, outer = ((boxes.first.copy(), boxes.last.copy()) for _ in range(2))
-        for axis, position in enumerate(map(self.fine.index, boxes.scope)):
-            bin_, runs = self.bins[position], self._runs[position]
+        axes = zip(map(self.fine.index, products.scope), products.sides, strict=True)
+        binned = ((runs, side) for axis, side in axes if (runs := self._runs[axis]) is not None)
+        return all(
+            side.starts is None and (runs.order is None or np.array_equal(side.first, side.last))
+            for runs, side in binned
+        )
+
+    def product_bounds(self, products: Products) -> tuple[Products, Products, NDArray[np.bool_]]:
+        """Return inner and outer products of bins, and which differ; see ``has_bounds``.
+
+        An inner range may be empty: its first bin is after its last.
+        """
+        inner = outer = products.on(self.coarse)
+        differ = np.zeros(len(products), dtype=np.bool_)
+        if self.keeps(products.scope):
+            return inner, outer, differ
+        least, most = list(products.sides), list(products.sides)
+        for axis, position in enumerate(map(self.fine.index, products.scope)):
+            bin_, runs, side = self.bins[position], self._runs[position], products.sides[axis]
             if bin_ is None or runs is None:
                 continue
-            first, last = boxes.first[:, axis], boxes.last[:, axis]
+            first, last = side.first, side.last
             low, high = bin_[first], bin_[last]
             stops = np.append(runs.starts[1:], len(bin_)) - 1
             if runs.order is not None:  # a cell alone is all of its bin, or none
-                if np.any(first != last):
-                    return None
                 first = last = runs.starts[low]
-            inner[0][:, axis], outer[0][:, axis] = low + (runs.starts[low] < first), low
-            inner[1][:, axis], outer[1][:, axis] = high - (stops[high] > last), high
-        differ = np.any((inner[0] != outer[0]) | (inner[1] != outer[1]), axis=1)
-        return Boxes(self.coarse, boxes.scope, *inner), Boxes(self.coarse, boxes.scope, *outer), differ
+            cuts = runs.starts[low] < first, stops[high] > last
+            least[axis], most[axis] = CellSets(low + cuts[0], high - cuts[1]), CellSets(low, high)
+            differ |= cuts[0] | cuts[1]
+        return replace(inner, sides=tuple(least)), replace(outer, sides=tuple(most)), differ
 
     def weights(self, query: LinearQuery) -> list[WeightedFactor]:
         """Return the mean weights inside the bins, factor by factor, for ``expectation`` of a coarse model.

@@ -25,10 +25,10 @@ from pmw.model.hierarchical_histogram import (
     range_variances,
 )
 from pmw.privacy.noise import DiscreteLaplace, NoiseDistribution
+from queries.cell_sets import CellSets
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.places import as_index
-from queries.products import CellSets
 
 _Array = NDArray[np.float64]
 _Shape = tuple[int, ...]

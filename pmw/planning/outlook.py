@@ -36,12 +36,12 @@ from pmw.public.half_widths import Confidences, SumNoise, measured_half_width, t
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState, Total
+from queries.cell_sets import CellSets
 from queries.domain import Attribute, Domain
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
-from queries.products import CellSets
 
 _MOST_SCOPES = 200  # of expected questions, of which bars are foretold
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pmw.display.texts import counted
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.free_answers import FreeAnswers
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.state import PublicState
 from queries.expressions import Linear
 from queries.frozen import dataclass
@@ -234,7 +234,7 @@ def _wholes_of(
         for label, cells in (grouping.groups[place] for place in asked.tolist()):
             scope = statement.domain.scope(grouping.scope)
             queries.append(statement.counted(Group((label,), (0,), ((grouping.scope, cells),), scope)))
-    answers = FreeAnswers().answers(state, QuestionList(queries)) if queries else None
+    answers = ModelAnswers(state).answers(QuestionList(queries)) if queries else None
     if answers is None or np.isnan(answers.count).any():
         return [] if answers is None else None
     found = []

@@ -1,7 +1,7 @@
-"""Bars: what lies around a question, ranges of attributes, or a sum of numbers, from public numbers alone.
+"""Bars: what lies around a question, products of sets, or a sum of numbers, from public numbers alone.
 
-``Bars`` is the one calculator of a state: ``of_query``, ``of_boxes`` and ``of_sum`` give the ends of a bar,
-``half_width`` its half-width where both ends are one number's, and ``of_family`` what bounds many sums by one
+``Bars`` is the one calculator of a state: ``of_query``, ``of_products`` and ``of_sum`` give the ends of bars,
+``half_width`` that of one where both ends are one number's, and ``of_family`` what bounds many sums by one
 event.
 
 A sum over a scope is held by evidence of several kinds (``pmw.public.evidence``). A question that cuts a
@@ -35,21 +35,28 @@ from pmw.public.bounded import (
     Array,
     Bound,
     Bounded,
-    NotAlikeError,
+    Counts,
     Number,
     OneSum,
     Question,
-    Ranges,
     Split,
 )
 from pmw.public.clear import clear_half_width
 from pmw.public.evidence import BASES, Candidates, Evidence, Known, ScopeKnowledge, evidence_of, own_numbers
-from pmw.public.half_widths import KEPT, AxisNoise, Confidences, Rests, Shares, total_noise_bound
+from pmw.public.half_widths import (
+    KEPT,
+    AxisNoise,
+    Confidences,
+    Rests,
+    Shares,
+    StatsNoise,
+    total_noise_bound,
+)
 from pmw.public.state import Certificate, PublicState
-from queries.boxes import Counted
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
 from queries.places import as_index
+from queries.questions import Products
 
 _BINS, _PARTS = BASES.index(Basis.BINS), BASES.index(Basis.PARTS)
 _MOST_PARTS = 8  # of several attributes that are looked at for one question
@@ -266,76 +273,59 @@ class Bars:
         own = Bound(number.value, width, RELEASED)
         return (Rests.MEASURED, own, own), is_cut
 
-    def of_boxes(self, boxes: Counted, own: Array | None = None) -> Array | None:
-        """Return the intervals of ranges or products, and what they rest on: float64, shape (3, n).
-
-        None where they have to be looked at one by one.
+    def of_products(self, products: Products, own: Array | None = None) -> Array:
+        """Return the intervals of products that bins bound, and what they rest on: float64, shape (4, n).
 
         Args:
-            own: float64, shape (2, n): the questions' own numbers, and how far the truth may be from each.
+            own: float64, shape (2, n): the questions' own numbers, and how far the truth may be from each, in
+                a session that pays for them.
 
         Returns:
-            With ``own`` four rows: the last is 1 where a question's own number bounds it best.
+            The ends, places in ``BASES``, and 1 where a question's own number bounds it best.
         """
+        found = np.zeros((4, len(products)))
         if not self.pays:
-            return self._alike(boxes) if own is None else None
-        kinds = self._kinds_of(boxes, own)
-        if kinds is None:
-            return None
-        is_alone = kinds[0]
-        found = np.empty((3, len(boxes)))
+            found[:3] = self._alike(products)
+            return found
+        is_alone, _, _ = self._kinds_of(products, own)
         for bars, are_meant in ((self, is_alone), (self._kept, ~is_alone)):
             places = np.flatnonzero(are_meant)
             if places.size:
-                ends = bars._alike(boxes.take(places))
-                if ends is None:
-                    return None
-                found[:, places] = ends
+                found[:3, places] = bars._alike(products.take(places))
         if own is None:
             return found
         values, widths = own
         inside = np.maximum(values - widths, found[0]), np.minimum(values + widths, found[1])
-        within = np.where(is_alone, found, (*inside, np.full(len(boxes), RELEASED)))
-        return np.vstack([within, ~is_alone])
+        return np.where(is_alone, found, (*inside, *np.full((2, len(products)), [[RELEASED], [1]])))
 
-    def _kinds_of(self, boxes: Counted, own: Array | None) -> tuple[_Are, _Are, Array] | None:
+    def _kinds_of(self, products: Products, own: Array | None) -> tuple[_Are, _Are, Array]:
         """Return which bars hold by themselves, as ``_is_shared`` tells, which are cut, and all widths."""
-        widths, bins = self.widths_of_boxes(boxes), self.state.coarsening.box_bounds(boxes)
-        if widths is None or bins is None:
-            return None
-        known = self.known(boxes.scope)
-        is_cut = bins[2] & (not known.opened and not known.fine)
+        widths, known = self.widths_of_products(products), self.known(products.scope)
+        _, _, cuts = self.state.coarsening.product_bounds(products)
+        is_cut = cuts & (not known.opened and not known.fine)
         is_alone = ~is_cut & (widths <= 2 * self._clear)
         if own is not None:
             is_alone &= widths <= 2 * own[1]
         return is_alone, is_cut, widths
 
-    def widths_told(self, boxes: Counted, own: Array | None = None) -> Array | None:
-        """Return ``width_of_query`` of ranges or products: float64, shape (n,); None for one by one."""
+    def widths_told(self, products: Products, own: Array | None = None) -> Array:
+        """Return ``width_of_query`` of products: float64, shape (n,); see ``of_products``."""
         if not self.pays:
-            return self.widths_of_boxes(boxes) if own is None else None
-        kinds, kept = self._kinds_of(boxes, own), self._kept.widths_of_boxes(boxes)
-        if kinds is None or kept is None:
-            return None
-        is_alone, is_cut, widths = kinds
-        kept = np.where(is_cut, math.inf, kept)
+            return self.widths_of_products(products)
+        is_alone, is_cut, widths = self._kinds_of(products, own)
+        kept = np.where(is_cut, math.inf, self._kept.widths_of_products(products))
         shared = np.where(np.isfinite(kept), kept, widths) if own is None else np.minimum(2 * own[1], kept)
         return np.where(is_alone, widths, shared)
 
-    def _alike(self, boxes: Counted) -> Array | None:
-        return self._in_arrays(boxes, 3, lambda one: self._bar(one, one, boxes.scope))
+    def _alike(self, products: Products) -> Array:
+        return self._in_arrays(products, 3, lambda one: self._bar(one, one, products.scope))
 
-    def _in_arrays(
-        self, boxes: Counted, numbers: int, of: Callable[[Ranges], Sequence[Number]]
-    ) -> Array | None:
-        """Return numbers of ranges or products: float64, shape (numbers, n); None for one by one."""
-        found = np.empty((numbers, len(boxes)))
-        try:
-            for places, group in Ranges(boxes).groups(self.state.coarsening):
-                for row, values in enumerate(of(group)):
-                    found[row, places] = values
-        except NotAlikeError:
-            return None
+    def _in_arrays(self, products: Products, numbers: int, of: Callable[[Counts], Sequence[Number]]) -> Array:
+        """Return numbers of products: float64, shape (numbers, n)."""
+        found = np.empty((numbers, len(products)))
+        for places, group in Counts(products).groups(self.state.coarsening):
+            for row, values in enumerate(of(group)):
+                found[row, places] = values
         return found
 
     def width_of_query(self, query: LinearQuery) -> float:
@@ -352,10 +342,10 @@ class Bars:
         low, high = map(Question, query.readings)
         return float(self._width(low, high, query.scope))
 
-    def widths_of_boxes(self, boxes: Counted) -> Array | None:
-        """Return the same of ranges: float64, shape (n,); None where they have to be looked at one by one."""
-        found = self._in_arrays(boxes, 1, lambda one: [self._width(one, one, boxes.scope)])
-        return None if found is None else found[0]
+    def widths_of_products(self, products: Products) -> Array:
+        """Return the same of products by all that bounds them but their own numbers: float64, shape (n,)."""
+        widths: Array = self._in_arrays(products, 1, lambda one: [self._width(one, one, products.scope)])[0]
+        return widths
 
     def _width(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Number:
         ways = self._main(*self._pieces(low, high, asked), asked)
@@ -382,13 +372,13 @@ class Bars:
         ends = self._by_parts(below, above, Rests.MEASURED).within(self._in_reach(below, above))
         return float(ends.low), float(ends.high)
 
-    def parts_of_boxes(self, boxes: Counted) -> Array | None:
-        """Return ``of_parts`` of ranges or products: float64, shape (2, n); None for one by one."""
+    def parts_of_products(self, products: Products) -> Array:
+        """Return ``of_parts`` of products: float64, shape (2, n)."""
 
-        def of(group: Ranges) -> _Ends:
+        def of(group: Counts) -> _Ends:
             return self._by_parts(group, group, Rests.MEASURED).within(self._in_reach(group, group))
 
-        return self._in_arrays(boxes, 2, of)
+        return self._in_arrays(products, 2, of)
 
     def half_width(self, query: LinearQuery) -> float | None:
         """Return how far the truth may be from what is known of a question; it does not depend on noise.
@@ -416,7 +406,8 @@ class Bars:
         """Return what bounds all sums over a scope by one event, or None where nothing released holds it."""
         if not scope:
             total, error = np.array(self.state.total.estimate), self._total_error
-            return SumBounds(scope, Evidence(total, Basis.RELEASED, lambda stats: stats.largest * error))
+            noise = StatsNoise(lambda stats: stats.largest * error)
+            return SumBounds(scope, Evidence(total, Basis.RELEASED, noise))
         known = self.known(scope)
         coarsening = None if known.opened or known.fine else self.state.coarsening
         found = [
@@ -431,7 +422,7 @@ class Bars:
     def _bar(self, low: Bounded, high: Bounded, asked: tuple[str, ...]) -> Bar:
         """Return the intervals between a low end of one sum and a high end of another, or of the same."""
         ways = self._main(*self._pieces(low, high, asked), asked)
-        if len(ways) == 1 or not isinstance(low, Ranges):
+        if len(ways) == 1 or not isinstance(low, Counts):
             return self._of_way(low, high, ways[0])
         widths = [np.asarray(least.half_width + most.half_width) for _, least, most in ways]
         chosen = np.argmin(np.stack(widths), axis=0)
@@ -600,8 +591,8 @@ class Bars:
 
     def _direct(self, low: Bounded, high: Bounded, shares: Shares) -> _Ends:
         """Return the ends of sums by what is known of all of their attributes."""
-        if isinstance(low, Ranges):
-            found = np.empty((2, len(low.boxes)))
+        if isinstance(low, Counts):
+            found = np.empty((2, len(low.products)))
             for places, group in low.groups(self.state.coarsening):
                 found[:, places] = self._known_ends(group, group, shares)
             return _Ends(*found)
@@ -632,17 +623,17 @@ class SumBounds:
         """Return a number that the sum with these weights, or greater ones, is at least."""
         if self.coarsening is not None:
             weights = self.coarsening.least(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) - self.evidence.sum_half_width(weights)
+        return float(np.sum(weights * self.evidence.values)) - self.evidence.noise.half_width(weights)
 
     def high(self, weights: Array) -> float:
         """Return a number that the sum with these weights, or smaller ones, is at most."""
         if self.coarsening is not None:
             weights = self.coarsening.greatest(self.scope, weights)
-        return float(np.sum(weights * self.evidence.values)) + self.evidence.sum_half_width(weights)
+        return float(np.sum(weights * self.evidence.values)) + self.evidence.noise.half_width(weights)
 
     def half_width(self, weights: Array) -> float:
         """Return how far ``high`` is above the sum on what is known."""
-        return self.evidence.sum_half_width(
+        return self.evidence.noise.half_width(
             weights if self.coarsening is None else self.coarsening.greatest(self.scope, weights)
         )
 

@@ -1,4 +1,4 @@
-"""What is bounded: a question, ranges of attributes, or a sum of numbers; what it is on bins, and its parts.
+"""What is bounded: a question, products of sets, or a sum of numbers; what it is on bins, and its parts.
 
 All are sums of w_i x_i over the cells of a scope, of one question or of many at once. On bins a sum lies
 between that of the least and that of the greatest weight in each bin. Over some of its attributes it has
@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from pmw.model.bins import Coarsening
 from pmw.public.answer import Basis
 from pmw.public.evidence import BASES, Candidates, Evidence
-from queries.boxes import Counted
 from queries.factors import UNITS
 from queries.linear import LinearQuery
-from queries.products import Products
+from queries.questions import Products
 
 Array: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Array  # of one sum, or of n
@@ -175,12 +174,8 @@ class Question(OneSum):
 
     def value(self, evidence: Evidence) -> float:
         """Return the answer on the values of an evidence."""
-        query, sums = self._query, evidence.sums
-        if sums is not None and query.is_box:
-            return sums.one(query.box)
-        if sums is not None and Products.is_one(query):
-            return float(sums.many(Products.of_queries([query]))[0])
-        return query.evaluate(evidence.values)
+        found = None if evidence.sums is None else evidence.sums.one(self._query)
+        return self._query.evaluate(evidence.values) if found is None else found
 
     def chosen(self, candidates: Candidates) -> tuple[int, float]:
         """Return the place of the evidence that bounds it, and its half-width."""
@@ -210,72 +205,68 @@ class Question(OneSum):
         return part, part
 
 
-class Ranges:
-    """Counts of ranges, or of sets of cells, of the same attributes.
+class Counts:
+    """Counts of sets of cells of the same attributes.
 
     Args:
-        boxes: the questions; products where no attribute has bins.
-        bins: their inner and their outer boxes of bins, one object where none cuts a bin; None for these.
-        cut: they are inner or outer boxes of others: some may be empty, or all bins of an attribute.
+        products: the questions.
+        bins: their inner and their outer products of bins, one object where none cuts a bin; None for these.
+        cut: they are inner or outer ones of others: some may be empty, or all bins of an attribute.
     """
 
-    __slots__ = ("_bins", "_cut", "boxes")
+    __slots__ = ("_bins", "_cut", "products")
 
     def __init__(
-        self, boxes: Counted, bins: tuple[Counted, Counted] | None = None, *, cut: bool = False
+        self, products: Products, bins: tuple[Products, Products] | None = None, *, cut: bool = False
     ) -> None:
-        self.boxes = boxes
+        self.products = products
         self._bins = bins
         self._cut = cut
 
     @property
     def scope(self) -> tuple[str, ...]:
         """Attribute names in declared order."""
-        return self.boxes.scope
+        return self.products.scope
 
     @property
     def reach(self) -> tuple[float, float]:
         """The least and the greatest weight."""
         return 0.0, 1.0
 
-    def reduced(self, coarsening: Coarsening) -> tuple[Ranges, Ranges]:
-        """Return the inner and the outer boxes; see ``OneSum``."""
+    def reduced(self, coarsening: Coarsening) -> tuple[Counts, Counts]:
+        """Return the inner and the outer products; see ``OneSum``."""
         del coarsening  # looked at already
         if self._bins is None:
             return self, self
         inner, outer = self._bins
         cut = inner is not outer
-        low = Ranges(inner, cut=cut)
-        return low, Ranges(outer, cut=cut) if cut else low
+        low = Counts(inner, cut=cut)
+        return low, Counts(outer, cut=cut) if cut else low
 
-    def groups(self, coarsening: Coarsening) -> list[tuple[NDArray[np.intp], Ranges]]:
+    def groups(self, coarsening: Coarsening) -> list[tuple[NDArray[np.intp], Counts]]:
         """Return the places of those that cut bins and of those that cut none, each with the bins of both."""
-        bins = coarsening.box_bounds(self.boxes)
-        if bins is None:
-            raise NotAlikeError
-        inner, outer, cuts = bins
+        inner, outer, cuts = coarsening.product_bounds(self.products)
         if not cuts.any():
-            return [(np.arange(len(self.boxes)), Ranges(self.boxes, (inner, inner)))]
-        found = list[tuple[NDArray[np.intp], Ranges]]()
+            return [(np.arange(len(self.products)), Counts(self.products, (inner, inner)))]
+        found = list[tuple[NDArray[np.intp], Counts]]()
         for cut in (False, True):
             places = np.flatnonzero(cuts == cut)
             if places.size:
                 low = inner.take(places)
                 both = low, outer.take(places) if cut else low
-                found.append((places, Ranges(self.boxes.take(places), both)))
+                found.append((places, Counts(self.products.take(places), both)))
         return found
 
     def bound(self, held: Held, everybody: Callable[[float], Bound]) -> Bound:
         """Return for each what the evidence with the smallest half-width says; see ``OneSum``."""
-        boxes = self.boxes.ranges() if self._cut else None
-        if boxes is None:
-            return Bound(*_narrowest(self.boxes, held(self.scope)))
-        found = np.repeat([[0.0], [math.inf], [RELEASED]], len(boxes), axis=1)
-        empty = np.any(boxes.first > boxes.last, axis=1)
+        if not self._cut:
+            return Bound(*_narrowest(self.products, held(self.scope)))
+        found = np.repeat([[0.0], [math.inf], [RELEASED]], len(self.products), axis=1)
+        empty = self.products.are_empty()
         if empty.any():
             found[:, empty] = np.array([everybody(0.0)]).T
         rest = np.flatnonzero(~empty)
-        for places, part in boxes.take(rest).parts():
+        for places, part in self.products.take(rest).parts():
             if part.scope:
                 found[:, rest[places]] = _narrowest(part, held(part.scope))
             else:
@@ -283,41 +274,37 @@ class Ranges:
         return Bound(*found)
 
     def split(self) -> Split:
-        """Return the ranges of each attribute; see ``OneSum``."""
-        blocks = [Ranges(self.boxes.over((name,))) for name in self.scope]
+        """Return the sets of each attribute; see ``OneSum``."""
+        blocks = [Counts(self.products.over((name,))) for name in self.scope]
         return Split("product", 1.0, blocks, blocks)
 
-    def onto(self, scope: tuple[str, ...]) -> tuple[Ranges, Ranges] | None:
-        """Return the ranges of some attributes; see ``OneSum``."""
-        part = Ranges(self.boxes.over(scope))
+    def onto(self, scope: tuple[str, ...]) -> tuple[Counts, Counts] | None:
+        """Return the sets of some attributes; see ``OneSum``."""
+        part = Counts(self.products.over(scope))
         return part, part
 
-    def take(self, places: NDArray[np.intp]) -> Ranges:
+    def take(self, places: NDArray[np.intp]) -> Counts:
         """Return some of the questions, on declared cells."""
-        return Ranges(self.boxes.take(places))
+        return Counts(self.products.take(places))
 
     def either(self, chosen: bool | NDArray[np.bool_], one: Number, other: Number) -> Number:
         """Return one number of each question where it is chosen, and else the other."""
         return np.where(chosen, one, other)
 
 
-Bounded: TypeAlias = OneSum | Ranges
+Bounded: TypeAlias = OneSum | Counts
 
 
-class NotAlikeError(Exception):
-    """Ranges have to be bounded one by one."""
-
-
-def _narrowest(boxes: Counted, candidates: Candidates) -> Array:
-    """Return values, half-widths and bases of boxes: float64, shape (3, n)."""
-    found = np.repeat([[0.0], [math.inf], [RELEASED]], len(boxes), axis=1)
+def _narrowest(products: Products, candidates: Candidates) -> Array:
+    """Return values, half-widths and bases of products: float64, shape (3, n)."""
+    found = np.repeat([[0.0], [math.inf], [RELEASED]], len(products), axis=1)
     if not candidates.evidences:
         return found
-    chosen, found[1] = candidates.of_boxes(boxes)
+    chosen, found[1] = candidates.of_products(products)
     for number, evidence in enumerate(candidates.evidences):
         places = np.flatnonzero(chosen == number)
         if places.size:
-            found[0, places] = evidence.box_sums.many(boxes.take(places))
+            found[0, places] = evidence.box_sums.many(products.take(places).sides)
             found[2, places] = evidence.basis
     return found
 

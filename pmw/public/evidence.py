@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -31,21 +31,19 @@ from pmw.public.answer import Basis
 from pmw.public.half_widths import (
     AxisNoise,
     Shares,
+    StatsNoise,
     SumNoise,
     TableNoise,
-    WeightStats,
     certified_sums,
     total_error_bound,
 )
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
-from queries.boxes import Boxes, BoxSums, Counted
+from queries.cell_sets import BoxSums, sides_of
 from queries.factors import UNITS
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
-from queries.places import as_index
-from queries.products import CellSets, Products
-from queries.questions import Questions
+from queries.questions import Products, Questions
 
 
 class OwnNumbers:
@@ -83,16 +81,13 @@ class OwnNumbers:
         """Return the places of the questions that have one, growing; or of those that need no test for it."""
         if not self._scopes:
             return np.empty(0, dtype=np.intp)
-        has = self.serves if serving else lambda query: self.of(query) is not None
-        if not isinstance(questions, Boxes):
-            most, numbers = self._most if serving else math.inf, self._numbers
-            asked = zip(questions.queries(0, len(questions)), questions.texts(), strict=True)
-            own = [numbers.get(text) if query.scope in self._scopes else None for query, text in asked]
-            found = [place for place, one in enumerate(own) if one is not None and one.variance <= most]
-            return np.array(found, dtype=np.intp)
-        parts = (places for places, boxes in questions.parts() if boxes.scope in self._scopes)
-        found = [place for places in parts for place in places.tolist() if has(questions.query(place))]
-        return np.array(sorted(found), dtype=np.intp)
+        kinds, examples = questions.kinds()
+        asked = np.flatnonzero(np.array([one.scope in self._scopes for one in examples], dtype=bool)[kinds])
+        most, has = self._most if serving else math.inf, np.zeros(len(asked), dtype=bool)
+        for places, part in questions.take(asked).parts():
+            own = map(self._numbers.get, part.texts())
+            has[places] = [one is not None and one.variance <= most for one in own]
+        return asked[has]
 
 
 def own_numbers(state: PublicState) -> OwnNumbers:
@@ -116,8 +111,7 @@ class Evidence:
     Args:
         values: float64, one axis per attribute of the scope, records.
         basis: the place in ``BASES`` of what it rests on.
-        noise: what is in the values; or how far the truth may be from a sum on them, in records, by numbers
-            of its weights, where that does not depend on which cells they are of.
+        noise: how far the truth may be from sums on the values, in records.
         sums: of the values, inside boxes; None where there are too many cells, or where every sum is exact
             in any order, since the values are whole units of 2^-20 records.
     """
@@ -126,16 +120,14 @@ class Evidence:
         self,
         values: _Weights,
         basis: Basis,
-        noise: SumNoise | AxisNoise | Callable[[WeightStats], float],
+        noise: SumNoise | AxisNoise | StatsNoise,
         *,
         sums: BoxSums | None = None,
     ) -> None:
         self.values = values
         self.basis = BASES.index(basis)
-        self.by_stats = None if isinstance(noise, SumNoise | AxisNoise) else noise
+        self.noise = noise
         self.sums = sums
-        self._noise = noise
-        self._by_cells = dict[int, float]()
         self._box_sums = sums
 
     @classmethod
@@ -143,7 +135,7 @@ class Evidence:
         """Return counts with what bounds their noise."""
         sums = None if counts.drawn else BoxSums.of_few(counts.values)
         if isinstance(noise, SumNoise) and counts.is_alike:
-            return cls(counts.values, Basis.RELEASED, noise.of_stats, sums=sums)
+            return cls(counts.values, Basis.RELEASED, StatsNoise(noise.of_stats), sums=sums)
         return cls(counts.values, Basis.RELEASED, noise, sums=sums)
 
     @property
@@ -152,44 +144,6 @@ class Evidence:
         if self._box_sums is None:
             self._box_sums = BoxSums(self.values)
         return self._box_sums
-
-    def sum_half_width(self, weights: _Weights) -> float:
-        """Return how far the truth may be from a sum with real weights on the values, in records.
-
-        Args:
-            weights: float64, one axis per attribute of the scope.
-        """
-        if isinstance(self._noise, SumNoise | AxisNoise):
-            return self._noise.half_width(weights)
-        return self._noise(WeightStats.of(weights))
-
-    def product_half_width(self, sides: Sequence[CellSets]) -> float:
-        """Return how far the truth may be from the count of one product, in records."""
-        if isinstance(self._noise, SumNoise | AxisNoise):
-            return self._noise.product_half_widths(sides).item()
-        return self.of_cells(math.prod([int(side.cells()[0]) for side in sides]))
-
-    def half_widths(self, boxes: Counted) -> _Weights:
-        """Return how far the truth may be from counts of boxes or products, in records: float64, (n,)."""
-        if isinstance(self._noise, SumNoise | AxisNoise):
-            return self._noise.product_half_widths(boxes.sides)
-        cells = boxes.cells()
-        widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
-        for size in np.flatnonzero(np.bincount(as_index(cells))).tolist():
-            widths[size] = self.of_cells(size)
-        return widths[cells]
-
-    def of_cells(self, cells: int) -> float:
-        """Return how far the truth may be from the count of so many cells, in records.
-
-        Infinite where that depends on which they are.
-        """
-        if self.by_stats is None:
-            return math.inf
-        width = self._by_cells.get(cells)
-        if width is None:
-            width = self._by_cells[cells] = self.by_stats(WeightStats.of_cells(cells))
-        return width
 
 
 class Candidates:
@@ -200,31 +154,22 @@ class Candidates:
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
         self.evidences = evidences
-        self._by_stats = all(one.by_stats is not None for one in evidences)
 
     def of_query(self, query: LinearQuery) -> tuple[int, float]:
         """Return the place of the evidence that bounds a question, and its half-width in records."""
-        if query.is_box and self._by_stats:
-            cells = math.prod([side.stop - side.start for side in query.box])
-            return _least([one.of_cells(cells) for one in self.evidences])
-        if query.is_box:
-            ends = ((side.start, side.stop - 1) for side in query.box)
-            return self._of_one([CellSets(np.array([low]), np.array([high])) for low, high in ends])
-        if Products.is_one(query):
-            return self._of_one(Products.of_queries([query]).sides)
-        return self.of_weights(query.weights() / UNITS)
+        if not (query.is_box or query.is_product):
+            return self.of_weights(query.weights() / UNITS)
+        sides = sides_of([query])
+        return _least([one.noise.product_half_widths(sides).item() for one in self.evidences])
 
     def of_weights(self, weights: _Weights) -> tuple[int, float]:
         """Return the same of a sum with real weights: float64, one axis per attribute of the scope."""
-        return _least([one.sum_half_width(weights) for one in self.evidences])
+        return _least([one.noise.half_width(weights) for one in self.evidences])
 
-    def of_boxes(self, boxes: Counted) -> tuple[NDArray[np.intp], _Weights]:
-        """Return the same of many boxes: intp and float64, shape (n,)."""
-        widths = np.array([one.half_widths(boxes) for one in self.evidences])
+    def of_products(self, products: Products) -> tuple[NDArray[np.intp], _Weights]:
+        """Return the same of many products: intp and float64, shape (n,)."""
+        widths = np.array([one.noise.product_half_widths(products.sides) for one in self.evidences])
         return np.argmin(widths, axis=0), widths.min(axis=0)
-
-    def _of_one(self, sides: Sequence[CellSets]) -> tuple[int, float]:
-        return _least([one.product_half_width(sides) for one in self.evidences])
 
 
 def _least(widths: Sequence[float]) -> tuple[int, float]:
@@ -243,15 +188,16 @@ def evidence_of(state: PublicState, known: Known, scope: tuple[str, ...], shares
         total_error, cells = total_error_bound(state, shares.everybody), known.units.size
         plan = marginal_tier(state.plan)
         widths = certified_sums(plan, known.threshold, cells, shares.certificate, total_error)
-        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, widths)
+        return Evidence((known.units / UNITS).sum(axis=axes), Basis.TESTED, StatsNoise(widths))
     found = known.over(scope)
     if state.contract.options.simultaneous:
         width = simultaneous_half_width(known.noise, known.values.size, shares.measured)
-        return Evidence(found.values, Basis.RELEASED, lambda stats: stats.reach * width)
+        return Evidence(found.values, Basis.RELEASED, StatsNoise(lambda stats: stats.reach * width))
     if known.total_deviation is not None:
         size, repeated = known.values.size, known.values.size // found.values.size
         table = TableNoise.of(known.noise, size, known.total_deviation, shares.measured, repeated)
-        return Evidence(found.values, Basis.RELEASED, table.half_width, sums=BoxSums.of_few(found.values))
+        noise, sums = StatsNoise(table.half_width), BoxSums.of_few(found.values)
+        return Evidence(found.values, Basis.RELEASED, noise, sums=sums)
     return Evidence.of_counts(found, SumNoise(found, shares.measured))
 
 

@@ -14,6 +14,7 @@ Proofs are in ``docs/intervals.md``.
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -37,9 +38,9 @@ from pmw.privacy.tail_bounds import (
 from pmw.public.options import Options
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
+from queries.cell_sets import CellSets
 from queries.factors import UNITS
 from queries.frozen import dataclass
-from queries.products import CellSets
 
 _Weights: TypeAlias = NDArray[np.float64]
 _ROUNDING = 2.0**-44  # of squares: more than sums of numbers lose that are far from 0 and near each other
@@ -275,6 +276,33 @@ class SumNoise:
         one = self.estimate
         squares, peak = stats.squares * one.blocks[0].variance, stats.largest**2 * (one.peak or 0.0)
         return sum_half_width(one.noise, squares, self.confidence, peak=peak or None)
+
+
+class StatsNoise:
+    """What is off in sums that numbers of their weights alone bound, whichever cells these are of.
+
+    Args:
+        by_stats: how far the truth may be from a sum, in records, by these numbers.
+    """
+
+    def __init__(self, by_stats: Callable[[WeightStats], float]) -> None:
+        self.by_stats = by_stats
+        self._by_cells = dict[int, float]()  # of questions that count so many
+
+    def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
+        """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
+        cells = functools.reduce(np.multiply, [side.cells() for side in sides])
+        sizes, which = np.unique(cells, return_inverse=True)
+        return np.array([self._of_cells(size) for size in sizes.tolist()])[which.reshape(-1)]
+
+    def _of_cells(self, cells: int) -> float:
+        if cells not in self._by_cells:
+            self._by_cells[cells] = self.by_stats(WeightStats.of_cells(cells))
+        return self._by_cells[cells]
+
+    def half_width(self, weights: _Weights) -> float:
+        """Return how far the truth may be from a sum, in records, by the weights of the cells."""
+        return self.by_stats(WeightStats.of(weights))
 
 
 def measured_half_width(

@@ -29,10 +29,10 @@ from pmw.model.measurement import (
 from pmw.model.mirror_descent import Aim, local_fit
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState, coarse_model, singly
-from queries.boxes import MOST_SIDES, MOST_SUMS, BoxSums
+from queries.cell_sets import MOST_SIDES, MOST_SUMS, BoxSums
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.products import Products
+from queries.questions import Products
 
 _ATTRIBUTES, _BINS = 4, 20_000  # at most, of a table
 _MASKS = 2**19  # weights that are spread out at a time
@@ -121,19 +121,19 @@ class LocalModels:
                 return found
         return self._state.model.answer(query)
 
-    def answers(self, queries: Sequence[LinearQuery]) -> list[float]:
-        """Return the expected answers to products of the same attributes, in records: ``answer`` of each."""
-        scope = queries[0].scope
-        table = self._table(scope)
+    def answers(self, products: Products) -> list[float]:
+        """Return the expected answers to products, in records: ``answer`` of each."""
+        table = self._table(products.scope)
         if table is None:
-            return [*map(self.answer, queries)]
-        some = max(1, _MASKS // max(self._state.coarsening.fine[name].size for name in scope))
-        parts = (queries[start : start + some] for start in range(0, len(queries), some))
-        return [count for part in parts for count in self._products(scope, table, part)]
+            return [*map(self.answer, products)]
+        size = max(1, _MASKS // max(self._state.coarsening.fine[name].size for name in products.scope))
+        places = np.arange(len(products))
+        parts = (products.take(places[start : start + size]) for start in range(0, len(places), size))
+        return [count for part in parts for count in self._products(table, part)]
 
-    def _products(self, scope: _Scope, table: _Table, queries: Sequence[LinearQuery]) -> Iterator[float]:
+    def _products(self, table: _Table, products: Products) -> Iterator[float]:
         columns, coarsening = [], self._state.coarsening
-        for name, side in zip(scope, Products.of_queries(queries).sides, strict=True):
+        for name, side in zip(products.scope, products.sides, strict=True):
             cells = side.masks(coarsening.fine[name].size).T.astype(np.float64)
             columns.append(np.ascontiguousarray(coarsening.averaged((name,), cells).T)[:, :, None])
         shapes = [table.shape[axis + 1 :] for axis in range(table.ndim)]

@@ -18,11 +18,11 @@ from pmw.public.half_widths import SumNoise
 from pmw.public.state import PublicState
 from pmw.public.status import History
 from queries.categories import CategoricalAttribute
+from queries.cell_sets import CellSets
 from queries.cells import number_text
 from queries.dates import Periods
 from queries.domain import Attribute, OrderedAttribute
 from queries.frozen import dataclass
-from queries.products import CellSets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -591,7 +591,7 @@ class OfflineRelease:
     def answers(self) -> Answers:
         """Return the answers to the workload's questions, in their order; free."""
         asked = QuestionList(self.workload)
-        return Answers.of(self.state, list(map(ModelAnswers(self.state).answer, self.workload)), asked)
+        return replace(ModelAnswers(self.state).answers(asked), asked=asked)
 
     def synthetic_records(
         self, rows: int | None = None, *, seed: int | None = None, independent: bool = False

@@ -23,11 +23,11 @@ from pmw.public.answers import Answers
 from pmw.session.requests import Answering, Asked, Deliver, Key, Part, Request, Requests, Width
 from pmw.session.session_requests import Kinds, MeasurementRequest, Publishing, SessionRequest
 from pmw.session.turns import TURN_WORK
-from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, is_statement, parse_sql, parse_where
+from queries.questions import Products
 from queries.reader import QuestionReader, conditions_in_rows, questions_in_text
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ class Asking(Publishing):
             DataError: a test needs the table, and it cannot be read or differs.
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        boxes = Boxes.of(self.domain, named, first, last)
-        with self._asking(at_most) as answer, self._watched(len(boxes)) as told:
-            return answer(Requests.of_questions(boxes, fresh=fresh), told)
+        ranges = Products.of_ranges(self.domain, named, first, last)
+        with self._asking(at_most) as answer, self._watched(len(ranges)) as told:
+            return answer(Requests.of_questions(ranges, fresh=fresh), told)
 
     def population_interval(self, question: Asked) -> PopulationInterval | None:
         """Return the interval of one question for a population; see ``population_intervals``."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BATCH = 256  # questions per intent
 _FIRST_BATCH = 16  # the same while positives come: what waits behind one is looked at again
-_SOON = 2**13  # questions that come next, whose intervals are found together
+_MOST_TOGETHER = 2**13  # questions that are answered in one step, where nothing is drawn for them
 _PARTS_AGAIN = 64  # settled questions after which a part is tried again
 _VALUES = ""  # in place of a question's text: what was charged for values, which the statement tells
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
@@ -146,8 +146,7 @@ class Engine:
             if ready == len(requests) or (batches and is_awaited()):
                 break
             self._release_due(account, inside=account.is_whole and (batches > 0 or not account.draws_counts))
-            places = waiting[done : done + distinct.questions.most_together]
-            self._expect(distinct.questions, waiting[done:])
+            places = waiting[done : done + _MOST_TOGETHER]
             places = places[: self._until_due(distinct, stored, places, account)]
             answers = self._answer_in_room(distinct.take(places), stored.were_settled[places], account)
             stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
@@ -177,12 +176,6 @@ class Engine:
         if self.room is not None and account.is_whole:
             self.room -= self._state.ledger.spent - before
 
-    def _expect(self, questions: Questions, places: Places) -> None:
-        """Note which questions come next, once for many, so that those of a scope are bounded together."""
-        first = questions.singly(places[:_LARGEST_BATCH])
-        if first is not None and not self._free.expects(first):
-            self._free.expect(self._state, questions.singly(places[:_SOON]) or ())
-
     def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
         """Refuse idempotency keys that were used for other questions."""
         self._repeats.require_keys(self._state, requests.of_analyst(account.name))
@@ -199,7 +192,7 @@ class Engine:
     def forecast(self, requests: Requests, account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
         waiting = self._waiting(requests, account)
-        asked = waiting.queries(0, len(waiting))
+        asked = list(waiting)
         found = forecast(self.limited(account), asked, stored=len(requests) - len(asked))
         numbers = float(self._offers.price(self._state, waiting, account) / self._state.ledger.cap)
         return replace(found, least=found.least + numbers, most=found.most + numbers)
@@ -226,12 +219,12 @@ class Engine:
             return None
         numbers = self._offers.price(self._state, asked, account)
         if account.is_whole:
-            most = most_charged(state, asked.queries(0, len(asked)))
+            most = most_charged(state, list(asked))
         else:
             state = replace(state, asked=state.asked + len(asked))
             tested = asked.take(np.flatnonzero(are_tested(state, asked)))
             are_alike = state.contract.options.bar_limit is None  # questions of a kind, to ``are_tested``
-            unlike = tested.kinds()[1] if are_alike else tested.queries(0, len(tested))
+            unlike = tested.kinds()[1] if are_alike else list(tested)
             most = max((most_charged(state, [one]) for one in unlike), default=Fraction(0))
         most += numbers
         account.require_price(float(most / ledger.cap), ledger)
@@ -436,7 +429,7 @@ class Engine:
             if not are_alike or are_tested(now, some).any():
                 if free and are_alike:
                     return free, Proposal.untested(())  # looked at again once those before are answered
-                proposal = propose(now, some.queries(0, size))
+                proposal = propose(now, list(some))
                 if proposal.requests:
                     return free, proposal
             looks_ahead = are_alike and size < most <= 2 * size
@@ -460,7 +453,7 @@ class Engine:
         """Answer questions from the model, durably: those before one that pays for a number, or that one."""
         pays = pays and self._pays(account)
         requests = requests.between(0, self._offers.ahead) if pays else requests
-        answers = self._free.answers(self._state, requests.questions)
+        answers = self._free.of(self._state).answers(requests.questions)
         if pays:
             stand, rows = self._offers.first(self._state, requests.questions, answers, account)
             if rows is not None:
@@ -469,7 +462,7 @@ class Engine:
             answers = (
                 answers.take(np.arange(stand))
                 if stand
-                else self._free.answers(self._state, requests.questions)
+                else self._free.of(self._state).answers(requests.questions)
             )
         were_settled = were_settled[: len(requests)]
         state, count = self._state, len(requests)

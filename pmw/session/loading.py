@@ -43,10 +43,10 @@ from pmw.session.events import (
 from pmw.session.journal import threshold_name
 from pmw.session.store.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries.boxes import RangeTexts
 from queries.domain import Domain
 from queries.frozen import dataclass
 from queries.linear import LinearQuery
+from queries.range_texts import RangeTexts
 
 if TYPE_CHECKING:
     from pmw.public.ledger import Ledger

@@ -13,7 +13,7 @@ from pmw.loop.fit import refined
 from pmw.loop.loop import Forecast
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
-from pmw.public.free_answers import FreeAnswers
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_of
@@ -120,9 +120,9 @@ class PublicModel(LocalAsking):
         yield self._shown(self._free_answers, statement)
 
     def _free_answers(self, requests: Requests, deliver: Deliver | None) -> Answers:
-        state, free, parts = self._state, FreeAnswers(), list[Answers]()
+        of, parts = ModelAnswers(self._state), list[Answers]()
         for start in range(0, max(1, len(requests)), _BATCH):
-            parts.append(free.answers(state, requests.between(start, start + _BATCH).questions))
+            parts.append(of.answers(requests.between(start, start + _BATCH).questions))
             if deliver is not None:
                 deliver(parts[-1])
             self._pause(len(parts[-1]))

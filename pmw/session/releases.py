@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from queries.questions import Questions
     from queries.statements import Statement
 
-_MOST_AHEAD = 256  # questions whose bars are found before it is seen whether one is paid for
+_MOST_AHEAD = 2**13  # questions whose bars are found before it is seen whether one is paid for
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
 Found: TypeAlias = Sequence[tuple[tuple[str, ...], "NoiseDistribution"]]  # scopes, each with its noise
@@ -283,7 +283,9 @@ class Offers:
             return np.zeros(len(questions), dtype=np.bool_)
         from pmw.loop.purchases import are_unclear
 
-        return are_unclear(state, questions, self._free.answers(state, questions).interval, offer.half_width)
+        return are_unclear(
+            state, questions, self._free.of(state).answers(questions).interval, offer.half_width
+        )
 
     def together(self, state: PublicState, questions: Questions, account: Account) -> Requested | None:
         """Return the numbers that are drawn for a statement's questions; None where no bar is wide."""
@@ -294,11 +296,11 @@ class Offers:
 
         if len({one.scope for one in questions.kinds()[1]}) == 1:
             beside = sum((price_of(state, one) for one in self.values(state, account)), Fraction(0))
-            queries = questions.queries(0, len(questions))
+            queries = list(questions)
             marginal = self._marginal(state, queries, offer, account, beside)
             if marginal is not None:
                 return marginal
-        return drawn_together(state, questions, self._free.answers(state, questions).interval, offer)
+        return drawn_together(state, questions, self._free.of(state).answers(questions).interval, offer)
 
     def _marginal(
         self,
@@ -394,7 +396,7 @@ class Offers:
         self.ahead = 1 if unclear.any() else min(2 * self.ahead, _MOST_AHEAD)
         if first:
             return first, None
-        queries = questions.queries(0, 1)
+        queries = [questions.query(0)]
         marginal = self._marginal(state, queries, offer, account)
         return first, marginal or numbers_at(state, queries, offer.price)
 

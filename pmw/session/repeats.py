@@ -19,7 +19,7 @@ from pmw.public.answer import Basis, Source
 from pmw.public.answers import KINDS, SOURCES, Answers
 from pmw.public.bars import Bars
 from pmw.public.evidence import own_numbers
-from pmw.public.free_answers import FreeAnswers, known_widths, widths_together
+from pmw.public.free_answers import FreeAnswers, known_widths, together
 from pmw.public.half_widths import Confidences, certified_half_width
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same, used_for
@@ -67,7 +67,7 @@ def widths_of(state: PublicState, stored: Answers, questions: Questions) -> NDAr
             then = own_numbers(state.known_until(version))
             own |= {place: then.of(some.query(place)) for place in at[then.places(some.take(at))].tolist()}
         bars = Bars(state.known_until(version))
-        for group, widths in widths_together(bars, some, own) if bars.pays else ():
+        for group, widths in together(bars, some, bars.widths_told, own) if bars.pays else ():
             before[places[group]] = widths
     alone = np.isnan(before)
     for version in np.unique(stored.version[alone]).tolist():
@@ -259,7 +259,7 @@ class Repeats:
         if places.size:
             numbers, first = np.unique(stored.numbers[places], return_index=True)
             places = places[np.sort(first)]
-            now = self._free.answers(state, requests.questions.take(places))
+            now = self._free.of(state).answers(requests.questions.take(places))
             before = stored.answers(places)
             widths = widths_of(state, before, requests.questions.take(places))
             better = np.flatnonzero(is_better(before, now, widths))

@@ -73,7 +73,7 @@ class Requests:
     def of_questions(cls, questions: Questions, *, fresh: bool) -> Requests:
         """Return requests without idempotency keys."""
         if len(questions) and questions.query(0).domain.impossible:  # a range leaves impossible cells out
-            questions = QuestionList(questions.queries(0, len(questions)))
+            questions = QuestionList(list(questions))
         return cls(questions, np.full(len(questions), fresh))
 
     def __len__(self) -> int:

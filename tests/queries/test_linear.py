@@ -26,10 +26,11 @@ from queries import (
     ScopeError,
     parse_where,
 )
-from queries.boxes import Boxes, BoxSums, RangeTexts
+from queries.cell_sets import BoxSums
 from queries.factors import Span
 from queries.linear import Readings
-from queries.products import Products
+from queries.questions import Products
+from queries.range_texts import RangeTexts
 from tests.queries.meaning import DOMAINS, full_weights, histograms
 
 INDICATOR = st.sampled_from([0, UNITS])
@@ -295,17 +296,17 @@ NAMES = DOMAIN.names
 
 
 @st.composite
-def boxes(draw: st.DrawFn) -> Boxes:
+def boxes(draw: st.DrawFn) -> Products:
     scope = draw(st.permutations(NAMES))[: draw(st.integers(1, 3))]
     rows = st.tuples(
         *(st.tuples(*(st.integers(0, DOMAIN[name].size - 1),) * 2).map(sorted) for name in scope)
     )
     ranges = np.array(draw(st.lists(rows, min_size=1, max_size=12)))
-    return Boxes.of(DOMAIN, scope, ranges[:, :, 0], ranges[:, :, 1])
+    return Products.of_ranges(DOMAIN, scope, ranges[:, :, 0], ranges[:, :, 1])
 
 
 @given(boxes())
-def test_parts_have_the_texts_and_queries_of_their_questions(given: Boxes) -> None:
+def test_parts_have_the_texts_and_queries_of_their_questions(given: Products) -> None:
     seen = []
     for places, part in given.parts():
         seen += places.tolist()
@@ -313,7 +314,8 @@ def test_parts_have_the_texts_and_queries_of_their_questions(given: Boxes) -> No
             query = part.query(place)
             assert text == query.to_json() == given.query(int(places[place])).to_json()
             assert query.scope == part.scope
-            assert part.cells()[place] == np.prod([side.stop - side.start for side in query.box])
+            ends = [(side.first[place], side.last[place] + 1) for side in part.sides]
+            assert ends == [(side.start, side.stop) for side in query.box]
     assert sorted(seen) == list(range(len(given)))
 
 
@@ -323,7 +325,7 @@ def test_no_attribute_of_many_is_taken_for_another(attributes: int) -> None:
     domain = Domain(tuple(IntegerAttribute(name, 0, 1) for name in names), "t")
     last = 1 - np.eye(attributes, dtype=np.int64)  # each question is about one attribute, and the first
     last[:, 0] = 0
-    many = Boxes.of(domain, names, np.zeros_like(last), last)
+    many = Products.of_ranges(domain, names, np.zeros_like(last), last)
     scopes = {int(places[0]): part.scope for places, part in many.parts()}
     assert scopes == {place: many.query(place).scope for place in range(attributes)}
     codes, examples = many.kinds()
@@ -331,23 +333,25 @@ def test_no_attribute_of_many_is_taken_for_another(attributes: int) -> None:
 
 
 @given(boxes())
-def test_equal_questions_are_one(given: Boxes) -> None:
+def test_equal_questions_are_one(given: Products) -> None:
     first, numbers = given.distinct()
     texts = [given.query(place).to_json() for place in range(len(given))]
-    keys = [(tuple(given.first[place]), tuple(given.last[place])) for place in range(len(given))]
+    keys = [
+        tuple((side.first[place], side.last[place]) for side in given.sides) for place in range(len(given))
+    ]
     assert first.tolist() == [keys.index(key) for key in dict.fromkeys(keys)]
     assert [texts[first[number]] for number in numbers] == texts
 
 
 @given(boxes(), st.integers(0, 2**32 - 1))
-def test_a_sum_is_the_same_alone_and_among_many(given: Boxes, seed: int) -> None:
+def test_a_sum_is_the_same_alone_and_among_many(given: Products, seed: int) -> None:
     generator = np.random.default_rng(seed)
-    for _, part in given.parts():
+    for _, part in given.products(lambda _: True):
         values = generator.exponential(100, DOMAIN.scope_shape(part.scope))
         sums = BoxSums(values)
-        alone = [sums.one(part.query(place).box) for place in range(len(part))]
-        assert sums.many(part).tolist() == alone
-        direct = [part.query(place).evaluate(values) for place in range(len(part))]
+        alone = [sums.one(query) or 0.0 for query in part]
+        assert sums.many(part.sides).tolist() == alone
+        direct = [query.evaluate(values) for query in part]
         np.testing.assert_allclose(alone, direct, rtol=1e-9, atol=1e-9)
 
 
@@ -372,7 +376,7 @@ def test_what_is_no_range_is_refused(
     scope: list[str], first: ArrayLike, last: ArrayLike, message: str
 ) -> None:
     with pytest.raises(ScopeError, match=message):
-        Boxes.of(DOMAIN, scope, first, last)
+        Products.of_ranges(DOMAIN, scope, first, last)
 
 
 # --- canonical texts ---------------------------------------------------------------------------------------
@@ -463,20 +467,20 @@ def query_of(sides: list[NDArray[np.bool_]]) -> LinearQuery:
 def test_products_are_those_of_their_weights_however_many_they_are(seed: int) -> None:
     generator = np.random.default_rng(seed)
     queries = [query_of(sides) for sides in masks_of(generator, 9)]
-    assert all(map(Products.is_one, queries))
+    assert all(query.is_product for query in queries)
     products, values = Products.of_queries(queries), generator.normal(size=SIZES)
     sums = BoxSums(values)
-    found = sums.many(products)
+    found = sums.many(products.sides)
     np.testing.assert_allclose(
         found, [np.sum(query.weights() / UNITS * values) for query in queries], atol=1e-12
     )
-    assert products.cells().tolist() == [np.count_nonzero(query.weights()) for query in queries]
+    cells = np.prod([side.cells() for side in products.sides], axis=0)
+    assert cells.tolist() == [np.count_nonzero(query.weights()) for query in queries]
     places = generator.permutation(9)[:4].astype(np.int64)
-    assert sums.many(products.take(places)).tolist() == found[places].tolist()
+    assert sums.many(products.take(places).sides).tolist() == found[places].tolist()
     for place, query in enumerate(queries):
-        assert sums.many(Products.of_queries([query])).tolist() == [found[place]]
-        if query.is_box:
-            assert sums.one(query.box) == found[place]
+        assert sums.many(Products.of_queries([query]).sides).tolist() == [found[place]]
+        assert sums.one(query) == found[place]
 
 
 @given(st.integers(0, 2**31))
@@ -504,6 +508,6 @@ def test_what_is_no_product_is_told_apart() -> None:
     both = Factor(("a0", "a1"), np.eye(6, 9, dtype=np.int64) * UNITS)
     one = Factor(("a2",), np.array([0, UNITS]))
     for factors in ((half,), (both,), (), (one, half), (one, Factor((), np.array(UNITS // 2)))):
-        assert not Products.is_one(LinearQuery(MADE_UP, factors))
-    assert Products.is_one(LinearQuery(MADE_UP, (one,)))
-    assert not Products.is_one(LinearQuery(MADE_UP, (one,), aligned=False))
+        assert not LinearQuery(MADE_UP, factors).is_product
+    assert LinearQuery(MADE_UP, (one,)).is_product
+    assert not LinearQuery(MADE_UP, (one,), aligned=False).is_product

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from pmw.public.answer import Source
 from pmw.public.answers import KINDS, SOURCES
 from pmw.public.codec import kind_text, read_kind
-from queries.boxes import RangeTexts
 from queries.frozen import dataclass
+from queries.range_texts import RangeTexts
 
 # Whether an answer settles its question: its asker could have paid for a test. Only the first counts.
 UNSETTLED, FIRST, AGAIN = 0, 1, 2

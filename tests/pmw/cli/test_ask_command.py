@@ -35,7 +35,6 @@ from pmw.public.population import PopulationInterval
 from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute
-from queries.questions import QuestionList
 from queries.workloads import parse_workload
 from tests.pmw.cli.commands import OPEN, Run
 
@@ -178,7 +177,7 @@ def test_what_is_durable_is_printed_where_a_later_answer_fails(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 2)
-    monkeypatch.setattr(QuestionList, "most_together", 4)
+    monkeypatch.setattr(pmw.session.engine, "_MOST_TOGETHER", 4)
     lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 32)]
     finish, times = SessionStore.finish, itertools.count()
 

@@ -20,12 +20,12 @@ from pmw.model.bins import (
 )
 from pmw.model.dense import DenseDistribution
 from pmw.model.distribution import MarginalTerm
-from queries.boxes import Boxes
 from queries.categories import CategoricalAttribute
 from queries.domain import Domain
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
 from queries.numbers import IntegerAttribute
+from queries.questions import Products
 
 
 def binned(counts: np.ndarray, deviation: float = 1.0, **special: bool) -> Coarsening:
@@ -169,21 +169,20 @@ def test_bounds_of_boxes_are_those_of_their_queries(seed: int) -> None:
     pairs = [np.sort(generator.integers(0, FINE[name].size, (8, 2)), axis=1) for name in scope]
     if "town" in scope:  # whose bins are no runs of cells
         pairs[-1][:, 1] = pairs[-1][:, 0]
-    boxes = Boxes.of(FINE, scope, *(np.stack([pair[:, end] for pair in pairs], axis=1) for end in (0, 1)))
-    found = COARSENING.box_bounds(boxes)
-    assert found is not None
-    *bounds, differ = found
+    boxes = Products.of_ranges(
+        FINE, scope, *(np.stack([pair[:, end] for pair in pairs], axis=1) for end in (0, 1))
+    )
+    *bounds, differ = COARSENING.product_bounds(boxes)
     for place in range(len(boxes)):
         both = COARSENING.bounds(boxes.query(place))
         assert differ[place] == (both[0] is not both[1])
-        for counted, wanted in zip(bounds, both, strict=True):
-            bound = counted.ranges()
-            assert bound is not None
-            if np.any(bound.first[place] > bound.last[place]):
+        for bound, wanted in zip(bounds, both, strict=True):
+            if bound.are_empty()[place]:
                 assert wanted.constant == 0
             else:
                 assert bound.query(place).to_json() == wanted.to_json()
-    assert COARSENING.box_bounds(Boxes.of(FINE, ["town"], [0], [1])) is None  # cells of bins that are no runs
+    assert COARSENING.has_bounds(boxes)
+    assert not COARSENING.has_bounds(Products.of_ranges(FINE, ["town"], [0], [1]))  # whose bins are no runs
 
 
 def queries_of(form: str, seed: int) -> LinearQuery:

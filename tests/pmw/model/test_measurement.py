@@ -37,7 +37,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistributi
 from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.state import Total
 from queries import UNITS, CategoricalAttribute, Domain, ScopeError
-from queries.products import CellSets
+from queries.cell_sets import CellSets
 from tests.residuals import JOINT, PAIRS, SHORT, TRIPLES, VALUES, Several, Side, gaussian
 
 DISTRIBUTIONS: list[NoiseDistribution] = [

@@ -23,7 +23,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Basis
 from pmw.public.bars import Bars, ends_in_order
 from pmw.public.evidence import BASES, Candidates, evidence_of, is_whole_table, moved_cells
-from pmw.public.free_answers import FreeAnswers, ModelAnswers
+from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, Rests, WeightStats
 from pmw.public.population import PopulationIntervals
 from pmw.public.state import Certificate, PublicState, Total
@@ -40,11 +40,10 @@ from queries import (
     NumericAttribute,
     parse_where,
 )
-from queries.boxes import Boxes
 from queries.linear import Readings
 from queries.parsing import parse_sql
 from queries.person import Person
-from queries.questions import QuestionList
+from queries.questions import Products, QuestionList
 from tests.worlds import ends
 
 ALL: dict[str, Any] = {"missing": True, "other": True}
@@ -163,8 +162,8 @@ def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tu
     sides = [np.sort(generator.integers(0, LARGE[name].size, (60, 2)), axis=1) for name in names]
     first, last = (np.stack([end[:, side] for end in sides], axis=1) for side in (0, 1))
     answers = ModelAnswers(state)
-    for _, part in Boxes.of(LARGE, names, first, last).parts():
-        found = answers.of_boxes(part) if part.scope else None
+    for _, part in Products.of_ranges(LARGE, names, first, last).parts():
+        found = answers.of_products(part) if part.scope else None
         if found is None:
             continue
         for place in range(len(part)):
@@ -189,10 +188,9 @@ def test_numbers_far_from_0_and_near_each_other_have_bars_that_hold() -> None:
     table = replace(table, total_deviation=0.0)  # public, so that only the differences count
     evidence = evidence_of(state, table, SMALL.names, Confidences.in_state(state).shares(Rests.MEASURED))
     near = np.random.default_rng(1).integers(0, 2, SMALL.shape).astype(np.float64)
-    assert evidence.by_stats is not None
-    exact = evidence.by_stats(WeightStats.of(near))
+    exact = evidence.noise.half_width(near)
     for far in (1e3, 1e6, 1e9, 1e12):
-        assert evidence.sum_half_width(np.add(near, far)) >= exact
+        assert evidence.noise.half_width(np.add(near, far)) >= exact
 
 
 def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
@@ -202,7 +200,7 @@ def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
     cells = LinearQuery.everything(SMALL).within({"sex": np.array([0, 3]), "grade": np.array([1, 3, 5, 6])})
     widths = [Candidates([evidence]).of_query(one)[1] for one in (box, cells)]
     assert (
-        widths[0] == widths[1] == pytest.approx(evidence.sum_half_width(cells.weights() / UNITS), rel=1e-12)
+        widths[0] == widths[1] == pytest.approx(evidence.noise.half_width(cells.weights() / UNITS), rel=1e-12)
     )
 
 
@@ -233,8 +231,8 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     confidences = Confidences.in_state(state)
     mixed = confidences.shares(Rests.MIXED)
     cell = np.array([0.0, 1.0])
-    bound = evidence_of(state, certificate, scope, confidences.shares(Rests.CERTIFIED)).sum_half_width(cell)
-    certified = evidence_of(state, certificate, scope, mixed).sum_half_width(cell)
+    bound = evidence_of(state, certificate, scope, confidences.shares(Rests.CERTIFIED)).noise.half_width(cell)
+    certified = evidence_of(state, certificate, scope, mixed).noise.half_width(cell)
     assert certified > bound
     noise = DiscreteGaussian(Fraction(round(bound / 3 * UNITS)))  # one cell is narrower, many are wider
     measured = MarginalMeasurement(scope, units, noise)
@@ -244,9 +242,11 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     low, high = np.zeros(shape), np.zeros(shape)
     low[0, 0], high[:2, :6] = 1.0, 1.0
     least, most = Bars(held).of_sum(scope, low, high)
-    one = evidence_of(held, measured.estimate, scope, mixed).sum_half_width(cell)
+    one = evidence_of(held, measured.estimate, scope, mixed).noise.half_width(cell)
     assert least == pytest.approx(700 - one)
-    assert most == pytest.approx(700 * 12 + evidence_of(held, certificate, scope, mixed).sum_half_width(cell))
+    assert most == pytest.approx(
+        700 * 12 + evidence_of(held, certificate, scope, mixed).noise.half_width(cell)
+    )
     factors = [LinearQuery(LARGE, (Factor(scope, (end * UNITS).astype(np.int64)),)) for end in (low, high)]
 
     query = LinearQuery(LARGE, factors[0].factors, readings=Readings(*factors))
@@ -340,7 +340,7 @@ def test_what_a_statement_is_answered_lies_inside_what_every_table_allows(
 def test_counts_lie_between_nobody_and_everybody_one_by_one_and_together(records: float) -> None:
     found = off(state(), records)
     queries = [parse_where(where, found.domain) for where in ASKED]
-    together = FreeAnswers().answers(found, QuestionList(queries))
+    together = ModelAnswers(found).answers(QuestionList(queries))
     for query, both in zip(queries, together.interval.tolist(), strict=True):
         answer = ModelAnswers(found).answer(query)
         assert answer.interval == pytest.approx(both)

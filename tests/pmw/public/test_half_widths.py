@@ -23,7 +23,7 @@ from pmw.public.evidence import moved_cells
 from pmw.public.half_widths import SumNoise, TableNoise, WeightStats, negative_margin
 from pmw.public.state import Total
 from queries import UNITS
-from queries.products import CellSets
+from queries.cell_sets import CellSets
 from tests.draws import require_scale
 from tests.residuals import JOINT, SHORT, Several, Side, ordered_rows
 from tests.worlds import JOINED, marginal_plan

@@ -251,7 +251,10 @@ def opening(seed: int = 1, **choices: Any) -> PublicState:
 def certificate_bound(state: PublicState, certificate: Certificate, shares: Shares | None = None) -> float:
     """Return how far any question on the tested cells may be from the tested marginal, in records."""
     shares = Confidences.in_state(state).shares(Rests.CERTIFIED) if shares is None else shares
-    return evidence_of(state, certificate, certificate.scope, shares).sum_half_width(np.array([0.0, 1.0]))
+    width: float = evidence_of(state, certificate, certificate.scope, shares).noise.half_width(
+        np.array([0.0, 1.0])
+    )
+    return width
 
 
 def mixed(state: PublicState) -> Shares:

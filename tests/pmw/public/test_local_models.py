@@ -19,7 +19,7 @@ from pmw.public.free_answers import ModelAnswers
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.state import PublicState, coarse_model
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
-from queries.boxes import Boxes
+from queries.questions import Products
 from tests.worlds import known
 
 _RECORDS = 30_000
@@ -153,8 +153,8 @@ def test_groups_of_one_scope_add_up() -> None:
 def test_arrays_and_single_questions_are_one_number() -> None:
     asked = [query for query in questions() if query.scope == ("k0", "k2", "k4", "k6")]
     answers = ModelAnswers(state())
-    boxes = Boxes.of_queries(asked * 2)
-    bounds = known(answers.of_boxes(boxes))
+    boxes = Products.of_queries(asked * 2)
+    bounds = known(answers.of_products(boxes))
     assert bounds[0].tolist() == [answers._count(query) for query in asked * 2]
 
 

@@ -29,8 +29,8 @@ from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
 from pmw.public.state import Certificate, PublicState
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
+from queries.cell_sets import CellSets
 from queries.factors import Factor
-from queries.products import CellSets
 from tests.worlds import PEOPLE, WIDE, known
 from tests.worlds import ends as bar_of
 

@@ -29,6 +29,7 @@ from pmw.public.state import Certificate, PublicState
 from pmw.public.windows import positions
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, NumericAttribute
 from queries.parsing import parse_sql
+from queries.questions import QuestionList
 from tests.worlds import declared, known
 from tests.worlds import ends as bar_of
 
@@ -420,7 +421,7 @@ def test_the_number_that_was_tested_is_found_in_the_bar_that_it_gave(source: Sou
     if source is Source.MEASURED:
         own, width = of.measured(query, round(tested * UNITS), plan.noise), half_width(plan.noise, surely)
     else:
-        own = of.certified(query, round(tested * UNITS), plan, plan.threshold)
+        (own,) = of.certified(QuestionList([query]), np.array([round(tested * UNITS)]), plan)
         width = certified_half_width(plan, plan.threshold, surely)
     found, parts = chosen_answer(bars, query, own), bars.of_parts(query)
     expected = max(0.0, parts[0], tested - width), min(parts[1], tested + width)

@@ -17,14 +17,12 @@ from pmw.model.measurement import ResidualMeasurement
 from pmw.public.answer import Answer, Basis
 from pmw.public.answers import Answers
 from pmw.public.evidence import is_whole_table
-from pmw.public.free_answers import FreeAnswers, ModelAnswers, answers_within
+from pmw.public.free_answers import FreeAnswers, ModelAnswers, together
 from pmw.public.half_widths import AxisNoise, SumNoise
 from pmw.public.options import Opening, TestKind
 from pmw.public.state import PublicState
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
-from queries.boxes import Boxes
-from queries.products import Products
-from queries.questions import QuestionList
+from queries.questions import Products, QuestionList
 from queries.workloads import random_conjunctions
 from tests import worlds
 
@@ -83,7 +81,7 @@ def test_they_get_what_a_list_of_the_same_questions_gets(form: str) -> None:
         # New ones, others about the same attributes, and these again.
         for number, names in itertools.product(range(3), scopes):
             first, last = ranges(names, 60, min(number, 1))
-            boxes = Boxes.of(one.domain, names, first, last)
+            boxes = Products.of_ranges(one.domain, names, first, last)
             given = one.ask_all([boxes.query(place) for place in range(len(boxes))])
             answers = other.answer_arrays(names, first, last)
             assert answers == given
@@ -104,8 +102,8 @@ def test_a_table_that_was_measured_whole_answers_together() -> None:
         assert is_whole_table(session.state.opening[0], session.state)
         first, last = ranges(names, 200)
         answers = session.answer_arrays(names, first, last)
-        boxes = Boxes.of(domain, names, first, last)
-        assert ModelAnswers(session.state).of_boxes(boxes) is not None
+        boxes = Products.of_ranges(domain, names, first, last)
+        assert ModelAnswers(session.state).of_products(boxes) is not None
         for place, one in enumerate(session.ask_all([boxes.query(k) for k in range(200)], fresh=True)):
             same(answers, place, one)
 
@@ -157,7 +155,7 @@ def binned_session(epsilon: float = 1, delta: float = 1e-9, **options: Any) -> p
 )
 def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[str, Any]) -> None:
     """Alone is what bounds one question; together is what many of a scope, as objects, are answered by."""
-    generator, together = np.random.default_rng(2), 0
+    generator, grouped = np.random.default_rng(2), 0
     chosen = {name: value for name, value in options.items() if name != "beside"}
     stream = list(random_conjunctions(BINNED, options.get("beside", 0), seed=1))
     with binned_session(**chosen) as session:
@@ -170,22 +168,19 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
             pairs = [np.sort(generator.integers(0, BINNED[name].size, (60, 2)), axis=1) for name in names]
             for pair in pairs:
                 pair[:20, 1] = pair[:20, 0]
-            boxes = Boxes.of(BINNED, names, *(np.stack([one[:, end] for one in pairs], 1) for end in (0, 1)))
+            boxes = Products.of_ranges(
+                BINNED, names, *(np.stack([one[:, end] for one in pairs], 1) for end in (0, 1))
+            )
             for some in (boxes.take(np.arange(20)), boxes):
                 queries = [some.query(place) for place in range(len(some))]
                 session.ask(queries[0])  # what is tested, is tested
-                free, state = FreeAnswers(), session.state
-                alone = [free.of(state).answer(query) for query in queries]
-                assert str(list(free.answers(state, QuestionList(queries)))) == str(alone)
-                for places, part in some.parts():
-                    found = free.of(state).of_boxes(part)
-                    together += found is not None
-                    if found is not None:
-                        counted = free.of(state).with_counts(found, map(some.query, places.tolist()))
-                        given = answers_within(state, counted).each()
-                        assert list(given) == [alone[place] for place in places]
+                of = ModelAnswers(session.state)
+                alone = [of.answer(query) for query in queries]
+                assert str(list(of.answers(QuestionList(queries)))) == str(alone)
+                assert list(of.answers(some)) == alone
+                grouped += sum(1 for _ in together(of.bars, some, of.of_products, {}))
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
-    assert together == 0 if "accuracy" in options else together > 7
+    assert grouped > 7
     assert Basis.BINS in kinds
 
 
@@ -230,32 +225,26 @@ def settled(**options: Any) -> PublicState:
 
 
 @pytest.mark.parametrize("form", SET_FORMS)
-def test_many_get_what_each_gets_alone_whatever_is_expected(form: str) -> None:
-    state = settled(**SET_FORMS[form])
-    asked, others = questions(1), questions(2)
-    alone = [ModelAnswers(state).answer(query) for query in asked]
-    free = FreeAnswers()
-    for expected in ([], asked, [*asked, *others]):
-        free.expect(state, expected)
-        assert str(list(free.answers(state, QuestionList(asked)))) == str(alone)
-        assert str(list(free.answers(state, QuestionList(asked[5:12])))) == str(alone[5:12])
+def test_many_get_what_each_gets_alone(form: str) -> None:
+    answers, asked = ModelAnswers(settled(**SET_FORMS[form])), questions(1)
+    alone = [answers.answer(query) for query in asked]
+    assert str(list(answers.answers(QuestionList(asked)))) == str(alone)
+    assert str(list(answers.answers(QuestionList(asked[5:12])))) == str(alone[5:12])
 
 
 @pytest.mark.parametrize("form", ["pairs", "questions"])
 def test_tested_ones_get_what_each_gets_alone(form: str) -> None:
-    state, asked, free = settled(**SET_FORMS[form], reserve=0), questions(1), FreeAnswers()
-    plan = state.query_plan
+    state, asked = settled(**SET_FORMS[form], reserve=0), questions(1)
+    plan, answers = state.query_plan, ModelAnswers(state)
     assert plan is not None
     units = np.array([round(state.model.answer(query) * UNITS) for query in asked])
     alone = [
-        ModelAnswers(state).certified(query, int(one), plan, plan.threshold)
-        for query, one in zip(asked, units, strict=True)
+        answers.certified(QuestionList(asked[place : place + 1]), units[place : place + 1], plan)[0]
+        for place in range(len(asked))
     ]
     widths = {answer.interval[1] - answer.interval[0] for answer in alone if answer.interval}
     assert len(widths) > len(asked) // 2
-    for expected in ([], [*questions(2), *asked]):
-        free.expect(state, expected)
-        assert str(list(free.certified(state, asked, units, plan))) == str(alone)
+    assert str(list(answers.certified(QuestionList(asked), units, plan))) == str(alone)
 
 
 def test_what_was_bounded_in_one_state_bounds_nothing_in_the_next() -> None:
@@ -264,11 +253,10 @@ def test_what_was_bounded_in_one_state_bounds_nothing_in_the_next() -> None:
         states = [session.state]
         session.measure(("age", "sex"))
         states.append(session.state)
-    free.expect(states[0], asked)
     for state in states:
         alone = [ModelAnswers(state).answer(query) for query in asked]
         for _ in range(2):
-            assert str(list(free.answers(state, QuestionList(asked)))) == str(alone)
+            assert str(list(free.of(state).answers(QuestionList(asked)))) == str(alone)
 
 
 def test_half_widths_of_sets_are_those_of_their_weights() -> None:

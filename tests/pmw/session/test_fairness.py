@@ -54,8 +54,8 @@ from queries import (
     LinearQuery,
     random_conjunctions,
 )
-from queries.boxes import RangeTexts
 from queries.cells import quoted_name
+from queries.range_texts import RangeTexts
 from tests.pmw.session.stored import cut_off, edit, failed, tamper
 from tests.worlds import PEOPLE, VISITS, WHOLE_YEARS, marginal_plan, repeat_noise, state_with
 

@@ -34,6 +34,7 @@ from queries import (
     random_conjunctions,
 )
 from queries.parsing import require_aligned
+from queries.questions import QuestionList
 from tests.worlds import known
 
 RECORDS = 4000
@@ -186,7 +187,8 @@ def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(opened: Opened
     query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND grade IN ('a', 'b')", DOMAIN)
     count, least = round(state.model.answer(query)), answers.answer(query).interval
     assert least is not None
-    assert answers.certified(query, count * UNITS, plan, UNITS).interval == least
+    (certified,) = answers.certified(QuestionList([query]), np.array([count * UNITS]), plan)
+    assert certified.interval == least
     assert answers.measured(query, count * UNITS, plan.noise).interval == least
 
 

@@ -20,7 +20,7 @@ from pmw.public.sums import Estimate
 from pmw.session.loading import load_scopes
 from pmw.session.repeats import is_better, widths_of
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
-from queries.boxes import Boxes
+from queries.questions import Products
 from tests import worlds
 
 DOMAIN = Domain(
@@ -55,10 +55,10 @@ def session() -> Iterator[pmw.Session]:
         yield found
 
 
-def ranges(count: int = 3, names: tuple[str, ...] = NAMES) -> Boxes:
+def ranges(count: int = 3, names: tuple[str, ...] = NAMES) -> Products:
     first = [[place % 5] * len(names) for place in range(count)]
     last = [[5 + place // 5 % 5] * len(names) for place in range(count)]
-    return Boxes.of(DOMAIN, names, first, last)
+    return Products.of_ranges(DOMAIN, names, first, last)
 
 
 def width(answer: Answer | Estimate) -> float:
@@ -117,8 +117,8 @@ def test_a_newer_bar_is_better_if_it_is_narrower_by_a_tenth(
 
 def test_which_answer_is_kept_does_not_depend_on_what_was_measured(session: pmw.Session) -> None:
     boxes = ranges(40)
-    session.answer_arrays(NAMES, boxes.first, boxes.last)
-    stored = session.answer_arrays(NAMES, boxes.first, boxes.last)
+    session.answer_arrays(NAMES, *boxes.ends())
+    stored = session.answer_arrays(NAMES, *boxes.ends())
     measured(session)
     state = session.state
     one = state.measured[-1]
@@ -169,12 +169,12 @@ def test_nothing_is_tested_or_charged_because_a_question_is_repeated(session: pm
     boxes = ranges(100)
     queries = [boxes.query(place) for place in range(len(boxes))]
     session.ask_all(queries[:50])
-    session.answer_arrays(NAMES, boxes.first, boxes.last)
+    session.answer_arrays(NAMES, *boxes.ends())
     session.measure(("hours", "income"))
     before, certificates = session.ledger(), session.state.certificates
     intent = session._open_store().last_intent()
     session.ask_all(queries)
-    session.answer_arrays(NAMES, boxes.first, boxes.last)
+    session.answer_arrays(NAMES, *boxes.ends())
     assert session.ledger() == before
     assert session.state.certificates is certificates
     assert session._open_store().last_intent() == intent
@@ -185,7 +185,7 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
     ann, bob = session.analyst("ann", 0), session.analyst("bob", 0)
     single = ranges(1, ("hours", "income")).query(0)
     for one in (ann, bob):
-        one.answer_arrays(NAMES, boxes.first, boxes.last)
+        one.answer_arrays(NAMES, *boxes.ends())
         one.ask(single)
     distinct = len(boxes.distinct()[0])
     store = session._open_store()
@@ -197,7 +197,7 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
     session.measure(("hours", "income"))
     askers: tuple[pmw.Session | pmw.Analyst, ...] = (bob, ann, session, bob)
     for asker in askers:
-        asker.answer_arrays(NAMES, boxes.first, boxes.last)
+        asker.answer_arrays(NAMES, *boxes.ends())
         assert asker.ask(single).version == 2
     assert stored(session) > 1.9 * distinct  # all but those about nearly everybody
     assert store.answers.question_counts() == counts
@@ -226,7 +226,7 @@ def test_a_fresh_question_at_the_same_model_is_the_stored_answer(test: str) -> N
         for _ in range(5):
             assert session.ask_all(queries, fresh=True) == settled
             assert session.ask_all([queries[0]] * 5, fresh=True) == [settled[0]] * 5
-            session.answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)
+            session.answer_arrays(NAMES, *boxes.ends(), fresh=True)
         assert stored(session) == count
         assert session.ledger() == ledger
         assert session._open_store().last_intent() == intent

@@ -26,9 +26,9 @@ from pmw.public.half_widths import KEPT
 from pmw.public.local_models import LocalModels, local_models
 from pmw.public.options import Opening
 from queries import Domain, IntegerAttribute, LinearQuery
-from queries.boxes import Boxes
 from queries.parsing import parse_where
 from queries.person import Person
+from queries.questions import Products
 from tests import worlds
 from tests.pmw.session.test_rows import DOMAIN, FRAME, width
 
@@ -101,7 +101,7 @@ def test_the_groups_of_a_statement_are_paid_for_together_or_not_at_all() -> None
 
 def test_ranges_are_paid_for_as_single_questions_are() -> None:
     first, last = np.array([[0, 0, 0], [3, 1, 2], [0, 1, 1]]), np.array([[9, 0, 3], [60, 1, 7], [78, 1, 7]])
-    boxes = Boxes(DOMAIN, ("age", "sex", "rooms"), first, last)
+    boxes = Products.of_ranges(DOMAIN, ("age", "sex", "rooms"), first, last)
     asked = [boxes.query(place) for place in range(3)]
     with opened() as together, opened() as alone:
         many, one_by_one = together.ask_all(asked), [alone.ask(query) for query in asked]
@@ -109,12 +109,9 @@ def test_ranges_are_paid_for_as_single_questions_are() -> None:
         assert [tuple(one) for one in many.interval.tolist()] == [one.interval for one in one_by_one]
         assert many.charged.tolist() == [one.spent.charged for one in one_by_one]
         assert together.ledger().lines == alone.ledger().lines
-        bars, other = (
-            Bars(together.state),
-            Boxes(DOMAIN, ("age", "sex", "rooms"), first + 0, last - [[1, 0, 0]]),
-        )
-        found = bars.of_boxes(other)
-        assert found is not None
+        bars = Bars(together.state)
+        other = Products.of_ranges(DOMAIN, ("age", "sex", "rooms"), first, last - [[1, 0, 0]])
+        found = bars.of_products(other)
         for place in range(3):
             low, high, _ = bars.of_query(other.query(place))
             ends = found[0, place], found[1, place]
@@ -126,16 +123,14 @@ def test_ranges_with_numbers_of_their_own_have_the_bars_of_single_questions(name
     cells = [DOMAIN[name].size for name in names]
     last = np.array([[max(size - 2 - place, 0) for size in cells] for place in range(4)])
     with opened() as session:
-        boxes = Boxes(DOMAIN, names, np.zeros_like(last), last)
+        boxes = Products.of_ranges(DOMAIN, names, np.zeros_like(last), last)
         queries = [boxes.query(place) for place in range(4)]
         width = min(map(Bars(session.state).width_of_query, queries))
         session.measure(queries, within=min(0.45 * width, 1000))
         numbers, bars = own_numbers(session.state), Bars(session.state)
         own = [one for query in queries if (one := numbers.of(query)) is not None]
         assert len(own) == 4
-        found, widths = (find(boxes, bars.own_widths(own)) for find in (bars.of_boxes, bars.widths_told))
-        assert found is not None
-        assert widths is not None
+        found, widths = (find(boxes, bars.own_widths(own)) for find in (bars.of_products, bars.widths_told))
         for place, query in enumerate(queries):
             low, high, _ = bars.of_query(query)
             assert found[:2, place] == pytest.approx([low, high], rel=1e-9)

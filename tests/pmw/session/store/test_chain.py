@@ -40,7 +40,7 @@ from pmw.session.store.rows import (
     Outcome,
 )
 from pmw.session.store.store import SessionStore
-from queries.boxes import RangeTexts
+from queries.range_texts import RangeTexts
 from tests.pmw.session.stored import (
     answer_to_request,
     columns_of,

@@ -1,26 +1,25 @@
-"""Products: many counting questions about sets of cells of the same attributes, as arrays.
+"""Cell sets: sets of cells of one attribute for each of many questions, as arrays, and sums over them.
 
-A product counts the records whose cells lie in a set of cells of each attribute of a scope. A set is a few
-runs of cells, so a product is a few boxes that lie apart, and a sum over it is that of its boxes in one fixed
-order: it is the same to the last bit whether a product is asked alone or among many. A box is a product of
-one run each.
+A set is a few runs of cells, so a product of sets of several attributes is a few boxes that lie apart. A sum
+over it is that of its boxes in one fixed order: the same to the last bit alone and among many.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Domain
-from queries.factors import UNITS, Factor, weight_runs
+from queries.factors import Factor, weight_runs
 from queries.frozen import dataclass
-from queries.linear import LinearQuery
+from queries.linear import LinearQuery, range_factor
 from queries.places import as_index
 
+MOST_SUMS = 2**14  # cells of a table whose prefix sums are kept
+MOST_SIDES = 5  # attributes of it: a box has a corner for each choice of their ends
 _SHORT = 256  # cells of an attribute whose sets are kept
 _Numbers = NDArray[np.int64]
 _Values = NDArray[np.float64]
@@ -142,6 +141,12 @@ class CellSets:
             found = found + np.bincount(as_index(owners[one]), both, minlength=len(self))
         return np.maximum(found, 0.0)
 
+    def factor(self, name: str, size: int, place: int) -> Factor:
+        """Return one record in each cell of the set at a place, of an attribute of so many cells."""
+        if self.starts is None:
+            return range_factor(name, size, int(self.first[place]), int(self.last[place]) + 1)
+        return Factor.where((name,), self.take(np.array([place])).masks(size)[0])
+
     def masks(self, size: int) -> NDArray[np.bool_]:
         """Return which cells each set has: bool, shape (n, size)."""
         steps = np.zeros((len(self), size + 1), dtype=np.int64)
@@ -150,62 +155,62 @@ class CellSets:
         return np.cumsum(steps, axis=1)[:, :-1] > 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Products:
-    """Questions about sets of cells of the same attributes, in declared order, on which each depends."""
+def sides_of(products: Sequence[LinearQuery]) -> tuple[CellSets, ...]:
+    """Return the cells that products of the same attributes count, by attribute in declared order."""
+    return tuple(map(CellSets.of_factors, zip(*(query.factors for query in products), strict=True)))
 
-    domain: Domain
-    scope: tuple[str, ...]
-    sides: tuple[CellSets, ...]
 
-    @staticmethod
-    def is_one(query: LinearQuery) -> bool:
-        """Tell whether a question counts the cells of a product."""
-        alone = all(len(factor.scope) == 1 and factor.is_indicator for factor in query.factors)
-        return alone and bool(query.factors) and query.constant == UNITS and query.aligned
+class BoxSums:
+    """Sums inside boxes of real numbers, float64 with one axis per attribute, by prefix sums."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        sums = np.zeros([size + 1 for size in values.shape])
+        sums[(slice(1, None),) * values.ndim] = values
+        for axis in range(values.ndim):
+            np.cumsum(sums, axis=axis, out=sums)
+        self._sums = sums
+        self._signs = tuple(
+            (corner, -1.0 if (values.ndim - sum(corner)) % 2 else 1.0)
+            for corner in itertools.product((1, 0), repeat=values.ndim)
+        )
 
     @classmethod
-    def of_queries(cls, queries: Sequence[LinearQuery]) -> Products:
-        """Return questions that are products over the same scope."""
-        factors = zip(*(query.factors for query in queries), strict=True)
-        return cls(queries[0].domain, queries[0].scope, tuple(map(CellSets.of_factors, factors)))
+    def of_few(cls, values: NDArray[np.float64]) -> BoxSums | None:
+        """Return sums over a table of few cells and attributes; None where it has more."""
+        return cls(values) if values.ndim <= MOST_SIDES and values.size <= MOST_SUMS else None
 
-    def __len__(self) -> int:
-        return len(self.sides[0])
+    def one(self, query: LinearQuery) -> float | None:
+        """Return the sum inside one product, to the bit that among ``many``; None for other questions."""
+        if not query.is_box:
+            return float(self.many(sides_of([query]))[0]) if query.is_product else None
+        total, ends = 0.0, [(side.start, side.stop) for side in query.box]
+        for corner, sign in self._signs:
+            place = tuple([end[which] for end, which in zip(ends, corner, strict=True)])
+            total += sign * self._sums.item(place)
+        return total
 
-    def ranges(self) -> None:
-        """Return the questions as boxes: None, for they need not be any."""
+    def many(self, sides: Sequence[CellSets]) -> NDArray[np.float64]:
+        """Return the sums inside products of sets: float64, shape (n,)."""
+        ends, owners = _boxes(sides)
+        total = np.zeros(len(ends[0][0]))
+        for corner, sign in self._signs:
+            total += sign * self._sums[tuple([end[which] for end, which in zip(ends, corner, strict=True)])]
+        if owners is None:
+            return total
+        return np.asarray(np.bincount(as_index(owners), total, minlength=len(sides[0])), dtype=np.float64)
 
-    def on(self, domain: Domain) -> Products:
-        """Return the same cells of another domain, whose attributes have the same ones."""
-        return replace(self, domain=domain)
 
-    def take(self, places: _Numbers) -> Products:
-        """Return some of the questions."""
-        return replace(self, sides=tuple(side.take(places) for side in self.sides))
+def _boxes(sides: Sequence[CellSets]) -> tuple[list[tuple[_Numbers, _Numbers]], _Numbers | None]:
+    """Return the boxes that make products of sets, and whose each is; None where each product is one box.
 
-    def over(self, scope: tuple[str, ...]) -> Products:
-        """Return the sets of some of the attributes, which are in declared order."""
-        return replace(self, scope=scope, sides=tuple(self.sides[self.scope.index(name)] for name in scope))
-
-    def cells(self) -> _Numbers:
-        """Return how many cells each product has: int64, shape (n,)."""
-        found = np.ones(len(self), dtype=np.int64)
-        for side in self.sides:
-            found = found * side.cells()
-        return found
-
-    def pieces(self) -> tuple[_Numbers, _Numbers, _Numbers | None]:
-        """Return the first and the last cells of the boxes that make the products, and whose each is.
-
-        Int64, shape (m, attributes) and (m,); no owners where each product is one box.
-        """
-        owners = np.arange(len(self), dtype=np.int64)
-        ends = list[tuple[_Numbers, _Numbers]]()
-        for side in self.sides:
-            rows, runs = side.spread(owners)
-            ends = [(first[rows], last[rows]) for first, last in ends]
-            ends.append((side.first[runs], side.last[runs]))
-            owners = owners[rows]
-        first, last = (np.stack(own, axis=1) for own in zip(*ends, strict=True))
-        return first, last, None if len(owners) == len(self) else owners
+    Of each axis the first cell of every box, and the one after the last: int64, shape (m,).
+    """
+    if all(side.starts is None for side in sides):
+        return [(side.first, side.last + 1) for side in sides], None
+    owners, ends = np.arange(len(sides[0]), dtype=np.int64), list[tuple[_Numbers, _Numbers]]()
+    for side in sides:
+        rows, runs = side.spread(owners)
+        ends = [(first[rows], stop[rows]) for first, stop in ends]
+        ends.append((side.first[runs], side.last[runs] + 1))
+        owners = owners[rows]
+    return ends, owners
