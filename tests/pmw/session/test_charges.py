@@ -654,7 +654,6 @@ RELATIONS = list(NeighboringRelation)
 RECORDS = (0, 5, 7, 1234)
 
 
-@pytest.mark.parametrize("records", [RECORDS[:2], pytest.param(RECORDS, marks=pytest.mark.slow)], ids=len)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
     ("composition", "opening"),
@@ -671,11 +670,10 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
     relation: NeighboringRelation,
     composition: Composition,
     opening: pmw.Opening,
-    records: tuple[int, ...],
 ) -> None:
     tells_quantiles = composition is not Composition.PURE and opening is pmw.Opening.ONE_WAY
     nearest, quantile = 0.0, 0.0
-    for record in records if opening is pmw.Opening.ONE_WAY else records[:1]:
+    for record in RECORDS if opening is pmw.Opening.ONE_WAY else RECORDS[:1]:
         found = run(frame, whole_years, composition, relation, opening, record)
         charged, told = found.charged, defaultdict[Event, float](float)
         for one in found.audit.numbers:
