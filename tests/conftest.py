@@ -84,6 +84,20 @@ def pytest_configure(config: pytest.Config) -> None:
         patch.setattr(sys, "pycache_prefix", folder)
 
 
+MEMORY = Path("/dev/shm")  # noqa: S108
+ROOM = 4 * 2**30  # bytes: far more than a run writes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the files of tests in memory, where there is room: sessions wait for the disk at each answer."""
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM or not os.access(MEMORY, os.W_OK):
+        return
+    patch = pytest.MonkeyPatch()
+    session.config.add_cleanup(patch.undo)
+    patch.setenv("PYTEST_DEBUG_TEMPROOT", os.environ.get("PYTEST_DEBUG_TEMPROOT", str(MEMORY)))
+
+
 class Repeated:
     """Bytes for the noise of the test or the shared fixture that runs now, the same in every run.
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -80,22 +81,25 @@ def module_name(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Module:
-    """A module of ours, read once."""
+    """A module of ours, read once, by whoever asks first."""
 
     path: Path
-    text: str
-    tree: ast.Module
-    nodes: tuple[ast.AST, ...]
 
-    @classmethod
-    def read(cls, path: Path) -> Module:
-        text = path.read_text()
-        tree = ast.parse(text)
-        return cls(path, text, tree, tuple(ast.walk(tree)))
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
 
 
 MODULES = {
-    module_name(path): Module.read(path)
+    module_name(path): Module(path)
     for package in ("pmw", "queries")
     for path in (ROOT / package).rglob("*.py")
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import click
@@ -110,10 +111,7 @@ OFFLINE: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def frame() -> pd.DataFrame:
-    """Return 3,000 records with dependent attributes, the same in every run."""
-    return people(20)
+FRAME = people(20)  # 3,000 records with dependent attributes
 
 
 def test_no_choice_is_left_out() -> None:
@@ -137,16 +135,24 @@ def seen_of_session(session: pmw.Session) -> dict[str, Any]:
     }
 
 
+@cache
+def session_under(options: pmw.Options) -> tuple[dict[str, Any], str]:
+    """Return what a session does under choices, which many tests share, and what it promises."""
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+        return seen_of_session(session), guarantee_terms(session.state.contract)
+
+
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_session_uses_every_choice(name: str, frame: pd.DataFrame) -> None:
+def test_a_session_uses_every_choice(name: str) -> None:
     usual, value = CHOICES[name]
+    (does, promises), (other, promised) = map(session_under, (usual, replace(usual, **{name: value})))
+    assert does != other or (name == "drafts" and promises != promised)  # which is all that drafts change
 
-    def seen(options: pmw.Options) -> dict[str, Any]:
-        with pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
-            promise = guarantee_terms(session.state.contract) if name == "drafts" else ""  # all they change
-            return {**seen_of_session(session), "promise": promise}
 
-    assert seen(usual) != seen(replace(usual, **{name: value}))
+@cache
+def planned_under(options: pmw.Options) -> dict[str, Any]:
+    """Return what a plan says of choices, which many tests share."""
+    return pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=1e-9, options=options).to_dict()
 
 
 @pytest.mark.parametrize("name", CHOICES)
@@ -154,13 +160,9 @@ def test_a_plan_uses_every_choice_or_refuses_it_by_name(name: str) -> None:
     usual, value = CHOICES[name]
     if name in ("prior", "drafts"):  # they promise nothing beforehand
         return
-
-    def seen(options: pmw.Options) -> dict[str, Any]:
-        plan = pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=1e-9, options=options)
-        return plan.to_dict()
-
     usual = replace(usual, seed=None)
-    assert_used_or_refused(name, lambda: seen(usual), lambda: seen(replace(usual, **{name: value})))
+    other = replace(usual, **{name: value})
+    assert_used_or_refused(name, lambda: planned_under(usual), lambda: planned_under(other))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_a_plan_uses_every_choice_or_refuses_it_by_name(name: str) -> None:
 )
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_release_uses_every_choice_of_a_session_or_refuses_it_by_name(
-    name: str, targets: Targets, domain: Domain, frame: pd.DataFrame
+    name: str, targets: Targets, domain: Domain
 ) -> None:
     usual, value = CHOICES[name]
     if name == "model" and domain is LARGE:
@@ -178,8 +180,7 @@ def test_a_release_uses_every_choice_of_a_session_or_refuses_it_by_name(
 
     def seen(**given: Any) -> dict[str, Any]:
         policy = replace(usual, **given)
-        options = pmw.OfflineOptions(targets, rounds=2, final_refits=0, policy=policy)
-        return seen_of_release(release(frame, domain, options))
+        return released(domain, pmw.OfflineOptions(targets, rounds=2, final_refits=0, policy=policy))
 
     if name == "test" and targets is Targets.QUERY:
         assert seen() == seen(test=pmw.TestKind.QUERY)  # it says what the targets say
@@ -191,14 +192,13 @@ def test_a_release_uses_every_choice_of_a_session_or_refuses_it_by_name(
     assert_used_or_refused(name, seen, lambda: seen(**{name: value}))
 
 
-def release(frame: pd.DataFrame, domain: Domain, options: pmw.OfflineOptions) -> pmw.OfflineRelease:
+@cache
+def released(domain: Domain, options: pmw.OfflineOptions) -> dict[str, Any]:
+    """Return what a release does under choices, which many tests share, but not the choices."""
     workload: Any = [("age", "score"), ("region", "member")]
     if options.targets is Targets.QUERY:
         workload = all_marginals(DOMAIN, order=2)
-    return pmw.fit_workload(frame, domain, workload, epsilon=1, delta=1e-9, options=options)
-
-
-def seen_of_release(made: pmw.OfflineRelease) -> dict[str, Any]:
+    made = pmw.fit_workload(FRAME, domain, workload, epsilon=1, delta=1e-9, options=options)
     queries: list[LinearQuery | str] = [
         LinearQuery.cells(made.state.domain, {"age": (0, 4)}),
         "score >= 7 AND age < 6",
@@ -213,12 +213,12 @@ def seen_of_release(made: pmw.OfflineRelease) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", OFFLINE)
-def test_a_release_uses_every_choice_of_its_own(name: str, frame: pd.DataFrame) -> None:
+def test_a_release_uses_every_choice_of_its_own(name: str) -> None:
     usual = pmw.OfflineOptions(rounds=3, final_refits=3, policy=MARGINAL)
     if name == "early_stop":  # of questions alone
         usual = replace(usual, targets=Targets.QUERY, policy=QUERY)
     other = replace(usual, **{name: OFFLINE[name]})
-    assert seen_of_release(release(frame, DOMAIN, other)) != seen_of_release(release(frame, DOMAIN, usual))
+    assert released(DOMAIN, other) != released(DOMAIN, usual)
 
 
 def assert_used_or_refused(name: str, usual: Callable[[], Any], other: Callable[[], Any]) -> None:

@@ -298,6 +298,8 @@ def test_a_workload_has_each_group_by_itself_and_refuses_what_counts_do_not_answ
 
 ADULT = adult_like()
 HARD = dict(hard_statements())
+# Of what is nested ever deeper few depths are read by default, the deepest among them.
+BETWEEN = tuple(f", {depth} deep" for depth in (5, 7, 9, 15, 20, 25, 40))
 _BYTES = 64  # of the arrays that a cell of a join is held in: numbers, labels and marks
 
 
@@ -346,7 +348,9 @@ def _require_bounded(text: str, held: list[int]) -> None:
     assert made <= _BYTES * work.done
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith(BETWEEN)) for name in HARD]
+)
 def test_no_statement_takes_much_to_read(name: str, held: list[int]) -> None:
     _require_bounded(HARD[name], held)
 

@@ -27,7 +27,7 @@ from pmw.service.connection import Connection, Response
 from pmw.service.users import Role, User, UsersFile
 from queries import QueryError
 from tests.pmw.cli.commands import Run
-from tests.pmw.service.studies import Running, opened_study
+from tests.pmw.service.studies import Running, opened_study, served
 from tests.waiting import joined
 
 WRONG = "x"
@@ -158,14 +158,14 @@ def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
 @pytest.fixture
 def run(running: Running, ann: str, tmp_path: Path) -> Callable[..., Result]:
     """Run ``pmw ask`` over the service."""
-    return asking(running, ann, tmp_path / "ann.token")
+    return asking(running.url, ann, tmp_path / "ann.token")
 
 
-def asking(running: Running, ann: str, token: Path) -> Callable[..., Result]:
+def asking(url: str, ann: str, token: Path) -> Callable[..., Result]:
     token.write_text(f"{ann}\n")
 
     def invoked(*arguments: str, stdin: str | None = None) -> Result:
-        asked = ["ask", running.url, *arguments, "--token-file", str(token)]
+        asked = ["ask", url, *arguments, "--token-file", str(token)]
         return CliRunner().invoke(main, asked, input=stdin)
 
     return invoked
@@ -201,18 +201,17 @@ def test_a_stream_over_http_prints_each_line_once_where_one_is_refused(
     study: Path, users: UsersFile, ann: str, tmp_path: Path
 ) -> None:
     """The service takes 500 questions together: those before the refused ones are answered by then."""
-    service = Running(study, users.path)  # in which nobody has paid yet
-    run = asking(service, ann, tmp_path / "ann.token")
     free = [{"id": place, "where": f"age >= {20 + place % 40}"} for place in range(502)]
     dear = {"id": 502, "where": "sex = 'Female' AND member = FALSE"}
     lines = [*free, dear, {**free[0], "id": 503}]
-    told = run("--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
+    with served(study, users) as url:  # in which nobody has paid yet
+        run = asking(url, ann, tmp_path / "ann.token")
+        told = run("--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
     forms = [json.loads(line) for line in told.stdout.splitlines()]
     assert [form["id"] for form in forms] == list(range(504))
     assert [form["id"] for form in forms if "error" in form] == [502]
     assert forms[502]["error"]["code"] == "not_paid"
     assert told.exit_code == 0
-    assert service.end() == 0
 
 
 def test_status_and_measure_take_an_address_too(running: Running, ann: str, tmp_path: Path) -> None:

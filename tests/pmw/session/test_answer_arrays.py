@@ -80,7 +80,7 @@ def test_they_get_what_a_list_of_the_same_questions_gets(form: str) -> None:
     with opened(seed=7, **options) as one, opened(seed=7, **options) as other:
         # New ones, others about the same attributes, and these again.
         for number, names in itertools.product(range(3), scopes):
-            first, last = ranges(names, 60, min(number, 1))
+            first, last = ranges(names, 24, min(number, 1))
             boxes = Products.of_ranges(one.domain, names, first, last)
             given = one.ask_all([boxes.query(place) for place in range(len(boxes))])
             answers = other.answer_arrays(names, first, last)

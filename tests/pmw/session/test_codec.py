@@ -291,6 +291,7 @@ def test_every_type_that_has_a_form_is_tested_here_or_where_sessions_are_compare
 
 
 @pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=max(10, settings().max_examples // 3))  # of each of many kinds
 @given(data=st.data())
 def test_a_value_comes_back(kind: type, data: st.DataObject) -> None:
     value = data.draw(VALUES[kind])

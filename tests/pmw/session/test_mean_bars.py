@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -74,6 +74,15 @@ def open_people(path: Path | None = None, **choices: Any) -> pmw.Session:
         **choices,
     }
     return opened(FRAME, DOMAIN, path, **given)
+
+
+@pytest.fixture(scope="module")
+def unpaid() -> Iterator[pmw.Session]:
+    """A session that tells prices, and is paid nothing."""
+    with open_people() as session:
+        before = session.state.ledger
+        yield session
+        assert session.state.ledger == before
 
 
 def truths(condition: str) -> dict[str, float]:
@@ -181,21 +190,19 @@ def test_bars_that_came_out_wide_are_not_bought_again(seed: int, is_wide: bool) 
         assert priced(one, THREE, 6).share == priced(other, THREE, 6).share > quote.share
 
 
-def test_a_group_that_may_have_no_records_is_left_out_of_the_price() -> None:
-    with open_people() as session:
-        some = priced(session, "SELECT region, AVG(pay) AS a FROM people GROUP BY region", 3)
-        four = "SELECT region, AVG(pay) AS a FROM people WHERE region IN ('n', 'e', 's', 'w') GROUP BY region"
-        assert priced(session, four, 3).share == pytest.approx(some.share, rel=1e-6)
-        with pytest.raises(QueryError, match="no group is known to have records"):
-            priced(session, "SELECT AVG(pay) AS a FROM people WHERE region = '(other)'", 3)
+def test_a_group_that_may_have_no_records_is_left_out_of_the_price(unpaid: pmw.Session) -> None:
+    some = priced(unpaid, "SELECT region, AVG(pay) AS a FROM people GROUP BY region", 3)
+    four = "SELECT region, AVG(pay) AS a FROM people WHERE region IN ('n', 'e', 's', 'w') GROUP BY region"
+    assert priced(unpaid, four, 3).share == pytest.approx(some.share, rel=1e-6)
+    with pytest.raises(QueryError, match="no group is known to have records"):
+        priced(unpaid, "SELECT AVG(pay) AS a FROM people WHERE region = '(other)'", 3)
 
 
-def test_groups_that_answers_choose_cost_more() -> None:
-    with open_people() as session:
-        plain = priced(session, GROUPS, 3).share
-        chosen = priced(session, f"{GROUPS} ORDER BY a DESC LIMIT 1", 3)
-        assert 1.3 < chosen.share / plain < 2.2
-        assert chosen.questions == 5
+def test_groups_that_answers_choose_cost_more(unpaid: pmw.Session) -> None:
+    plain = priced(unpaid, GROUPS, 3).share
+    chosen = priced(unpaid, f"{GROUPS} ORDER BY a DESC LIMIT 1", 3)
+    assert 1.3 < chosen.share / plain < 2.2
+    assert chosen.questions == 5
 
 
 # --- what is charged ---------------------------------------------------------------------------------------
@@ -260,19 +267,17 @@ REFUSED: list[tuple[Callable[[pmw.Session], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("asked", "error", "message"), REFUSED)
 def test_what_has_no_such_bar_is_refused_and_nothing_is_drawn(
-    asked: Callable[[pmw.Session], Any], error: type[Exception], message: str
+    unpaid: pmw.Session, asked: Callable[[pmw.Session], Any], error: type[Exception], message: str
 ) -> None:
-    with open_people() as session:
-        before = session.state
-        with pytest.raises(error, match=message):
-            asked(session)
-        assert session.state is before
+    before = unpaid.state
+    with pytest.raises(error, match=message):
+        asked(unpaid)
+    assert unpaid.state is before
 
 
-def test_a_price_that_is_not_left_says_so() -> None:
-    with open_people() as session:
-        assert priced(session, GROUPS, 3).affordable
-        assert not priced(session.analyst("ann", Fraction(1, 10**6)), GROUPS, 3).affordable
+def test_a_price_that_is_not_left_says_so(unpaid: pmw.Session) -> None:
+    assert priced(unpaid, GROUPS, 3).affordable
+    assert not priced(unpaid.analyst("ann", Fraction(1, 10**6)), GROUPS, 3).affordable
 
 
 PRICE = 0.3 * 0.85 / (2 * FULL)  # of the budget: a number at the full price

@@ -205,7 +205,7 @@ def test_what_is_paid_for_has_noise_of_its_own(
     require_independent: Callable[[NDArray[np.int64]], None],
 ) -> None:
     residues = []
-    for seed in range(24):
+    for seed in range(6):
         with opened(seed=seed) as session, killed_drawing() as drawn:
             session.sql(statement)
         residues.append(drawn[0].ravel()[:4] % 2**20)

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -83,18 +83,20 @@ def test_the_named_algorithms_cost_what_the_theorem_says(epsilon: Fraction, c: i
 # --- 2. the noise -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Noise:
-    """Noise on the integers by its ratio r, in exact fractions."""
+    """Noise on the integers by its ratio r, in exact fractions, each of which is computed once."""
 
     r: Fraction
     two_sided: bool
 
+    @cache  # noqa: B019  # a test ends with its noises
     def f(self, j: int) -> Fraction:
         if self.two_sided:
             return self.r ** abs(j) * (1 - self.r) / (1 + self.r)
         return (1 - self.r) * self.r**j if j >= 0 else Fraction(0)
 
+    @cache  # noqa: B019
     def tail(self, y: int) -> Fraction:
         """S(y) = Pr[noise >= y]: the closed form of the sum of f over j >= y."""
         if not self.two_sided:
