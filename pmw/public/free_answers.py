@@ -193,7 +193,7 @@ class ModelAnswers:
             shown[is_refused] = low[is_refused] = high[is_refused] = math.nan
             source[is_refused], kinds[is_refused] = SOURCES.index(Source.REFUSED), KINDS.index(None)
         typical = np.full((counts.size, 2), math.nan)
-        for code in np.unique(kinds).tolist():
+        for code in sorted({*kinds.tolist()}):  # np.unique imports as long as an answer takes
             width = typical_half_width(state.quantiles, KINDS[code], options.confidence)
             if KINDS[code] is not None and width is not None:
                 alike = kinds == code
@@ -240,7 +240,9 @@ def together(
         own: by place, the numbers of questions that have one of their own.
     """
     numbered, coarsening = np.array(sorted(own), dtype=np.int64), bars.state.coarsening
-    others = np.setdiff1d(np.arange(len(questions)), numbered)
+    is_other = np.ones(len(questions), dtype=np.bool_)
+    is_other[numbered] = False
+    others = np.flatnonzero(is_other)
     for places in (others, numbered) if bars.pays else (others,):
         for group, products in questions.take(places).products(lambda scope: not coarsening.keeps(scope)):
             if not coarsening.has_bounds(products):
