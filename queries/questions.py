@@ -19,6 +19,7 @@ from queries.range_texts import RangeTexts
 
 Places: TypeAlias = NDArray[np.int64]
 Scope: TypeAlias = tuple[str, ...]
+_MOST_RUNS = 2**17  # of cells, about, in the sets of questions that are looked at together
 _SOME = 2  # questions about the same attributes, from which on arrays are faster than one by one
 
 
@@ -116,9 +117,22 @@ class QuestionList(Questions):
                     groups[query.scope], only[query.scope] = [], are_ranges(query.scope)
                 if query.is_box or not only[query.scope]:
                     groups[query.scope].append(place)
-        for places in groups.values():
-            if len(places) >= _SOME:
+        for group in groups.values():
+            for places in self._by_runs(group) if len(group) >= _SOME else ():
                 yield np.array(places, dtype=np.int64), Products.of_queries([*map(self.query, places)])
+
+    def _by_runs(self, group: Sequence[int]) -> Iterator[list[int]]:
+        """Yield places in order, so many at a time that the runs of their sets take little memory."""
+        places, runs = list[int](), 0
+        for place in group:
+            query = self._listed[place]
+            own = 1 if query.is_box else max([min(one.shape[0], one.size_in_bytes) for one in query.factors])
+            if places and runs + own > _MOST_RUNS:
+                yield places
+                places, runs = [], 0
+            places.append(place)
+            runs += own
+        yield places
 
     def texts(self) -> Sequence[str]:
         if self._texts is None:

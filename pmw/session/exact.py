@@ -42,7 +42,7 @@ _Plain: TypeAlias = str | int | float | bool | None
 # Fields that are told apart, or not at all, and their values until then.
 _APART: dict[Any, dict[str, Any]] = {Answers: {"asked": None}, AnswerTable: {"rows": ()}}
 _ENDS = 5  # numbers of an estimate: the value, the ends of its interval, and of its typical errors
-_UNREADABLE = (FormError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
+_UNREADABLE = (FormError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

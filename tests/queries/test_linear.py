@@ -29,7 +29,7 @@ from queries import (
 from queries.cell_sets import BoxSums
 from queries.factors import Span
 from queries.linear import Readings
-from queries.questions import Products
+from queries.questions import Products, QuestionList
 from queries.range_texts import RangeTexts
 from tests.queries.meaning import DOMAINS, full_weights, histograms
 
@@ -353,6 +353,20 @@ def test_a_sum_is_the_same_alone_and_among_many(given: Products, seed: int) -> N
         assert sums.many(part.sides).tolist() == alone
         direct = [query.evaluate(values) for query in part]
         np.testing.assert_allclose(alone, direct, rtol=1e-9, atol=1e-9)
+
+
+def test_sets_of_many_runs_are_looked_at_few_at_a_time() -> None:
+    # Else a few hundred questions about every second cell of a long attribute would take gigabytes.
+    domain = Domain((IntegerAttribute("x", 0, 2**14 - 1), IntegerAttribute("z", 0, 255)))
+    every_second = parse_where("x % 2 = 0", domain).factors[0]
+    listed = [
+        LinearQuery(domain, (every_second, *parse_where(f"z = {z}", domain).factors)) for z in range(256)
+    ]
+    parts = list(QuestionList(listed).products(lambda _: False))
+    assert np.concatenate([places for places, _ in parts]).tolist() == list(range(256))
+    assert max(side.first.size for _, products in parts for side in products.sides) <= 2**19
+    assert sum(side.first.size for _, products in parts for side in products.sides[:1]) == 256 * 2**13
+    assert 1 < len(parts) < 10
 
 
 @pytest.mark.parametrize(
