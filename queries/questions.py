@@ -122,7 +122,10 @@ class QuestionList(Questions):
                 yield np.array(places, dtype=np.int64), Products.of_queries([*map(self.query, places)])
 
     def _by_runs(self, group: Sequence[int]) -> Iterator[list[int]]:
-        """Yield places in order, so many at a time that the runs of their sets take little memory."""
+        """Yield places in order, so many at a time that the runs of their sets take little memory.
+
+        A set has no more runs than cells, nor more than four for each byte that it is kept in.
+        """
         places, runs = list[int](), 0
         for place in group:
             query = self._listed[place]

@@ -292,8 +292,7 @@ class StatsNoise:
     def product_half_widths(self, sides: Sequence[CellSets]) -> _Weights:
         """Return how far the truth may be from counts of products, in records: float64, shape (n,)."""
         cells = functools.reduce(np.multiply, [side.cells() for side in sides])
-        sizes, which = np.unique(cells, return_inverse=True)
-        return np.array([self._of_cells(size) for size in sizes.tolist()])[which.reshape(-1)]
+        return np.array([self._of_cells(size) for size in cells.tolist()], dtype=np.float64)
 
     def _of_cells(self, cells: int) -> float:
         if cells not in self._by_cells:
