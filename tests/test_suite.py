@@ -38,7 +38,9 @@ def test_a_test_that_writes_where_it_runs_or_does_not_end_fails(tmp_path: Path) 
     unruly = tmp_path / "test_unruly.py"
     unruly.write_text(UNRULY)
     (tmp_path / "kept.txt").write_text("of whoever runs the tests")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "0"]
+    command = [  # -B: what is compiled would lie beside the test
+        sys.executable, "-B", "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "0",
+    ]  # fmt: skip
     done = subprocess.run(
         [*command, "--longest", "1", "-o", f"pythonpath={ROOT}", str(unruly)],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
