@@ -84,10 +84,6 @@ def test_every_option_in_the_documents_exists() -> None:
             assert option in known, f"{path.name}: {option}"
 
 
-def test_the_tour_shows_the_quickstart_word_for_word() -> None:
-    assert f"```python\n{(ROOT / 'examples' / 'quickstart.py').read_text()}```" in TOUR
-
-
 def test_the_readme_is_short_and_its_program_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
