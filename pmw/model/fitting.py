@@ -25,9 +25,7 @@ from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.measurement import QueryMeasurement, SingleMeasurement, Target, target_of
 from queries.linear import LinearQuery
 
-PRIOR_WEIGHT = (
-    1e-3  # per record; from 1e-2 to 1e-4 the stream errors differ by less than 1 % (docs/algorithm.md)
-)
+PRIOR_WEIGHT = 1e-3  # per record; from 1e-2 to 1e-4 the stream errors differ by less than 1 %
 _SWEEPS = 10  # of one refit, at most
 _TOLERANCE = 0.05  # stop when no fitted number moves by more than this many standard deviations
 _LARGEST_DUAL_STEP = 20.0

@@ -309,7 +309,7 @@ def _curvature(aim: Aim) -> float:
 
 # Until chi squared is half of the free numbers, as the session's own fit.
 _RULE = DescentRule(steps=150, tolerance=1e-5, enough=0.5, growth=1.02)
-_SWEEPS = 3  # over the cliques of a model: the third changes errors by a few percent (docs/algorithm.md)
+_SWEEPS = 3  # over the cliques of a model: the third changes errors by a few percent
 _LARGEST_CLIQUE = 2**16  # cells of one that is fitted: larger ones take longer and gain as little
 _LEAST = 1e-12  # records in a cell, from which a dual of moderate size can raise it
 

@@ -57,7 +57,7 @@ from queries.factors import UNITS
 from queries.frozen import dataclass
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
-# flat around them (docs/algorithm.md).
+# flat around them.
 TOTAL_SHARE = Fraction(1, 100)
 MARGINAL_TOTAL_SHARE = Fraction(3, 100)  # its noise is in every answer, and soon outweighs others
 OPENING_SHARE = Fraction(10, 100)  # of the one-attribute marginals, where all attributes are short
@@ -304,7 +304,7 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
 
     Ordered attributes of more than 24 cells are measured as trees of branching 4 (where epsilons add, which
     makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
-    nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
+    nodes. Chosen by the error of random ranges on a census table: up to about 20 cells a
     marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
     levels is measured at each of them.
     """

@@ -146,7 +146,7 @@ class ResidualPrices:
 
 DEFAULT_SCHEDULE = Schedule()
 _TESTED = ResidualPrices({}, ())  # no marginal is measured before any question
-_GROWTH = 16  # of a domain of bins that no tree holds: up to here errors do not grow (docs/algorithm.md)
+_GROWTH = 16  # of a domain of bins that no tree holds: up to here errors do not grow
 CONTRACT_SCHEDULE = Schedule(queries=Fraction(3, 5))  # under an accuracy contract, whose bars most tests give
 
 
