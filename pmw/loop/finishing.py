@@ -49,9 +49,9 @@ def plan_finish(state: PublicState, asked: Sequence[LinearQuery]) -> tuple[Quote
 
     Those that the most questions rest on come first, and none has more noise than what a positive measures,
     or half of that where a test found the model right: on a table of 3,000 people noisier ones made the
-    errors of what was asked 12 % larger, these up to 14 % smaller. All that is left is shared among them. With
-    a reserve, half of what numbers have left is for those of the asked questions whose bars are wider than
-    such numbers' would be, all drawn together; the rest, and the pot of parts, is the last part.
+    errors of what was asked 12 % larger, these up to 14 % smaller. All that is left is shared among them.
+    With a reserve, half of what numbers have left is for those of the asked questions whose bars are wider
+    than such numbers' would be, all drawn together; the rest, and the pot of parts, is the last part.
     """
     plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
     scopes, left = Counter(query.scope for query in asked), affordable_price(state)

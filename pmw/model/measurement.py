@@ -389,8 +389,8 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
 
     The total is known better than the sum of the cells. Of a marginal, the cells share the difference evenly.
     Of a hierarchical histogram, the cells are the non-negative ones with that sum that are nearest to all
-    nodes: on a column most of whose cells are empty the mean error of ranges is 48 records then, 85 with signs
-    left free, and 127 without the sum.
+    nodes: on a column most of whose cells are empty the mean error of ranges is 48 records then, 85 with
+    signs left free, and 127 without the sum.
     """
     if isinstance(measurement, ResidualMeasurement):
         variance = np.full(measurement.units.shape, 1 / measurement.fineness)

@@ -32,7 +32,7 @@ from queries.frozen import dataclass
 from queries.places import as_index
 from queries.records import CodedRecords
 
-# Chosen on other tables and seeds than those of the benchmark's figures (docs/algorithm.md).
+# Chosen on other tables and seeds than those of the benchmark's figures.
 ENOUGH = 0.75  # D per free number: closer is fitted to noise
 _SWEEPS = 60  # over all attributes, at most
 _PARTS = 20  # of the rows: one is looked at in a sweep, for each attribute
