@@ -42,13 +42,6 @@ def test_small_graphs_have_their_smallest_trees(
     assert junction_tree(shape, scopes).cells == cells
 
 
-# --- factors --------------------------------------------------------------------------------------------
-
-
-DENSE = (3, 2, 4, 1, 5)
-TABLE = np.random.default_rng(1).random(DENSE)
-
-
 # --- gradient -------------------------------------------------------------------------------------------
 
 
@@ -145,7 +138,7 @@ def test_a_bound_contraction_is_the_product_summed_whichever_way_it_is_computed(
 # --- planning steps -------------------------------------------------------------------------------------
 
 
-_ATTRIBUTES = (25, 50, 100)
+_ATTRIBUTES = (25, 50)
 
 
 def steps_of(work: Callable[[], object]) -> int:
@@ -196,8 +189,7 @@ def test_no_plan_takes_more_than_pairs_of_attributes() -> None:
     for attributes in _ATTRIBUTES:
         forget()
         found.append(steps_of(partial(planned, attributes)))
-    for fewer, more in itertools.pairwise(found):
-        assert more < 4.6 * fewer  # the third power would be 8
+    assert found[1] < 4.6 * found[0]  # the third power would be 8
 
 
 def test_an_answer_takes_steps_in_proportion_to_attributes_at_most() -> None:
@@ -209,5 +201,4 @@ def test_an_answer_takes_steps_in_proportion_to_attributes_at_most() -> None:
             version = session.state.version
             found.append(steps_of(partial(session.ask, asked)))
             assert session.state.version == version
-    for fewer, more in itertools.pairwise(found):
-        assert more < 2.2 * fewer
+    assert found[1] < 2.2 * found[0]
