@@ -125,7 +125,7 @@ def test_a_budget_without_a_mu_has_no_filter_of_squares(epsilon: int | str, delt
 def tails(sigma: int, reach: int) -> tuple[mpmath.mpf, ...]:
     """Return Pr[X >= t] for t in 0..reach, summed from far out."""
     with mpmath.workdps(60):
-        far = reach + 20 * sigma
+        far = math.isqrt(reach**2 + 240 * sigma**2) + 1  # what is beyond is 10^-50 of the last tail
         step = mpmath.exp(-mpmath.mpf(1) / sigma**2)
         ratio, weight, weights = mpmath.sqrt(step), mpmath.mpf(1), []
         for _ in range(far + 1):  # e^(-k^2/2 sigma^2), each from the one before
@@ -147,13 +147,13 @@ def quantiles(sigma: int, places: range) -> tuple[mpmath.mpf, ...]:
 
 
 PLACES = [
-    (4, 1, 200),
-    (5, 1, 300),
-    (17, 1, 300),
-    (60, 1, 150),
-    (60, 3000, 3060),
-    (300, 5, 25),
-    (300, 9000, 9012),
+    (4, 1, 80),
+    (5, 1, 80),
+    (17, 1, 120),
+    (60, 1, 100),
+    (60, 3000, 3020),
+    (300, 5, 15),
+    (300, 9000, 9006),
 ]
 
 
@@ -194,7 +194,7 @@ def test_the_odds_of_the_next_integer_exceed_the_normal_ones_by_eta(sigma: int) 
             assert odds <= allowed * normal
 
 
-@pytest.mark.parametrize("shift", [1, 2, 67, 1000, 6700, 20100, 67000])
+@pytest.mark.parametrize("shift", [1, 67, 6700, 67000])
 def test_the_discrete_gaussian_is_no_less_private_than_its_price_says(shift: int) -> None:
     sigma, reach = LEAST_SIGMA, 12 * LEAST_SIGMA
     found = tails(sigma, reach)
@@ -367,11 +367,20 @@ def test_what_is_proved_in_zcdp_alone_has_no_price(noise: ThresholdNoise, redraw
 # --- the filter ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tests", [0, Fraction(3, 100), Fraction(3, 10), 1])
-@pytest.mark.parametrize("rounds", [1, 21])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-6"), (3, "1e-9")])
+@pytest.mark.parametrize(
+    ("tests", "rounds", "epsilon", "delta"),
+    [
+        (0, 1, 1, "1e-6"),
+        (0, 1, 3, "1e-9"),
+        (Fraction(3, 100), 21, 1, "1e-6"),
+        (Fraction(3, 10), 1, 3, "1e-9"),
+        (Fraction(3, 10), 21, 1, "1e-6"),
+        (1, 1, 1, "1e-6"),
+        (1, 21, 3, "1e-9"),
+    ],
+)
 def test_sums_of_squares_hold_against_exact_composition(
-    epsilon: int | str, delta: str, rounds: int, tests: Fraction | int
+    tests: Fraction | int, rounds: int, epsilon: int, delta: str
 ) -> None:
     """Spend a cap on Gaussians and pure rounds; their exact composition, from below and from above."""
     budget = Budget.of(epsilon, delta)
