@@ -189,17 +189,15 @@ def test_variances_of_cells_are_those_of_the_covariance(scope: Scope) -> None:
     assert np.diag(covariance) == pytest.approx(cell_variance(DOMAIN, scope, variances))
 
 
-@pytest.mark.parametrize("by_cells", [False, True])
-def test_no_other_prices_have_a_smaller_sum_of_variances(by_cells: bool) -> None:
-    weights = {scope: float(DOMAIN.scope_size(scope)) if by_cells else 1.0 for scope in PAIRS}
-    prices = residual_prices(DOMAIN, weights, CAP)
+def test_no_other_prices_have_a_smaller_sum_of_variances() -> None:
+    prices = residual_prices(DOMAIN, PAIRS, CAP)
     parts = list(prices)
 
     def objective(logits: NDArray[np.float64]) -> float:
         shares = np.exp(logits - logits.max())
         given = dict(zip(parts, (CAP * shares / shares.sum()).tolist(), strict=True))
         variances = residual_variances(DOMAIN, given)
-        return sum(weight * cell_variance(DOMAIN, scope, variances) for scope, weight in weights.items())
+        return sum(weight * cell_variance(DOMAIN, scope, variances) for scope, weight in PAIRS.items())
 
     found = minimize(objective, np.zeros(len(parts)), method="BFGS", options={"gtol": 1e-9})
     best = np.log([prices[part] for part in parts])
