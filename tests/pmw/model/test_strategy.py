@@ -31,6 +31,7 @@ from pmw.public.options import Options
 from queries import UNITS, CategoricalAttribute, IntegerAttribute, ScopeError
 from queries.domain import Attribute
 from tests.draws import RELATIONS
+from tests.worlds import known
 
 REPLACED = NeighboringRelation.REPLACE_ONE
 # A short name of each kind of attribute; its digit is the number of its cells, two of the last are special.
@@ -54,16 +55,12 @@ GRIDS = [
 
 @cache
 def axis_of(kind: str) -> AxisRows:
-    found = axis_rows(KINDS[kind])
-    assert found is not None
-    return found
+    return known(axis_rows(KINDS[kind]))
 
 
 @cache
 def strategy(kinds: tuple[str, ...], *, replaced: bool = False) -> Strategy:
-    found = rows_of([KINDS[kind] for kind in kinds], replaced=replaced)
-    assert found is not None
-    return found
+    return known(rows_of([KINDS[kind] for kind in kinds], replaced=replaced))
 
 
 def product(axes: tuple[AxisRows, ...]) -> NDArray[np.int64]:
@@ -283,24 +280,12 @@ def test_no_rows_of_the_same_price_are_better_for_ranges(cells: int, special: in
     assert found.diagonal().max() == pytest.approx(1, abs=1e-12)
     assert found.sum(axis=1) == pytest.approx(np.zeros(size), abs=1e-12)
     assert centre @ question_gram(cells, special) @ centre == pytest.approx(gram, abs=1e-12)
-    best = mean_variance(gram, found)
-    assert least_variance(gram, found) <= best * (1 + 1e-9)
-    assert best <= least_variance(gram, found) * (1 + 1e-4)
-    treated_alike = mean_variance(gram, centre)
-    if size > 3:
-        assert treated_alike > best * 1.01
-    else:  # of three cells nothing is better
-        assert treated_alike == pytest.approx(best, rel=1e-5)
-
-
-@pytest.mark.parametrize(("cells", "special"), [*SHAPES, (60, 0)])
-def test_rounding_rows_to_integers_costs_little(cells: int, special: int) -> None:
-    attribute = IntegerAttribute("a", 0, cells - 1, missing=special > 0, other=special > 1)
-    rows = axis_rows(attribute)
-    assert rows is not None
-    gram = centred_gram(cells, special)
-    found = mean_variance(gram, rows.gram.astype(np.float64))
-    assert found <= 1.013 * mean_variance(gram, range_information(cells, special))
+    best, least = mean_variance(gram, found), least_variance(gram, found)
+    assert least * (1 - 1e-9) <= best <= least * (1 + 1e-4)
+    rows = known(axis_rows(IntegerAttribute("a", 0, cells - 1, missing=special > 0, other=special > 1)))
+    assert mean_variance(gram, rows.gram.astype(np.float64)) <= 1.013 * best  # rounded to integers
+    if size > 3:  # of three cells nothing is better than to treat them alike
+        assert mean_variance(gram, centre) > best * 1.01
 
 
 def test_rows_of_values_treat_them_alike() -> None:
@@ -341,22 +326,17 @@ LONG = IntegerAttribute("a", 0, MOST_ORDERED - 1)
 
 def test_ordered_rows_are_coarser_where_sums_of_more_attributes_would_be_too_large() -> None:
     for pair in ([LONG, LONG], [KINDS["ordered7"], KINDS["values5"]]):
-        found = rows_of(pair, replaced=False)
-        assert found is not None
-        assert found.axes == tuple(map(axis_rows, pair))
-    three = rows_of([LONG, KINDS["ordered7"], KINDS["ordered3"]], replaced=False)
-    assert three is not None
+        assert known(rows_of(pair, replaced=False)).axes == tuple(map(axis_rows, pair))
+    three = known(rows_of([LONG, KINDS["ordered7"], KINDS["ordered3"]], replaced=False))
     for axis, attribute in zip(three.axes, (LONG, KINDS["ordered7"], KINDS["ordered3"]), strict=True):
-        finest = axis_rows(attribute)
-        assert finest is not None
+        finest = known(axis_rows(attribute))
         assert axis.norm < finest.norm / 50  # at an eighth of the scale, or less
         cells = attribute.size
         wanted, best = (
             mean_variance(centred_gram(cells, 0), one.gram.astype(float)) for one in (axis, finest)
         )
         assert wanted < 1.06 * best
-    values = rows_of([CategoricalAttribute("a", tuple(range(40)))] * 3, replaced=False)
-    assert values is not None
+    values = known(rows_of([CategoricalAttribute("a", tuple(range(40)))] * 3, replaced=False))
     assert [axis.rows for axis in values.axes] == [()] * 3
     many = CategoricalAttribute("a", tuple(range(MOST_VALUES)))
     assert rows_of([many] * 3, replaced=False) is None

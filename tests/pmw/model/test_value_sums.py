@@ -301,12 +301,9 @@ def test_a_persons_values_are_scaled_down_together_and_others_are_left() -> None
 def test_a_clip_that_cannot_be_is_refused(attribute: Attribute, most: float, message: str) -> None:
     with pytest.raises(DomainError, match=message):
         Domain((attribute,), person=Person("id", 2, clips=(("x", most),)))
-
-
-@pytest.mark.parametrize("most", [0, -1, float("inf"), float("nan"), True, "many"])
-def test_a_clip_is_a_number_above_0(most: object) -> None:
-    with pytest.raises(DomainError, match="a number above 0"):
-        Person("id", clips=(("x", most),))  # type: ignore[arg-type]
+    for none in (0, -1, float("inf"), float("nan"), True, "many"):
+        with pytest.raises(DomainError, match="a number above 0"):
+            Person("id", clips=(("x", none),))  # type: ignore[arg-type]
 
 
 def test_a_schema_keeps_resolutions_and_clips() -> None:
