@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from pmw.errors import PMWError
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
@@ -239,39 +238,6 @@ def test_the_bound_of_a_certificate_is_attained() -> None:
     assert width == pytest.approx(5, abs=4 / UNITS)
     assert width > 5
     assert certificate_half_width(7, 3, 2, weights=(1, 1)) == pytest.approx(3, abs=4 / UNITS)
-
-
-# --- several bounds together ------------------------------------------------------------------------------
-
-
-def wrong_certificates(rounds: int, excess: int, tests: int) -> NDArray[np.float64]:
-    """Return for each test of a stream the probability that it is negative, its statistic at T + excess.
-
-    Exponential noise at scales 20 and 15, redrawn after each positive, at most ``rounds`` of them.
-    """
-    support = np.arange(1500)
-    fresh = Geometric(Fraction(20)).pmf(support)
-    above = Geometric(Fraction(15)).survival(support - excess)
-    opened = np.zeros((rounds, len(support)))
-    opened[0] = fresh
-    negative = []
-    for _ in range(tests):
-        positive = opened @ above
-        opened = opened * (1 - above)
-        negative.append(float(opened.sum()))
-        opened[1:] += positive[:-1, None] * fresh
-    return np.array(negative)
-
-
-def test_high_thresholds_last_so_each_round_takes_its_share_of_the_failure_probability() -> None:
-    # Every distance just outside the bound of a round: the worst table for a certificate.
-    beta, scale = 0.05, 20
-    by_itself = math.floor(scale * math.log(1 / beta)) + 1
-    assert wrong_certificates(1, by_itself, 1).max() <= beta
-    assert wrong_certificates(70, by_itself, 300).max() > 3 * beta
-    for rounds in (1, 5, 70):
-        split = math.floor(scale * -math.log(1 - split_confidence(1 - beta, rounds))) + 1
-        assert wrong_certificates(rounds, split, 300).max() <= beta
 
 
 # --- refusals ---------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def worst(model_answers: list[float]) -> float:
     return max(abs(one - other) for one, other in zip(model_answers, true, strict=True))
 
 
-def test_mwem_is_near_on_its_questions_and_spends_its_rounds() -> None:
+def test_mwem_is_near_on_its_questions_and_spends_its_rounds_and_offline_pmw_at_most_its_own() -> None:
     policy = Options(test=TestKind.QUERY, seed=2)
     options = OfflineOptions(Targets.QUERY, 12, Fraction(1, 2), policy=policy)
     release = mwem(COUNTS, QUESTIONS, epsilon=20, delta=1e-6, options=options)
@@ -49,13 +49,8 @@ def test_mwem_is_near_on_its_questions_and_spends_its_rounds() -> None:
     usual = mwem(COUNTS, [one.tolist() for one in QUESTIONS], epsilon=1)
     assert sum(line.event == "selection" for line in usual.ledger.lines) == 10
     assert {line.event for line in usual.ledger.lines} == {"total", "selection", "measurement"}
-
-
-def test_offline_pmw_ends_at_a_small_error() -> None:
-    policy = Options(seed=3)
-    release = offline_pmw(COUNTS, QUESTIONS, 40, epsilon=200, delta=1e-6, policy=policy)
-    rounds = sum(line.event == "selection" for line in release.ledger.lines)
-    assert 1 <= rounds <= 40
+    textbook = offline_pmw(COUNTS, QUESTIONS, 40, epsilon=200, delta=1e-6, policy=Options(seed=3))
+    assert 1 <= sum(line.event == "selection" for line in textbook.ledger.lines) <= 40
     with pytest.raises(QueryError, match="at least two different questions"):
         offline_pmw(COUNTS, QUESTIONS[:1], 5, epsilon=1)
 

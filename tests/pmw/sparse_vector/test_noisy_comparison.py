@@ -66,14 +66,6 @@ def test_a_scale_that_cannot_be_drawn_is_refused_and_not_rounded(scale: Fraction
         ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, scale, Fraction(1))
 
 
-@pytest.mark.parametrize("denominator", [3**40, 7**30, 10**17])
-def test_a_price_with_many_digits_is_never_exceeded(denominator: int) -> None:
-    split = Split(Fraction(denominator // 3, denominator), Fraction(denominator // 7, denominator))
-    test = Comparison().priced(split, 3)
-    assert test.threshold_price <= split.epsilon1
-    assert 3 * test.positive_price <= split.epsilon2
-
-
 @pytest.mark.parametrize(
     ("ratio", "expected"),
     [
