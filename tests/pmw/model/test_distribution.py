@@ -8,7 +8,6 @@ import re
 import threading
 import tracemalloc
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -20,10 +19,8 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
-from pmw.model.fitting import refit, step
+from pmw.model.fitting import step
 from pmw.model.graphical import GraphicalDistribution
-from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
-from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery
 from queries.records import CodedRecords
 from tests.waiting import joined
@@ -354,27 +351,6 @@ def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> 
     with pytest.raises(BudgetError, match=r"the domain has 1 × 10¹⁸ cells"):
         check_dense_size(of_sizes(10**6, 10**6, 10**6))
     check_dense_size(of_sizes(2**12, 2**12))
-
-
-CUBE = of_sizes(100, 100, 100)  # an array of 8 MB
-BOX = LinearQuery.cells(CUBE, {"a2": (3, 9), "a1": (0, 0)})
-NOISE = DiscreteGaussian(Fraction(5 * UNITS))
-MEASUREMENTS: list[SingleMeasurement] = [
-    MarginalMeasurement(("a1",), np.arange(100) * UNITS, NOISE),
-    QueryMeasurement(BOX, 40 * UNITS, NOISE),
-]
-WORK: dict[str, Callable[[DenseDistribution], object]] = {
-    "a step": lambda model: step(model, BOX, learning_rate=0.1, increase=True),
-    "a refit": lambda model: refit(model, MEASUREMENTS),
-    "rows": lambda model: model.sample(1000, np.random.default_rng(1), independent=False),
-}
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_work_needs_one_second_array_and_no_third(work: str) -> None:
-    model = DenseDistribution.uniform(CUBE, 4950.0)
-    model.marginal(())
-    assert peak_of(lambda: WORK[work](model)) < 1.2 * 8 * CUBE.size
 
 
 def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again() -> None:

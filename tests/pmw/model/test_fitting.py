@@ -56,25 +56,6 @@ def test_the_step_is_the_textbooks(query: LinearQuery, increase: bool) -> None:
     assert found.values == pytest.approx(expected * (100 / expected.sum()))
 
 
-@given(st.integers(0, 50), st.floats(0.01, 0.4))
-def test_a_step_lowers_the_potential_by_what_hoeffdings_lemma_says(seed: int, eta: float) -> None:
-    # KL(D || A) falls by at least eta g - eta^2/8 when the answer is off by g that way.
-    generator = np.random.default_rng(seed)
-    truth = generator.random(DOMAIN.shape)
-    truth /= truth.sum()
-    start = generator.random(DOMAIN.shape)
-    model = DenseDistribution.of_terms(DOMAIN, 1.0, [MarginalTerm(DOMAIN.names, np.log(start))])
-    inside = np.zeros(DOMAIN.shape)
-    inside[1:3, 0, :] = 1
-    gap = float((inside * (truth - model.values)).sum())
-    after = step(model, BOX, learning_rate=eta, increase=gap > 0)
-
-    def divergence(values: np.ndarray) -> float:
-        return float((truth * np.log(truth / values)).sum())
-
-    assert divergence(model.values) - divergence(after.values) >= eta * abs(gap) - eta**2 / 8 - 1e-12
-
-
 def residuals(model: DenseDistribution, measurements: list[SingleMeasurement]) -> list[float]:
     """Return how far each dual is from (y - a)/(weight variance), in standard deviations of its answer."""
     found = []
@@ -188,22 +169,6 @@ def test_the_loss_never_rises_even_where_measurements_contradict_each_other(
     ]
     for model in models(total):
         check(model, aims)
-
-
-def test_it_goes_on_from_its_own_duals_and_gives_the_same_model_from_the_same_duals() -> None:
-    table = np.random.default_rng(2).integers(0, 300, SMALL_DOMAIN.shape).astype(np.float64)
-    total = float(table.sum())
-    first = target(("a", "b"), table.sum(axis=2), total)
-    second = target(("b", "c"), table.sum(axis=0), total)
-    for start in models(total):
-        one = descend(start, [first], step_size=FIRST_STEP_SIZE, rule=RULE)
-        again = start.with_terms(one.model.terms)
-        kept, made = (
-            descend(model, [first, second], step_size=one.step_size, rule=RULE)
-            for model in (one.model, again)
-        )
-        assert np.array_equal(*(found.model.marginal(SMALL_DOMAIN.names) for found in (kept, made)))
-        assert kept.step_size == made.step_size
 
 
 # --- a local fit follows what was measured, and so do a model's cliques -------------------------------------

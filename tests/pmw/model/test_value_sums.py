@@ -365,7 +365,8 @@ def test_a_person_moves_sums_of_questions_by_the_sensitivity_and_no_more(
 ) -> None:
     """All tables of one person's records, beside nobody's and beside others', under both relations."""
     summed = of_rows(rows, **given)
-    owned = list(itertools.combinations_with_replacement(RECORDS, persons))
+    some = RECORDS if persons == 1 else [one for one in RECORDS if one[1] in (0, 3, 6, None)]
+    owned = list(itertools.combinations_with_replacement(some, persons))
     beside: list[list[tuple[str, float | None]]] = [[], [("a", 1.0), ("b", 5.0)]]
     for others in beside:
         moved = np.stack([units(summed, [*others, *own]).ravel() for own in owned])

@@ -139,13 +139,6 @@ def marginal_of(table: NDArray[np.float64], scope: Scope) -> NDArray[np.float64]
     return np.asarray(table.sum(axis=axes), dtype=np.float64)
 
 
-@pytest.mark.parametrize("part", [(), ("b",), ("a", "c"), ("a", "b", "c")], ids=str)
-def test_a_residual_tells_what_the_subtractions_tell(part: Scope) -> None:
-    table = np.random.default_rng(0).normal(size=DOMAIN.scope_shape(part))
-    projection = np.linalg.pinv(own_subtractions(part)) @ own_subtractions(part)
-    assert np.allclose(centred(table).reshape(-1), projection @ table.reshape(-1))
-
-
 def test_prices_are_what_the_noise_costs_and_add_up_to_the_budget() -> None:
     prices = residual_prices(DOMAIN, PAIRS, CAP)
     variances = residual_variances(DOMAIN, prices)

@@ -140,16 +140,6 @@ def test_curves_take_the_worse_direction() -> None:
     )
 
 
-def test_no_delta_is_left_at_the_claim_of_a_pure_run() -> None:
-    audited = sparse(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False, False)
-    tables, claimed = tables_of(audited, THRESHOLD), float(audited.epsilon)
-    first, second = (stream_distribution(tables, one) for one in ((4, 1, 2, 4, 4), (3, 2, 3, 5, 3)))
-    curve = delta_curve(first, second, [0.0, 0.5 * claimed, 0.95 * claimed, claimed + 1e-9])
-    assert (np.diff(curve) < 0).all()
-    assert curve[2] > 0
-    assert curve[3] == 0
-
-
 # --- the enumeration itself ---------------------------------------------------------------------------------
 
 
