@@ -80,6 +80,12 @@ def units(summed: SummedValues, records: list[tuple[str, float | None]]) -> NDAr
     return Requested(SumNumbers(summed), NOISE).counted(Tables(source_of(*records)))
 
 
+def owned_by(records: int) -> list[tuple[tuple[str, float | None], ...]]:
+    """Return all records of a person who has so many: of several, at the ends of the values and of a cell."""
+    some = RECORDS if records == 1 else [one for one in RECORDS if one[1] in (0, 2, 6, None)]
+    return list(itertools.combinations_with_replacement(some, records))
+
+
 @pytest.mark.parametrize("summed", SUMS, ids=str)
 @pytest.mark.parametrize("persons", [1, 2])
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
@@ -87,12 +93,9 @@ def test_a_person_moves_sums_by_the_sensitivity_and_no_more(
     summed: SummedValues, persons: int, relation: NeighboringRelation
 ) -> None:
     options = Options(records_per_person=persons, neighboring_relation=relation)
-    alone = {
-        own: units(summed, list(own)) for own in itertools.combinations_with_replacement(RECORDS, persons)
-    }
-    nobody = units(summed, [])
-    others = [nobody] if relation is NeighboringRelation.ADD_REMOVE else list(alone.values())
-    moved = [one - other for one in alone.values() for other in others]
+    alone = [units(summed, list(own)) for own in owned_by(persons)]
+    others = [units(summed, [])] if relation is NeighboringRelation.ADD_REMOVE else alone
+    moved = [one - other for one in alone for other in others]
     most, squared = SumNumbers(summed).sensitivity(options)
     reached = max(int(np.abs(one).sum()) for one in moved), max(int((one**2).sum()) for one in moved)
     assert reached[0] <= most
@@ -228,15 +231,16 @@ def test_a_person_moves_clipped_sums_by_one_records_units_whatever_the_records(
         clipped_units(summed, domain, [*others, list(own)]) - before
         for own in itertools.combinations_with_replacement(SPENT, 3)
     ]
-    moves = [one - other for one in alone for other in alone]
-    moved = alone if relation is NeighboringRelation.ADD_REMOVE else moves
-    most_moved = max(int(np.abs(one).sum()) for one in moved)
+    moved = np.stack(alone).reshape(len(alone), -1)
+    if relation is REPLACE_ONE:
+        moved = (moved[:, None] - moved).reshape(-1, moved.shape[1])
+    most_moved = int(np.abs(moved).sum(axis=1).max())
     bound, squared = SumNumbers(summed).sensitivity(options)
     assert bound == (1 if relation is NeighboringRelation.ADD_REMOVE else 2) * (
         UNITS + 3 * summed.count_units
     )
     assert most_moved <= bound
-    assert max(int((one**2).sum()) for one in moved) <= squared
+    assert int((moved**2).sum(axis=1).max()) <= squared
     if not summed.count_units:
         assert bound - 4 * 3 <= most_moved
         assert squared == bound**2
@@ -365,8 +369,7 @@ def test_a_person_moves_sums_of_questions_by_the_sensitivity_and_no_more(
 ) -> None:
     """All tables of one person's records, beside nobody's and beside others', under both relations."""
     summed = of_rows(rows, **given)
-    some = RECORDS if persons == 1 else [one for one in RECORDS if one[1] in (0, 3, 6, None)]
-    owned = list(itertools.combinations_with_replacement(some, persons))
+    owned = owned_by(persons)
     beside: list[list[tuple[str, float | None]]] = [[], [("a", 1.0), ("b", 5.0)]]
     for others in beside:
         moved = np.stack([units(summed, [*others, *own]).ravel() for own in owned])

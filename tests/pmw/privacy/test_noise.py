@@ -88,7 +88,7 @@ SCALES = [Fraction(7, 3), Fraction(1, 2), Fraction(41, 2)]
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_many_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
-    draws = make(scale).sample_array(BitSource.from_integer(11), 40_000)
+    draws = make(scale).sample_array(BitSource.from_integer(11), 25_000)
     require_scale(lambda factor: noise_fit(draws, make(scale * factor)))
 
 
@@ -105,7 +105,7 @@ def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution])
 @pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distribution], single: bool) -> None:
     scale = Fraction(35 * 2**20)  # 35 records on the grid: compare with the continuous distribution
-    count = 5_000 if single else 40_000
+    count = 5_000 if single else 20_000
     bits = BitSource.from_integer(13)
     distribution = make(scale)
     draws = (
