@@ -369,6 +369,25 @@ def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again(
         models[0].values[0, 0, 0, 0] = 1
 
 
+def test_readers_and_an_updater_do_not_disturb_each_other() -> None:
+    query = LinearQuery.cells(DOMAIN, {"a": (1, 2), "d": (0, 0)})
+    model, found, stop = spread_out(6), set[bytes](), threading.Event()
+    expected = model.values
+
+    def read() -> None:
+        while not stop.is_set():
+            found.add(model.values.tobytes())
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(100):
+        step(model, query, learning_rate=1.0, increase=True)
+    stop.set()
+    joined(*readers)
+    assert found == {expected.tobytes()}
+
+
 def test_answers_over_scopes_too_long_for_a_marginal_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(3)
     queries = [
