@@ -354,8 +354,8 @@ def test_what_is_proved_in_zcdp_alone_has_no_price(noise: ThresholdNoise, redraw
 @pytest.mark.parametrize(
     ("tests", "rounds", "epsilon", "delta"),
     [
-        (0, 1, 1, "1e-6"), (0, 1, 3, "1e-9"), (Fraction(3, 100), 21, 1, "1e-6"), (Fraction(3, 10), 1, 3, "1e-9"),
-        (Fraction(3, 10), 21, 1, "1e-6"), (1, 1, 1, "1e-6"), (1, 21, 3, "1e-9"),
+        (0, 1, 1, "1e-6"), (0, 1, 3, "1e-9"), (1, 1, 1, "1e-6"), (1, 21, 3, "1e-9"),
+        (Fraction(3, 100), 21, 1, "1e-6"), (Fraction(3, 10), 1, 3, "1e-9"), (Fraction(3, 10), 21, 1, "1e-6"),
     ],
 )  # fmt: skip
 def test_sums_of_squares_hold_against_exact_composition(
