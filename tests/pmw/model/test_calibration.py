@@ -63,19 +63,28 @@ def exact(scopes: tuple[Positions, ...], potentials: list[NDArray[np.float64]]) 
     return np.asarray(cells / cells.sum())
 
 
-@given(SCOPES, st.sampled_from([0.0, 1.0, 30.0, 100.0, 400.0]), st.integers(0, 20))
-def test_marginals_of_potentials_are_sums_over_all_cells_or_none_where_they_lie_far_apart(
+@given(SCOPES, st.sampled_from([0.0, 1.0, 30.0]), st.integers(0, 20))
+def test_marginals_of_potentials_are_sums_over_all_cells(
     scopes: tuple[Positions, ...], size: float, seed: int
 ) -> None:
     found = Gradient(plan_gradient(junction_tree(SHAPE, scopes), scopes))
     for again in range(2):  # the arrays of the first evaluation are used again
         potentials = potentials_of(scopes, size, seed + again)
         marginals = found.marginals(potentials)
-        if marginals is None:
-            assert size > 30
-            continue
+        assert marginals is not None
         whole = exact(scopes, potentials)
         for scope, table in zip(scopes, marginals, strict=True):
+            assert table == pytest.approx(project(whole, AXES, scope), abs=1e-12)
+
+
+@given(st.integers(0, 200), st.sampled_from([100.0, 200.0, 400.0]))
+def test_potentials_far_apart_give_exact_marginals_or_none(seed: int, size: float) -> None:
+    scopes: tuple[Positions, ...] = tuple(itertools.pairwise(AXES))
+    potentials = potentials_of(scopes, size, seed)
+    found = Gradient(plan_gradient(junction_tree(SHAPE, scopes), scopes)).marginals(potentials)
+    if found is not None:
+        whole = exact(scopes, potentials)
+        for scope, table in zip(scopes, found, strict=True):
             assert table == pytest.approx(project(whole, AXES, scope), abs=1e-12)
 
 
