@@ -8,7 +8,6 @@ import re
 import threading
 import tracemalloc
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -20,13 +19,12 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
-from pmw.model.fitting import refit, step
+from pmw.model.fitting import step
 from pmw.model.graphical import GraphicalDistribution
-from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
-from pmw.privacy.noise import DiscreteGaussian
-from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
+from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery
 from queries.records import CodedRecords
 from tests.waiting import joined
+from tests.worlds import declared
 
 Form: TypeAlias = type[DenseDistribution] | type[GraphicalDistribution]
 FORMS: list[Form] = [DenseDistribution, GraphicalDistribution]
@@ -273,7 +271,7 @@ def test_a_model_made_anew_has_the_bits_of_the_one_that_grew() -> None:
                 assert np.array_equal(again.marginal(scope), model.marginal(scope))
 
 
-def test_a_tree_too_large_to_hold_is_refused_before_anything_is_allocated() -> None:
+def test_a_tree_or_a_table_too_large_to_hold_is_refused_before_anything_is_allocated() -> None:
     domain = of_sizes(1000, 1000, 1000)
     queries = [
         LinearQuery.cells(domain, {first: (0, 1), second: (0, 1)})
@@ -281,12 +279,9 @@ def test_a_tree_too_large_to_hold_is_refused_before_anything_is_allocated() -> N
     ]
     with pytest.raises(BudgetError, match="1,000,000,000 cells; a graphical model holds at most 100,000,000"):
         GraphicalDistribution.of_terms(domain, 10.0, [QueryTerm(query, 1.0) for query in queries])
-
-
-def test_a_table_too_large_to_hold_is_refused() -> None:
-    domain = of_sizes(*[50] * 40)
+    wide = of_sizes(*[50] * 40)
     with pytest.raises(BudgetError, match=r"a table over 40 attributes would have 9.1 × 10⁶⁷ cells"):
-        GraphicalDistribution.uniform(domain, 10.0).marginal(domain.names)
+        GraphicalDistribution.uniform(wide, 10.0).marginal(wide.names)
 
 
 def test_rows_are_close_to_the_model_in_every_pair_of_attributes() -> None:
@@ -307,14 +302,7 @@ def test_rows_are_close_to_the_model_in_every_pair_of_attributes() -> None:
 # --- one array ------------------------------------------------------------------------------------------
 
 
-DOMAIN = Domain(
-    (
-        IntegerAttribute("a", 0, 4),
-        CategoricalAttribute("b", ("x", "y", "z")),
-        IntegerAttribute("c", 0, 3),
-        CategoricalAttribute("d", (True, False)),
-    )
-)
+DOMAIN = declared(a=range(5), b="xyz", c=range(4), d=(1, 0))
 NAMES = DOMAIN.names
 
 
@@ -365,30 +353,6 @@ def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> 
     check_dense_size(of_sizes(2**12, 2**12))
 
 
-CUBE = of_sizes(100, 100, 200)  # an array of 16 MB
-ARRAY = CUBE.size * 8
-
-
-BOX = LinearQuery.cells(CUBE, {"a2": (3, 9), "a1": (0, 0)})
-NOISE = DiscreteGaussian(Fraction(5 * UNITS))
-MEASUREMENTS: list[SingleMeasurement] = [
-    MarginalMeasurement(("a1",), np.arange(100) * UNITS, NOISE),
-    QueryMeasurement(BOX, 40 * UNITS, NOISE),
-]
-WORK: dict[str, Callable[[DenseDistribution], object]] = {
-    "a step": lambda model: step(model, BOX, learning_rate=0.1, increase=True),
-    "a refit": lambda model: refit(model, MEASUREMENTS),
-    "rows": lambda model: model.sample(1000, np.random.default_rng(1), independent=False),
-}
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_work_needs_one_second_array_and_no_third(work: str) -> None:
-    model = DenseDistribution.uniform(CUBE, 4950.0)
-    model.marginal(())
-    assert peak_of(lambda: WORK[work](model)) < 1.2 * ARRAY
-
-
 def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again() -> None:
     query = LinearQuery.cells(DOMAIN, {"d": (1, 1), "c": (0, 2)})
     models = [spread_out(4)]
@@ -407,8 +371,8 @@ def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again(
 
 def test_readers_and_an_updater_do_not_disturb_each_other() -> None:
     query = LinearQuery.cells(DOMAIN, {"a": (1, 2), "d": (0, 0)})
-    model = spread_out(6)
-    expected, found, stop = model.values, set[bytes](), threading.Event()
+    model, found, stop = spread_out(6), set[bytes](), threading.Event()
+    expected = model.values
 
     def read() -> None:
         while not stop.is_set():
@@ -417,7 +381,7 @@ def test_readers_and_an_updater_do_not_disturb_each_other() -> None:
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
-    for _ in range(300):
+    for _ in range(100):
         step(model, query, learning_rate=1.0, increase=True)
     stop.set()
     joined(*readers)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,12 +18,11 @@ from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleM
 from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, DescentRule, descend, local_fit, with_local_fits
 from pmw.model.row_fitting import ENOUGH, fit_rows, most_squares
 from pmw.privacy.noise import DiscreteGaussian
-from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
+from queries import UNITS, CodedRecords, Factor, LinearQuery
 from tests.residuals import ordered_rows, value_rows
+from tests.worlds import declared
 
-DOMAIN = Domain(
-    (IntegerAttribute("a", 0, 4), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 3))
-)
+DOMAIN = declared(a=range(5), b="xyz", c=range(4))
 NOISE = DiscreteGaussian(Fraction(5 * UNITS))
 BOX = LinearQuery.cells(DOMAIN, {"a": (1, 2), "b": (0, 0)})
 SPREAD = LinearQuery(
@@ -55,25 +54,6 @@ def test_the_step_is_the_textbooks(query: LinearQuery, increase: bool) -> None:
     expected = model.values * np.exp(-eta * penalty)
     found = step(model, query, learning_rate=eta, increase=increase)
     assert found.values == pytest.approx(expected * (100 / expected.sum()))
-
-
-@given(st.integers(0, 50), st.floats(0.01, 0.4))
-def test_a_step_lowers_the_potential_by_what_hoeffdings_lemma_says(seed: int, eta: float) -> None:
-    # KL(D || A) falls by at least eta g - eta^2/8 when the answer is off by g that way.
-    generator = np.random.default_rng(seed)
-    truth = generator.random(DOMAIN.shape)
-    truth /= truth.sum()
-    start = generator.random(DOMAIN.shape)
-    model = DenseDistribution.of_terms(DOMAIN, 1.0, [MarginalTerm(DOMAIN.names, np.log(start))])
-    inside = np.zeros(DOMAIN.shape)
-    inside[1:3, 0, :] = 1
-    gap = float((inside * (truth - model.values)).sum())
-    after = step(model, BOX, learning_rate=eta, increase=gap > 0)
-
-    def divergence(values: np.ndarray) -> float:
-        return float((truth * np.log(truth / values)).sum())
-
-    assert divergence(model.values) - divergence(after.values) >= eta * abs(gap) - eta**2 / 8 - 1e-12
 
 
 def residuals(model: DenseDistribution, measurements: list[SingleMeasurement]) -> list[float]:
@@ -111,12 +91,6 @@ def test_a_refit_solves_its_stationarity_conditions() -> None:
     assert model.values.min() > 0
 
 
-def test_a_refit_meets_what_is_consistent_within_the_noise_and_never_exactly() -> None:
-    model = fitted([marginal("b", [700, 200, 100]), measured(BOX, 300.0)])
-    assert model.marginal(("b",)) == pytest.approx([700, 200, 100], abs=0.5)
-    assert 1e-6 < abs(model.answer(BOX) - 300.0) < 0.5
-
-
 def test_negative_and_impossible_numbers_leave_a_model_that_answers() -> None:
     measurements: list[SingleMeasurement] = [
         marginal("a", [-80, 400, 400, 400, -120]),
@@ -133,11 +107,8 @@ def test_negative_and_impossible_numbers_leave_a_model_that_answers() -> None:
 # --- mirror descent -------------------------------------------------------------------------------------
 
 
-SMALL_DOMAIN = Domain(
-    (IntegerAttribute("a", 0, 3), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 1))
-)
+SMALL_DOMAIN = declared(a=range(4), b="xyz", c=range(2))
 RULE = DescentRule(steps=60, tolerance=1e-3)
-ITS_NOISE = DiscreteGaussian(Fraction(5 * UNITS))
 
 
 def models(total: float) -> list[SyntheticDistribution]:
@@ -149,7 +120,7 @@ def models(total: float) -> list[SyntheticDistribution]:
 
 def target(scope: tuple[str, ...], records: NDArray[np.float64], total: float) -> Target:
     units = np.rint(records * UNITS).astype(np.int64)
-    return target_of(MarginalMeasurement(scope, units, ITS_NOISE), total)
+    return target_of(MarginalMeasurement(scope, units, NOISE), total)
 
 
 def loss(model: SyntheticDistribution, aims: list[Aim]) -> float:
@@ -194,49 +165,16 @@ def test_the_loss_never_rises_even_where_measurements_contradict_each_other(
         target(("a", "b"), first, total),
         target(("b", "c"), second, total),
         target(("a", "b"), again, total),  # the same cells, other numbers
-        QueryMeasurement(query, one[0] * UNITS, ITS_NOISE, 0),
+        QueryMeasurement(query, one[0] * UNITS, NOISE, 0),
     ]
     for model in models(total):
         check(model, aims)
-
-
-def agreeing(seed: int) -> tuple[float, Target, Target]:
-    """Return a total, and two tables that one table of so many records has."""
-    table = np.random.default_rng(seed).integers(0, 300, SMALL_DOMAIN.shape).astype(np.float64)
-    total = float(table.sum())
-    first, second = (
-        target(("a", "b"), table.sum(axis=2), total),
-        target(("b", "c"), table.sum(axis=0), total),
-    )
-    return total, first, second
-
-
-def test_it_goes_on_from_its_own_duals_and_gives_the_same_model_from_the_same_duals() -> None:
-    total, first, second = agreeing(2)
-    for start in models(total):
-        one = descend(start, [first], step_size=FIRST_STEP_SIZE, rule=RULE)
-        again = start.with_terms(one.model.terms)
-        kept, made = (
-            descend(model, [first, second], step_size=one.step_size, rule=RULE)
-            for model in (one.model, again)
-        )
-        assert np.array_equal(
-            kept.model.marginal(SMALL_DOMAIN.names), made.model.marginal(SMALL_DOMAIN.names)
-        )
-        assert kept.step_size == made.step_size
 
 
 # --- a local fit follows what was measured, and so do a model's cliques -------------------------------------
 
 _MOST_STEPS = 150
 Table = NDArray[np.float64]
-
-
-def domain_of(*sizes: int) -> Domain:
-    names = "abcdef"
-    return Domain(
-        tuple(CategoricalAttribute(names[place], tuple(range(size))) for place, size in enumerate(sizes))
-    )
 
 
 def table_of(shape: tuple[int, ...], seed: int, total: float = 10_000) -> Table:
@@ -288,9 +226,8 @@ def test_the_noisier_of_two_measurements_counts_for_less() -> None:
 
 def test_measurements_that_contradict_each_other_end_the_descent() -> None:
     base = table_of((4, 4), 3)
-    aims: list[Aim] = [
-        Target(("a",), values, np.full(4, 1e-6)) for values in (np.array([9e9, -9e9, 0.0, 0.0]), np.zeros(4))
-    ]
+    far = np.array([9e9, -9e9, 0.0, 0.0])
+    aims: list[Aim] = [Target(("a",), values, np.full(4, 1e-6)) for values in (far, np.zeros(4))]
     fit = local_fit(base, ("a", "b"), aims)
     assert np.isfinite(fit.table).all()
     assert fit.steps <= _MOST_STEPS
@@ -298,7 +235,7 @@ def test_measurements_that_contradict_each_other_end_the_descent() -> None:
 
 def chain_model(seed: int, deviation: float) -> tuple[GraphicalDistribution, list[Target], Table]:
     """Return a model with no term fitted, pairs that were measured along a chain, and the truth."""
-    domain = domain_of(4, 3, 4, 3)
+    domain = declared(a=range(4), b=range(3), c=range(4), d=range(3))
     truth = table_of((4, 3, 4, 3), seed)
     aims = [
         noisy_target(truth, "abcd", pair, deviation, seed + place)
@@ -321,7 +258,7 @@ def test_duals_of_a_local_fit_make_its_table_the_models_marginal(seed: int) -> N
     assert np.allclose(model.with_terms(terms).marginal(("b", "c")), fit.table, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_cliques_that_are_fitted_in_turn_follow_what_was_measured(seed: int) -> None:
     model, aims, _ = chain_model(seed, 20.0)
     rule = DescentRule(steps=500, tolerance=1e-9, enough=0.5)
@@ -333,14 +270,7 @@ def test_cliques_that_are_fitted_in_turn_follow_what_was_measured(seed: int) -> 
 # --- rows -----------------------------------------------------------------------------------------------
 
 
-ROW_DOMAIN = Domain(
-    (
-        IntegerAttribute("a", 0, 3),
-        CategoricalAttribute("b", ("x", "y", "z")),
-        IntegerAttribute("c", 0, 1),
-        CategoricalAttribute("d", ("one",)),
-    )
-)
+ROW_DOMAIN = declared(a=range(4), b="xyz", c=range(2), d=("one",))
 GRAMS = {"a": ordered_rows(4).gram / 1e6, "b": value_rows(3).gram / 1.0, "c": ordered_rows(2).gram / 1e6}
 
 
@@ -410,7 +340,6 @@ def test_rows_take_on_weighted_sums_by_groups() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 2**16), st.floats(0.5, 1e4), st.floats(1e-2, 1e3), st.booleans())
-@settings(deadline=None, max_examples=40)
 def test_the_distance_never_rises_and_rows_stay_in_declared_cells(
     count: int, seed: int, total: float, deviation: float, is_residual: bool
 ) -> None:
@@ -438,8 +367,7 @@ def test_rows_within_noise_stay_as_they_were_drawn() -> None:
 
 def test_one_measurement_beyond_its_noise_is_fitted_though_all_together_are_near() -> None:
     """Four standard deviations in one number of two hundred: the sum of squares does not show them."""
-    values = CategoricalAttribute("a", tuple(map(str, range(200))))
-    domain = Domain((values, CategoricalAttribute("b", ("u", "v"))))
+    domain = declared(a=tuple(map(str, range(200))), b="uv")
     columns = np.arange(4000) % 200, np.arange(4000) // 200 % 2
     drawn = CodedRecords(domain, tuple(column.astype(np.uint8) for column in columns))
     near = Target(("a",), np.full(200, 20.0), np.full(200, 4.0))

@@ -23,7 +23,6 @@ from pmw.privacy.budget import (
     bounded_range_charge,
     gaussian_charge,
     pure_charge,
-    round_up,
     zcdp_epsilon,
     zcdp_rho,
 )
@@ -52,9 +51,7 @@ def test_the_reference_budget_gives_the_published_rho() -> None:
     assert float(zcdp_rho(Budget.of(1, "1e-9"))) == pytest.approx(0.014973, abs=5e-7)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(1, 1e-9), (0.1, 1e-6), (3, 1e-5), (0.5, 1e-12), (10, 1e-3), (0.01, 1e-9)]
-)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-9), (3, 1e-5), (10, 1e-3), (0.01, 1e-9)])
 def test_rho_is_the_largest_one_rounded_down(epsilon: float, delta: float) -> None:
     rho = zcdp_rho(Budget.of(epsilon, delta))
     exact = exact_rho(epsilon, delta)
@@ -62,8 +59,8 @@ def test_rho_is_the_largest_one_rounded_down(epsilon: float, delta: float) -> No
     assert float(rho) >= float(exact) * (1 - 1e-9) - 2**-59
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-9), (0.1, 1e-6), (3, 1e-5)])
-def test_dp_accounting_agrees_on_the_conversion(epsilon: float, delta: float) -> None:
+def test_dp_accounting_agrees_on_the_conversion() -> None:
+    epsilon, delta = 1, 1e-9
     rho = float(zcdp_rho(Budget.of(epsilon, delta)))
     orders = [1 + excess / 50 for excess in range(1, 2000)] + list(range(41, 4000))
     accountant = rdp.RdpAccountant(orders)
@@ -73,29 +70,23 @@ def test_dp_accounting_agrees_on_the_conversion(epsilon: float, delta: float) ->
     assert zcdp_epsilon(rho, delta) <= theirs * (1 + 1e-9)
 
 
-def test_the_exact_cost_of_gaussian_noise_stays_below_the_cap() -> None:
-    rho = float(zcdp_rho(Budget.of(1, 1e-9)))
-    sigma = math.sqrt(1 / (2 * rho))
-    exact = pld.privacy_loss_distribution.from_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
-    assert exact.get_epsilon_for_delta(1e-9) <= 1.0
-    narrow = pld.privacy_loss_distribution.from_gaussian_mechanism(
-        sigma / 1.3, value_discretization_interval=1e-3
-    )
-    assert narrow.get_epsilon_for_delta(1e-9) > 1.0
-
-
 def test_the_exact_cost_of_redrawn_rounds_and_values_stays_below_the_cap() -> None:
     # 40 rounds of pure epsilon0 and 40 Gaussian values that exhaust rho, composed exactly.
     rho = zcdp_rho(Budget.of(1, 1e-9))
     epsilon0 = math.sqrt(2 * float(rho) * 0.85 / 40)
     sigma = math.sqrt(40 / (2 * float(rho) * 0.15))
-    rounds = pld.privacy_loss_distribution.from_privacy_parameters(
-        dp_accounting.pld.common.DifferentialPrivacyParameters(epsilon0), value_discretization_interval=1e-3
-    ).self_compose(40)
-    values = pld.privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, value_discretization_interval=1e-3
-    ).self_compose(40)
-    assert rounds.compose(values).get_epsilon_for_delta(1e-9) <= 1.0
+
+    def exact(factor: float) -> float:
+        rounds = pld.privacy_loss_distribution.from_privacy_parameters(
+            dp_accounting.pld.common.DifferentialPrivacyParameters(epsilon0 / factor),
+            value_discretization_interval=1e-3,
+        ).self_compose(40)
+        values = pld.privacy_loss_distribution.from_gaussian_mechanism(
+            sigma * factor, value_discretization_interval=1e-3
+        ).self_compose(40)
+        return float(rounds.compose(values).get_epsilon_for_delta(1e-9))
+
+    assert exact(1.0) <= 1.0 < exact(1 / 1.3)
 
 
 def test_numbers_are_read_as_they_are_written() -> None:
@@ -124,9 +115,6 @@ def test_numbers_are_read_as_they_are_written() -> None:
 def test_an_impossible_budget_is_refused(epsilon: float | str, delta: float | str, message: str) -> None:
     with pytest.raises(BudgetError, match=message):
         Budget.of(epsilon, delta)
-
-
-def test_zcdp_needs_a_delta() -> None:
     with pytest.raises(BudgetError, match="expected delta > 0 for zCDP"):
         zcdp_rho(Budget.of(1))
 
@@ -157,13 +145,6 @@ def test_charges_add_and_stay_pure_only_among_pure_ones() -> None:
     assert (pure + gaussian) == Charge(None, pure.rho + gaussian.rho)
 
 
-@given(st.fractions(min_value=0, max_value=100), st.integers(1, 1000))
-def test_rounding_up_never_rounds_down(value: Fraction, grid: int) -> None:
-    rounded = round_up(value, grid)
-    assert value <= rounded < value + Fraction(1, grid)
-    assert (rounded * grid).denominator == 1
-
-
 # --- filter ---------------------------------------------------------------------------------------------
 
 
@@ -185,16 +166,6 @@ def test_a_pure_filter_adds_epsilons_exactly() -> None:
     assert ledger.share == 1.0
     with pytest.raises(BudgetExhaustedError, match="expected a charge of at most 0"):
         ledger.charge(pure_charge(Fraction(1, 10**30)))
-
-
-def test_a_filter_of_rhos_adds_those_of_pure_and_of_gaussian_events_exactly() -> None:
-    ledger = open_filter(Budget.of(1, 1e-9), Composition.ZCDP)
-    pure, gaussian = pure_charge(Fraction(1, 100)), gaussian_charge(Fraction(1), Fraction(50))
-    assert ledger.charge(pure).charge(gaussian).spent == pure.rho + gaussian.rho
-
-
-def test_gaussian_noise_is_no_pure_event() -> None:
-    ledger = open_filter(Budget.of(1), Composition.PURE)
     with pytest.raises(BudgetError, match="expected a pure event"):
         ledger.allows(gaussian_charge(Fraction(1), Fraction(5)))
 

@@ -44,6 +44,7 @@ from pmw.sparse_vector import (
     ThresholdNoise,
     ThresholdTest,
 )
+from tests.worlds import known
 
 GRID = Fraction(1, 2**60)
 BUDGETS = [
@@ -125,7 +126,7 @@ def test_a_budget_without_a_mu_has_no_filter_of_squares(epsilon: int | str, delt
 def tails(sigma: int, reach: int) -> tuple[mpmath.mpf, ...]:
     """Return Pr[X >= t] for t in 0..reach, summed from far out."""
     with mpmath.workdps(60):
-        far = reach + 20 * sigma
+        far = math.isqrt(reach**2 + 240 * sigma**2) + 1  # what is beyond is 10^-50 of the last tail
         step = mpmath.exp(-mpmath.mpf(1) / sigma**2)
         ratio, weight, weights = mpmath.sqrt(step), mpmath.mpf(1), []
         for _ in range(far + 1):  # e^(-k^2/2 sigma^2), each from the one before
@@ -147,13 +148,13 @@ def quantiles(sigma: int, places: range) -> tuple[mpmath.mpf, ...]:
 
 
 PLACES = [
-    (4, 1, 200),
-    (5, 1, 300),
-    (17, 1, 300),
-    (60, 1, 150),
-    (60, 3000, 3060),
-    (300, 5, 25),
-    (300, 9000, 9012),
+    (4, 1, 80),
+    (5, 1, 80),
+    (17, 1, 120),
+    (60, 1, 100),
+    (60, 3000, 3020),
+    (300, 5, 15),
+    (300, 9000, 9006),
 ]
 
 
@@ -194,7 +195,7 @@ def test_the_odds_of_the_next_integer_exceed_the_normal_ones_by_eta(sigma: int) 
             assert odds <= allowed * normal
 
 
-@pytest.mark.parametrize("shift", [1, 2, 67, 1000, 6700, 20100, 67000])
+@pytest.mark.parametrize("shift", [1, 67, 6700, 67000])
 def test_the_discrete_gaussian_is_no_less_private_than_its_price_says(shift: int) -> None:
     sigma, reach = LEAST_SIGMA, 12 * LEAST_SIGMA
     found = tails(sigma, reach)
@@ -202,8 +203,7 @@ def test_the_discrete_gaussian_is_no_less_private_than_its_price_says(shift: int
     def tail(t: int) -> mpmath.mpf:
         return found[t] if t >= 0 else 1 - found[1 - t]
 
-    priced = gaussian_mu_squared(Fraction(shift**2), Fraction(sigma))
-    assert priced is not None
+    priced = known(gaussian_mu_squared(Fraction(shift**2), Fraction(sigma)))
     with mpmath.workdps(50):
         mu, plain, touched = mpmath.sqrt(real(priced)), mpmath.mpf(shift) / sigma, False
         for t in range(max(shift - reach, -reach) + 2, reach, 1500):
@@ -234,11 +234,9 @@ def test_several_coordinates_cost_the_sum_of_their_squares(sigma: int, shift: tu
 
 @given(st.integers(1, 10**8), st.fractions(min_value=LEAST_SIGMA, max_value=10**12))
 def test_gaussian_noise_costs_its_square_with_the_surcharge_rounded_up(moved: int, sigma: Fraction) -> None:
-    charge = gaussian_charge(Fraction(moved**2), sigma)
+    charged = known(gaussian_charge(Fraction(moved**2), sigma).mu_squared)
     exact = Fraction(moved**2) * (2 * sigma + 1) ** 2 / (4 * sigma**4)
-    assert charge.mu_squared is not None
-    assert exact <= charge.mu_squared < exact + GRID
-    assert charge.mu_squared > Fraction(moved**2) / sigma**2
+    assert Fraction(moved**2) / sigma**2 < exact <= charged < exact + GRID
 
 
 def test_narrow_noise_has_no_mu() -> None:
@@ -267,10 +265,10 @@ def test_noise_is_the_narrowest_that_its_price_allows(
     price = Fraction(math.floor(price / GRID)) * GRID
     noise = (value_noise if one else marginal_noise)(Composition.GDP, price, options)
     assert isinstance(noise, DiscreteGaussian)
-    costs = [gaussian_charge(moved, sigma).mu_squared for sigma in (noise.sigma, noise.sigma - 1)]
-    assert costs[0] is not None
-    assert costs[1] is not None
-    assert costs[0] <= price < costs[1]
+    cost, narrower = (
+        known(gaussian_charge(moved, sigma).mu_squared) for sigma in (noise.sigma, noise.sigma - 1)
+    )
+    assert cost <= price < narrower
 
 
 # --- pure events --------------------------------------------------------------------------------------------
@@ -278,8 +276,9 @@ def test_noise_is_the_narrowest_that_its_price_allows(
 
 @given(EPSILONS)
 def test_the_gaussian_curve_of_a_pure_event_touches_its_corner_from_below(epsilon: Fraction) -> None:
-    squared = pure_mu_squared(epsilon)
-    assert squared is not None
+    squared = known(pure_mu_squared(epsilon))
+    charged = known(pure_charge(epsilon).mu_squared)
+    assert squared <= charged < squared + GRID
     with mpmath.workdps(80):
         mu, corner = mpmath.sqrt(real(squared)), 1 / (1 + mpmath.exp(real(epsilon)))
         assert mpmath.ncdf(-mu / 2) <= corner  # G_mu(c) = Phi(-(mu - mu/2)) where Phi^-1(1 - c) = mu/2
@@ -289,38 +288,23 @@ def test_the_gaussian_curve_of_a_pure_event_touches_its_corner_from_below(epsilo
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0, 5.0])
 def test_a_pure_event_is_nowhere_easier_to_tell_apart_than_its_gaussian(epsilon: float) -> None:
-    squared, normal = pure_mu_squared(Fraction(epsilon)), NormalDist()
-    assert squared is not None
-    mu = math.sqrt(squared)
+    mu, normal = math.sqrt(known(pure_mu_squared(Fraction(epsilon)))), NormalDist()
     for alpha in np.linspace(0.001, 0.999, 500):
         pure = max(1 - math.exp(epsilon) * alpha, math.exp(-epsilon) * (1 - alpha))
         assert pure >= normal.cdf(normal.inv_cdf(1 - alpha) - mu) - 1e-12
-
-
-@given(EPSILONS)
-def test_a_pure_charge_has_its_square_of_mu_rounded_up(epsilon: Fraction) -> None:
-    exact, charge = pure_mu_squared(epsilon), pure_charge(epsilon)
-    assert exact is not None
-    assert charge.mu_squared is not None
-    assert exact <= charge.mu_squared < exact + GRID
 
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=300))
 def test_a_pure_event_of_a_price_costs_that_price_and_hardly_less(price: Fraction) -> None:
     price = max(Fraction(math.floor(price / GRID)), Fraction(1)) * GRID
     epsilon = pure_epsilon(price)
-    charge = pure_charge(epsilon)
-    assert charge.mu_squared is not None
-    assert charge.mu_squared <= price
-    above = pure_mu_squared(epsilon + 2 * GRID)
-    assert above is not None
-    assert above > price - GRID
+    assert known(pure_charge(epsilon).mu_squared) <= price
+    assert known(pure_mu_squared(epsilon + 2 * GRID)) > price - GRID
 
 
 @pytest.mark.parametrize("power", [30, 39, 40, 41, 300])
 def test_a_tiny_pure_event_costs_no_less_than_its_corner_says(power: int) -> None:
-    squared = pure_mu_squared(Fraction(1, 2**power))
-    assert squared is not None
+    squared = known(pure_mu_squared(Fraction(1, 2**power)))
     with mpmath.workdps(300):
         exact = mpmath.pi / 2 * mpmath.mpf(2) ** (-2 * power)  # less a part of epsilon^2
         assert exact * (1 - mpmath.mpf(4) ** -power) <= real(squared) <= exact * mpmath.mpf("1.001")
@@ -367,11 +351,15 @@ def test_what_is_proved_in_zcdp_alone_has_no_price(noise: ThresholdNoise, redraw
 # --- the filter ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tests", [0, Fraction(3, 100), Fraction(3, 10), 1])
-@pytest.mark.parametrize("rounds", [1, 21])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-6"), (3, "1e-9")])
+@pytest.mark.parametrize(
+    ("tests", "rounds", "epsilon", "delta"),
+    [
+        (0, 1, 1, "1e-6"), (0, 1, 3, "1e-9"), (1, 1, 1, "1e-6"), (1, 21, 3, "1e-9"),
+        (Fraction(3, 100), 21, 1, "1e-6"), (Fraction(3, 10), 1, 3, "1e-9"), (Fraction(3, 10), 21, 1, "1e-6"),
+    ],
+)  # fmt: skip
 def test_sums_of_squares_hold_against_exact_composition(
-    epsilon: int | str, delta: str, rounds: int, tests: Fraction | int
+    tests: Fraction | int, rounds: int, epsilon: int, delta: str
 ) -> None:
     """Spend a cap on Gaussians and pure rounds; their exact composition, from below and from above."""
     budget = Budget.of(epsilon, delta)

@@ -24,17 +24,9 @@ from pmw.privacy.noise import (
     Geometric,
     SechSquared,
     bernoulli_exp_array,
-    uniform_below,
 )
 from pmw.privacy.random_bits import SEED_BYTES, BitSource, fresh_seed, repeatable_seed, require_bits
 from tests.distributions import WRONG, noise_fit, require_scale
-
-
-def test_how_bytes_are_taken_does_not_change_them() -> None:
-    whole = BitSource(b"\x01" * 32).take(70_000)
-    source = BitSource(b"\x01" * 32)
-    assert BitSource(b"\x02" * 32).take(32) != whole[:32]
-    assert b"".join(source.take(size) for size in (1, 999, 24, 60_000, 8_976)) == whole
 
 
 def test_the_expansion_is_shake_256_in_counter_mode() -> None:
@@ -42,6 +34,8 @@ def test_the_expansion_is_shake_256_in_counter_mode() -> None:
     first = hashlib.shake_256(b"online-pmw noise 1\x00" + seed + (0).to_bytes(8, "little")).digest(1024)
     second = hashlib.shake_256(b"online-pmw noise 1\x00" + seed + (1).to_bytes(8, "little")).digest(76)
     assert BitSource(seed).take(1100) == first + second
+    source, whole = BitSource(seed), BitSource(seed).take(70_000)  # however they are taken
+    assert b"".join(source.take(size) for size in (1, 999, 24, 60_000, 8_976)) == whole
 
 
 @pytest.mark.statistical
@@ -62,12 +56,14 @@ def test_a_source_cannot_be_copied_or_shown() -> None:
     assert repr(source) == "BitSource(secret)"
 
 
-def test_a_seed_has_32_bytes() -> None:
+def test_a_seed_has_32_bytes_and_differs_from_others_unless_it_is_repeatable() -> None:
     with pytest.raises(NoiseError, match="expected a seed of 32 bytes"):
         BitSource(b"short")
     with pytest.raises(NoiseError, match=r"BitSource\(\) takes fresh ones"):
         BitSource(5)  # type: ignore[arg-type]  # what is refused
     assert len(fresh_seed()) == len(repeatable_seed(1, 2)) == SEED_BYTES
+    assert len({BitSource().take(32) for _ in "ab"} | {fresh_seed() for _ in "ab"}) == 4
+    assert repeatable_seed(3, 4) == repeatable_seed(3, 4) != repeatable_seed(3, 5)
 
 
 @pytest.mark.parametrize("given", [None, 5, np.random.default_rng(1), bytes(32)])
@@ -75,12 +71,6 @@ def test_other_sources_of_noise_are_refused_by_name(given: object) -> None:
     with pytest.raises(NoiseError, match=r"expected a BitSource .* BitSource\(\) takes fresh bits"):
         require_bits(given)
     require_bits(BitSource())
-
-
-def test_fresh_seeds_differ_and_repeatable_ones_do_not() -> None:
-    assert BitSource().take(32) != BitSource().take(32)
-    assert fresh_seed() != fresh_seed()
-    assert repeatable_seed(3, 4) == repeatable_seed(3, 4) != repeatable_seed(3, 5)
 
 
 # --- noise ----------------------------------------------------------------------------------------------
@@ -91,22 +81,21 @@ dp.enable_features("contrib")
 DISTRIBUTIONS: list[Callable[[Fraction], Distribution]] = [
     Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared,
 ]  # fmt: skip
-SCALES = [Fraction(7, 3), Fraction(5), Fraction(1, 2), Fraction(41, 2)]
+SCALES = [Fraction(7, 3), Fraction(1, 2), Fraction(41, 2)]
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_many_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
-    draws = make(scale).sample_array(BitSource.from_integer(11), 60_000)
+    draws = make(scale).sample_array(BitSource.from_integer(11), 25_000)
     require_scale(lambda factor: noise_fit(draws, make(scale * factor)))
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("scale", [Fraction(7, 3), Fraction(5)])
 @pytest.mark.parametrize("make", DISTRIBUTIONS)
-def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
-    bits = BitSource.from_integer(12)
+def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution]) -> None:
+    bits, scale = BitSource.from_integer(12), Fraction(7, 3)
     draws = np.array([make(scale).sample(bits) for _ in range(8_000)])
     require_scale(lambda factor: noise_fit(draws, make(scale * factor)))
 
@@ -116,7 +105,7 @@ def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution],
 @pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distribution], single: bool) -> None:
     scale = Fraction(35 * 2**20)  # 35 records on the grid: compare with the continuous distribution
-    count = 10_000 if single else 100_000
+    count = 5_000 if single else 20_000
     bits = BitSource.from_integer(13)
     distribution = make(scale)
     draws = (
@@ -144,9 +133,9 @@ def test_no_draw_says_anything_of_another(
 ) -> None:
     distribution, bits = make(Fraction(35 * 2**20)), BitSource.from_integer(14)
     if single:
-        require_independent(np.array([distribution.sample(bits) for _ in range(1200)]).reshape(-1, 8))
+        require_independent(np.array([distribution.sample(bits) for _ in range(480)]).reshape(-1, 8))
     else:
-        require_independent(np.stack([distribution.sample_array(bits, 24) for _ in range(150)]))
+        require_independent(np.stack([distribution.sample_array(bits, 24) for _ in range(80)]))
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -223,23 +212,12 @@ def test_the_same_bytes_give_the_same_noise() -> None:
         assert distribution.sample_array(one, 0).shape == (0,)
 
 
-@pytest.mark.statistical
-def test_uniform_draws_are_uniform() -> None:
-    bits = BitSource.from_integer(21)
-    counts = np.bincount([uniform_below(6, bits) for _ in range(60_000)], minlength=6)
-    assert stats.chisquare(counts).pvalue > 1e-4
-    assert uniform_below(1, bits) == 0
-
-
-@pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), Fraction(2**51), Fraction(1, 2**51), 0.5])
+@pytest.mark.parametrize("scale", [Fraction(0), Fraction(2**51), Fraction(1, 2**51), 0.5])
 @pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_a_scale_that_cannot_be_is_refused(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
     with pytest.raises(NoiseError, match="expected"):
         make(scale)
-
-
-def test_a_table_that_would_be_too_long_is_refused() -> None:
-    with pytest.raises(NoiseError, match=r"expected sigma up to 2\^16"):
+    with pytest.raises(NoiseError, match=r"expected sigma up to 2\^16"):  # too long a table
         DiscreteGaussian(Fraction(2**17)).survival(np.array([0]))
 
 
@@ -248,8 +226,6 @@ def test_the_table_is_the_squared_hyperbolic_secant(scale: Fraction) -> None:
     distribution, values = SechSquared(scale), np.arange(-5, 400)
     wanted = [1.0 if y <= 0 else 1 / math.cosh(min(y / (2 * float(scale)), 300)) ** 2 for y in values]
     assert distribution.survival(values) == pytest.approx(wanted, rel=1e-12)
-    assert distribution.pmf(values)[:-1] == pytest.approx(-np.diff(distribution.survival(values)), abs=1e-14)
-    assert distribution.pmf(values).sum() + distribution.survival(np.array([400]))[0] == pytest.approx(1.0)
 
 
 def test_the_smaller_steps_are_geometric_noise_kept_by_two_coins() -> None:

@@ -45,11 +45,10 @@ def draws_of(mechanism: ExponentialMechanism, qualities: NDArray[np.int64], coun
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("sensitivity", [1, 4])
+@pytest.mark.parametrize(("sensitivity", "monotone"), [(1, True), (4, False)])
 def test_choices_follow_the_distribution_and_no_other_scale(sensitivity: int, monotone: bool) -> None:
     mechanism = ExponentialMechanism(sensitivity, EPSILON, monotone)
-    drawn = draws_of(mechanism, QUALITIES, 10_000)
+    drawn = draws_of(mechanism, QUALITIES, 6_000)
 
     def p_value(factor: Fraction) -> float:
         off = ExponentialMechanism(sensitivity, EPSILON / factor, monotone)
@@ -65,16 +64,19 @@ def test_choices_follow_the_distribution_on_the_grid_of_a_session() -> None:
     epsilon = Fraction(math.isqrt(2 * 2**120 // 1000), 2**60)
     mechanism = ExponentialMechanism(2 * units, epsilon)
     qualities = np.array([900, 880, 850, -(10**6)]) * units + 17
-    drawn = draws_of(mechanism, qualities, 10_000)
+    drawn = draws_of(mechanism, qualities, 6_000)
     assert drawn[3] == 0
     assert fit(drawn, dict(enumerate(mechanism.probabilities(qualities).tolist()))) > 1e-4
 
 
-def test_probabilities_are_the_textbook_formula() -> None:
+def test_probabilities_and_the_charge_are_the_textbook_formulas() -> None:
     distribution = ExponentialMechanism(2, Fraction(1)).probabilities(np.array([4, 0]))
     assert distribution[0] / distribution[1] == pytest.approx(math.e)
     distribution = ExponentialMechanism(2, Fraction(1), monotone=True).probabilities(np.array([4, 0]))
     assert distribution[0] / distribution[1] == pytest.approx(math.e**2)
+    charge = ExponentialMechanism(5, Fraction(2)).charge()
+    assert charge.epsilon == 2
+    assert charge.rho == Fraction(1, 2)  # an eighth of its square
 
 
 @pytest.mark.parametrize("sensitivity", [1, 3])
@@ -97,7 +99,7 @@ def test_the_monotone_scale_is_not_for_qualities_that_move_apart() -> None:
     assert found > float(EPSILON) + 0.5
 
 
-@pytest.mark.parametrize("alpha", [1.01, 2.0, 8.0, 64.0])
+@pytest.mark.parametrize("alpha", [1.01, 64.0])
 def test_the_renyi_divergence_stays_below_the_charge_and_comes_near_it(alpha: float) -> None:
     mechanism = ExponentialMechanism(1, Fraction(1, 2))
     rho = float(mechanism.charge().rho)
@@ -112,16 +114,6 @@ def test_the_renyi_divergence_stays_below_the_charge_and_comes_near_it(alpha: fl
     assert found <= alpha * rho * (1 + 1e-9)
     if alpha < 3:
         assert found > 0.95 * alpha * rho
-
-
-def test_a_choice_charges_epsilon_and_an_eighth_of_its_square() -> None:
-    charge = ExponentialMechanism(5, Fraction(2)).charge()
-    assert charge.epsilon == 2
-    assert charge.rho == Fraction(1, 2)
-
-
-def test_one_candidate_is_always_chosen() -> None:
-    assert ExponentialMechanism(1, Fraction(1)).select(np.array([-7]), BitSource.from_integer(1)) == 0
 
 
 @pytest.mark.parametrize(
@@ -159,7 +151,7 @@ def miss(distribution: Geometric | DiscreteLaplace, gap: int) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("gap", [-30, 0, 1, 2, 9, 30, 50])
+@pytest.mark.parametrize("gap", [-30, 0, 1, 9, 50])
 def test_the_draw_is_the_inverse_of_its_distribution_for_every_leading_bit(
     distribution: type[Geometric | DiscreteLaplace], gap: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,9 +233,6 @@ def test_what_is_never_reached_ends_at_the_bound(distribution: type[Geometric | 
     zeros = Scripted([0] * 3)
     assert (first_passes(distribution(SCALE), np.array([5, 5, 5]), 7, zeros) == 8).all()
     assert first_passes(distribution(SCALE), np.zeros(0, dtype=int), 7, zeros).shape == (0,)
-
-
-@pytest.mark.parametrize("most", [0, MOST_PASSES + 1])
-def test_a_bound_out_of_range_is_refused(most: int) -> None:
-    with pytest.raises(NoiseError, match="from 1 to 2\\^40"):
-        first_passes(Geometric(SCALE), np.zeros(1, dtype=int), most, BitSource.from_integer(1))
+    for most in (0, MOST_PASSES + 1):
+        with pytest.raises(NoiseError, match="from 1 to 2\\^40"):
+            first_passes(distribution(SCALE), far, most, zeros)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from pmw.errors import PMWError
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
@@ -31,7 +29,7 @@ from queries.factors import UNITS
 SCALE = 2**24  # units: 16 records
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(SCALE)), DiscreteGaussian(Fraction(SCALE))
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(400)
-CONFIDENCES = (0.5, 0.8, 0.9, 0.907, 0.95, 0.99, 0.999, 1 - 1e-6)
+CONFIDENCES = (0.5, 0.9, 0.907, 0.95, 0.999, 1 - 1e-6)
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(400)])
@@ -42,12 +40,9 @@ def test_the_least_reach_is_the_least_that_noise_seldom_reaches(scale: Fraction,
     passes, before = noise.survival(np.array([reach, reach - 1]))
     assert passes <= chance
     assert before > chance
-
-
-def test_the_least_reach_is_above_nothing_and_of_some_chance() -> None:
-    assert least_reach(DiscreteLaplace(Fraction(5)), Fraction(3, 4)) == 1
+    assert least_reach(noise, Fraction(3, 4)) == 1
     with pytest.raises(PMWError, match="above 0"):
-        least_reach(DiscreteLaplace(Fraction(5)), Fraction(0))
+        least_reach(noise, Fraction(0))
 
 
 def laplace_tail(t: float, cells: int) -> float:
@@ -87,17 +82,11 @@ def test_the_mean_of_absolute_noise_is_that_of_the_table(
     assert l1_mean(noise) * UNITS == pytest.approx(np.sum(np.abs(support) * noise.pmf(support)), rel=1e-9)
 
 
-def test_wide_noise_has_the_mean_of_its_continuous_distribution() -> None:
-    assert l1_mean(LAPLACE) == pytest.approx(16, rel=1e-9)
-    assert l1_mean(GAUSSIAN) == pytest.approx(16 * math.sqrt(2 / math.pi), rel=1e-9)
-    assert l1_mean(DiscreteLaplace(Fraction(1, 1000))) == 0
-
-
 # --- one sum of noise -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("confidence", CONFIDENCES)
-@pytest.mark.parametrize("cells", [1, 2, 3, 4, 8, 64, 1000])
+@pytest.mark.parametrize("cells", [1, 2, 3, 64, 1000])
 def test_equal_weights_under_laplace_noise_stay_within_their_width(cells: int, confidence: float) -> None:
     beta = 1 - confidence
     exact = quantile(lambda t: laplace_tail(t, cells), beta)
@@ -106,9 +95,7 @@ def test_equal_weights_under_laplace_noise_stay_within_their_width(cells: int, c
     assert exact <= known * (1 + 1e-9)
     assert known <= unknown * (1 + 1e-3)
     assert laplace_tail(known, cells) <= beta
-    if (
-        confidence >= 0.95
-    ):  # below, one Laplace cell is narrower than normal, and the bound is for any weights
+    if confidence >= 0.95:  # below, a Laplace cell is narrower than normal, and the bound is for any weights
         between = cells & (cells - 1)  # from one power of 2 to the next, the smaller is taken
         assert known <= exact * (1.14 if between else 1.02)
 
@@ -167,13 +154,8 @@ def test_sums_of_exact_draws_stay_within_their_width(noise: DiscreteLaplace | Di
 # --- all weights at once ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("cells", "confidence"),
-    [
-        *itertools.product((1, 2, 7, 64, 65, 2048, 2049), (0.5, 0.95, 0.999, 1 - 1e-8)),
-        (30_000, 0.95),  # by Chernoff's bound alone, as from 2,049 cells on
-    ],
-)
+@pytest.mark.parametrize("cells", [1, 2, 64, 65, 2048, 2049])  # from 2,049 on by Chernoff's bound alone
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-8])
 def test_laplace_noise_stays_within_its_simultaneous_width(cells: int, confidence: float) -> None:
     exact = quantile(lambda t: positive_tail(t, cells), (1 - confidence) / 2)
     width = simultaneous_half_width(LAPLACE, cells, confidence) * UNITS / SCALE
@@ -196,13 +178,13 @@ def test_one_or_two_cells_of_gaussian_noise_are_bounded_closely(confidence: floa
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("cells", [1, 5, 48, 900, 4000])
+@pytest.mark.parametrize("cells", [1, 48, 4000])
 @pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
 def test_every_query_stays_within_the_simultaneous_width(
     noise: DiscreteLaplace | DiscreteGaussian, cells: int
 ) -> None:
     # The query that does worst takes the cells of one sign, having seen the noise.
-    runs = max(100, min(20_000, 400_000 // cells))
+    runs = max(100, min(20_000, 200_000 // cells))
     draws = noise.sample_array(BitSource.from_integer(cells), runs * cells).reshape(runs, cells) / UNITS
     worst = np.maximum(np.maximum(draws, 0).sum(axis=1), np.maximum(-draws, 0).sum(axis=1))
     width = simultaneous_half_width(noise, cells, 0.95)
@@ -220,6 +202,7 @@ def test_narrow_noise_stays_within_its_simultaneous_width(sigma: Fraction) -> No
         noise.survival(np.array([0]))[0] - distribution[1:].sum() + noise.survival(np.array([1]))[0]
     )
     total = np.convolve(np.convolve(distribution, distribution), distribution)
+    assert simultaneous_half_width(noise, 0, 0.95) == sum_half_width(noise, 0, 0.95) == 0
     for confidence in (0.5, 0.95, 0.999):
         width = simultaneous_half_width(noise, 3, confidence) * UNITS
         assert total[np.arange(len(total)) > width].sum() <= (1 - confidence) / 2
@@ -257,55 +240,6 @@ def test_the_bound_of_a_certificate_is_attained() -> None:
     assert certificate_half_width(7, 3, 2, weights=(1, 1)) == pytest.approx(3, abs=4 / UNITS)
 
 
-# --- several bounds together ------------------------------------------------------------------------------
-
-
-def test_bounds_that_must_hold_together_share_the_failure_probability() -> None:
-    assert split_confidence(0.95, 2) == pytest.approx(0.975)
-    assert split_confidence(0.95, 1) == pytest.approx(0.95)
-
-
-@pytest.mark.statistical
-def test_choosing_the_narrower_of_two_ends_without_a_split_promises_too_much() -> None:
-    draws = GAUSSIAN.sample_array(BitSource.from_integer(9), 40_000).reshape(2, -1) / UNITS
-    held = {}
-    for split in (1, 2):
-        width = sum_half_width(GAUSSIAN, 1, split_confidence(0.95, split))
-        held[split] = np.mean(np.all(np.abs(draws) <= width, axis=0))
-    assert held[1] < 0.92
-    assert held[2] >= 0.95 - 0.006
-
-
-def wrong_certificates(rounds: int, excess: int, tests: int) -> NDArray[np.float64]:
-    """Return for each test of a stream the probability that it is negative, its statistic at T + excess.
-
-    Exponential noise at scales 20 and 15, redrawn after each positive, at most ``rounds`` of them.
-    """
-    support = np.arange(1500)
-    fresh = Geometric(Fraction(20)).pmf(support)
-    above = Geometric(Fraction(15)).survival(support - excess)
-    opened = np.zeros((rounds, len(support)))
-    opened[0] = fresh
-    negative = []
-    for _ in range(tests):
-        positive = opened @ above
-        opened = opened * (1 - above)
-        negative.append(float(opened.sum()))
-        opened[1:] += positive[:-1, None] * fresh
-    return np.array(negative)
-
-
-def test_high_thresholds_last_so_each_round_takes_its_share_of_the_failure_probability() -> None:
-    # Every distance just outside the bound of a round: the worst table for a certificate.
-    beta, scale = 0.05, 20
-    by_itself = math.floor(scale * math.log(1 / beta)) + 1
-    assert wrong_certificates(1, by_itself, 1).max() <= beta
-    assert wrong_certificates(70, by_itself, 300).max() > 3 * beta
-    for rounds in (1, 5, 70):
-        split = math.floor(scale * -math.log(1 - split_confidence(1 - beta, rounds))) + 1
-        assert wrong_certificates(rounds, split, 300).max() <= beta
-
-
 # --- refusals ---------------------------------------------------------------------------------------------
 
 
@@ -319,10 +253,3 @@ def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> No
     for call in calls:
         with pytest.raises(PMWError, match="strictly between 0 and 1"):
             call()
-
-
-def test_no_cells_have_no_noise() -> None:
-    noises: tuple[DiscreteLaplace | DiscreteGaussian, ...] = (LAPLACE, GAUSSIAN)
-    for noise in noises:
-        assert sum_half_width(noise, 0, 0.95) == 0
-        assert simultaneous_half_width(noise, 0, 0.95) == 0

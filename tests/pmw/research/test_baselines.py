@@ -40,7 +40,7 @@ def worst(model_answers: list[float]) -> float:
     return max(abs(one - other) for one, other in zip(model_answers, true, strict=True))
 
 
-def test_mwem_is_near_on_its_questions_and_spends_its_rounds() -> None:
+def test_mwem_is_near_on_its_questions_and_spends_its_rounds_and_offline_pmw_at_most_its_own() -> None:
     policy = Options(test=TestKind.QUERY, seed=2)
     options = OfflineOptions(Targets.QUERY, 12, Fraction(1, 2), policy=policy)
     release = mwem(COUNTS, QUESTIONS, epsilon=20, delta=1e-6, options=options)
@@ -49,13 +49,8 @@ def test_mwem_is_near_on_its_questions_and_spends_its_rounds() -> None:
     usual = mwem(COUNTS, [one.tolist() for one in QUESTIONS], epsilon=1)
     assert sum(line.event == "selection" for line in usual.ledger.lines) == 10
     assert {line.event for line in usual.ledger.lines} == {"total", "selection", "measurement"}
-
-
-def test_offline_pmw_ends_at_a_small_error() -> None:
-    policy = Options(seed=3)
-    release = offline_pmw(COUNTS, QUESTIONS, 40, epsilon=200, delta=1e-6, policy=policy)
-    rounds = sum(line.event == "selection" for line in release.ledger.lines)
-    assert 1 <= rounds <= 40
+    textbook = offline_pmw(COUNTS, QUESTIONS, 40, epsilon=200, delta=1e-6, policy=Options(seed=3))
+    assert 1 <= sum(line.event == "selection" for line in textbook.ledger.lines) <= 40
     with pytest.raises(QueryError, match="at least two different questions"):
         offline_pmw(COUNTS, QUESTIONS[:1], 5, epsilon=1)
 
@@ -144,13 +139,6 @@ def marginal_of(table: NDArray[np.float64], scope: Scope) -> NDArray[np.float64]
     return np.asarray(table.sum(axis=axes), dtype=np.float64)
 
 
-@pytest.mark.parametrize("part", [(), ("b",), ("a", "c"), ("a", "b", "c")], ids=str)
-def test_a_residual_tells_what_the_subtractions_tell(part: Scope) -> None:
-    table = np.random.default_rng(0).normal(size=DOMAIN.scope_shape(part))
-    projection = np.linalg.pinv(own_subtractions(part)) @ own_subtractions(part)
-    assert np.allclose(centred(table).reshape(-1), projection @ table.reshape(-1))
-
-
 def test_prices_are_what_the_noise_costs_and_add_up_to_the_budget() -> None:
     prices = residual_prices(DOMAIN, PAIRS, CAP)
     variances = residual_variances(DOMAIN, prices)
@@ -189,17 +177,15 @@ def test_variances_of_cells_are_those_of_the_covariance(scope: Scope) -> None:
     assert np.diag(covariance) == pytest.approx(cell_variance(DOMAIN, scope, variances))
 
 
-@pytest.mark.parametrize("by_cells", [False, True])
-def test_no_other_prices_have_a_smaller_sum_of_variances(by_cells: bool) -> None:
-    weights = {scope: float(DOMAIN.scope_size(scope)) if by_cells else 1.0 for scope in PAIRS}
-    prices = residual_prices(DOMAIN, weights, CAP)
+def test_no_other_prices_have_a_smaller_sum_of_variances() -> None:
+    prices = residual_prices(DOMAIN, PAIRS, CAP)
     parts = list(prices)
 
     def objective(logits: NDArray[np.float64]) -> float:
         shares = np.exp(logits - logits.max())
         given = dict(zip(parts, (CAP * shares / shares.sum()).tolist(), strict=True))
         variances = residual_variances(DOMAIN, given)
-        return sum(weight * cell_variance(DOMAIN, scope, variances) for scope, weight in weights.items())
+        return sum(weight * cell_variance(DOMAIN, scope, variances) for scope, weight in PAIRS.items())
 
     found = minimize(objective, np.zeros(len(parts)), method="BFGS", options={"gtol": 1e-9})
     best = np.log([prices[part] for part in parts])

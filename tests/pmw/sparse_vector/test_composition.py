@@ -161,10 +161,9 @@ def test_what_has_no_composition_is_refused(refused: Callable[[], object], told:
         refused()
 
 
-@pytest.mark.parametrize("algorithm", [Sparse, NumericSparse])
-@pytest.mark.parametrize("delta", ["1e-6", "0.9"])
-@pytest.mark.parametrize("limit", [1, 111, 112, 1000])
-@pytest.mark.parametrize("epsilon", ["7", "112", "130", "1000"])
+@pytest.mark.parametrize(("algorithm", "delta"), [(Sparse, "0.9"), (NumericSparse, "1e-6")])
+@pytest.mark.parametrize("limit", [1, 112, 1000])
+@pytest.mark.parametrize("epsilon", ["7", "130", "1000"])
 def test_printed_scales_are_given_exactly_where_they_hold(
     algorithm: type[Sparse | NumericSparse], delta: str, limit: int, epsilon: str
 ) -> None:
@@ -196,9 +195,7 @@ def test_a_refusal_of_printed_scales_says_where_their_theorem_stops() -> None:
         Sparse.textbook(epsilon=127, delta="1e-6", update_limit=1000)
     with pytest.raises(BudgetError, match=r"stops at epsilon = 136\.0;"):
         NumericSparse.textbook(epsilon=200, delta="1e-6", update_limit=1000)
-
-
-def test_of_very_many_rounds_the_printed_price_holds_as_far_as_zcdp_proves_it() -> None:
+    # Of very many rounds it holds as far as zCDP proves it.
     require_printed(Budget.of(110, "1e-6"), 10**15)
     with pytest.raises(BudgetError, match=r"stops at epsilon = 110\.5\. Choose"):
         require_printed(Budget.of(111, "1e-6"), 10**15)

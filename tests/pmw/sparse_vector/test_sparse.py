@@ -28,7 +28,7 @@ from pmw.sparse_vector import (
     round_epsilon,
 )
 from pmw.sparse_vector.sparse import sigma_up, value_charge
-from tests.distributions import WRONG, attained, enumerated, fit, require_scale
+from tests.distributions import WRONG, attained, fit, require_scale
 
 
 def sparse(*, redraw: bool, limit: int = 3) -> Sparse:
@@ -86,65 +86,38 @@ def test_the_threshold_is_redrawn_after_a_positive_and_only_then() -> None:
     assert following.noisy != state.noisy
 
 
-def test_a_scan_stops_at_a_positive_and_the_threshold_is_kept_where_it_is_not_redrawn() -> None:
+def test_a_scan_stops_at_a_positive_and_a_threshold_that_is_kept_is_never_drawn_a_second_time() -> None:
     algorithm, bits = sparse(redraw=False), BitSource.from_integer(9)
     state = algorithm.open(bits)
     after, outcomes = algorithm.scan(state, np.array([-100, 10_000, 10_000]), np.full(3, 1000), bits)
     assert outcomes.tolist() == [0, 1]
     assert after == SparseState(state.noisy, 1)
     assert repr(after) == "SparseState(positives=1, noise secret)"
-
-
-def test_a_kept_threshold_that_is_lost_is_never_drawn_a_second_time() -> None:
-    values, bits = np.array([-100]), BitSource.from_integer(9)
+    values = np.array([-100])
     with pytest.raises(BudgetError, match="drawn once, but it is lost"):
-        sparse(redraw=False).scan(SparseState(None, 1), values, values, bits)
-    sparse(redraw=False).scan(SparseState(None, 0), values, values, bits)
+        algorithm.scan(SparseState(None, 1), values, values, bits)
+    algorithm.scan(SparseState(None, 0), values, values, bits)
     sparse(redraw=True).scan(SparseState(None, 1), values, values, bits)
 
 
-COMPOSED = [
-    Comparison(noise, sides, monotone=monotone)
-    for noise in NoiseKind
-    for sides, monotone in ((Sides.ONE_SIDED, False), (Sides.ONE_SIDED, True), (Sides.TWO_THRESHOLDS, True))
-]
-
-
 @pytest.mark.parametrize(
-    ("comparison", "limit", "price"),
+    ("comparison", "limit"),
     [
-        *((comparison, 50, 0.02710) for comparison in COMPOSED),
-        (COMPOSED[0], 10, 0.1),
-        (COMPOSED[0], 200, 0.01302),
+        (Comparison(NoiseKind.EXPONENTIAL, Sides.TWO_SIDED), 10),
+        (Comparison(NoiseKind.LAPLACE, Sides.ONE_SIDED, monotone=True), 50),
+        (Comparison(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, monotone=True), 200),
     ],
 )
-def test_composed_rounds_get_the_tightest_price(comparison: Comparison, limit: int, price: float) -> None:
+def test_composed_rounds_get_the_tightest_price(comparison: Comparison, limit: int) -> None:
     algorithm = Sparse.composed(comparison, epsilon=1, delta="1e-9", update_limit=limit)
-    assert float(algorithm.round_epsilon) == pytest.approx(price, abs=5.1e-6)
-    assert algorithm.round_epsilon <= round_epsilon(Budget.of(1, "1e-9"), limit)
+    price = round_epsilon(Budget.of(1, "1e-9"), limit)
+    assert price * (1 - Fraction(1, 10**6)) < algorithm.round_epsilon <= price
     assert algorithm.epsilon_at("1e-9") <= 1
     assert float(algorithm.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
     assert (algorithm.redraw, algorithm.update_limit) == (True, limit)
     assert (algorithm.test.noise, algorithm.test.sides) == (comparison.noise, comparison.sides)
     ratio = float(algorithm.test.query_scale / algorithm.test.threshold_scale)
     assert ratio == pytest.approx(1 if comparison.monotone else 2 ** (1 / 3), rel=1e-4)
-
-
-@pytest.mark.parametrize("comparison", COMPOSED)
-def test_composed_rounds_stay_within_their_price_each(comparison: Comparison) -> None:
-    algorithm = Sparse.composed(comparison, epsilon=4, delta="1e-2", update_limit=2)
-    price = 2 * float(algorithm.round_epsilon)
-    bases = [(2, 2, 2, 2), (1, 4, 1, 4), (-9, 30, -9, 30), (30, -9, 0, -9)]
-    assert enumerated(algorithm, 2, bases) <= price + 1e-9
-    if comparison.sides is Sides.ONE_SIDED:
-        assert attained(algorithm) == pytest.approx(price, rel=0.05)
-        for wrong in WRONG:
-            test = replace(
-                algorithm.test,
-                threshold_scale=wrong * algorithm.test.threshold_scale,
-                query_scale=wrong * algorithm.test.query_scale,
-            )
-            assert attained(Sparse(test, 2, redraw=True)) != pytest.approx(price, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -157,13 +130,11 @@ def test_a_composition_that_cannot_be_is_refused(epsilon: int, delta: int, limit
         AboveThreshold.textbook(epsilon=min(epsilon, 0))
     with pytest.raises(BudgetError, match="update limit of at least 1"):
         sparse(redraw=True, limit=0)
-
-
-def test_only_integers_are_compared() -> None:
-    fraction, limit, bits = np.array([0.5]), np.array([1]), BitSource.from_integer(1)
-    for run in (sparse(redraw=False).run, sparse(redraw=True).run, AboveThreshold.textbook(epsilon=1).find):
-        with pytest.raises(BudgetError, match="expected integer values"):
-            run(fraction, limit, bits)
+    for share in (0, 1, -1, 2):
+        with pytest.raises(BudgetError, match="expected a value share between 0 and 1"):
+            NumericSparse.composed(Comparison(), epsilon=1, update_limit=5, value_share=share)
+    with pytest.raises(BudgetError, match="expected integer values"):
+        AboveThreshold.textbook(epsilon=1).find(np.array([0.5]), np.array([1]), BitSource.from_integer(1))
 
 
 @pytest.mark.parametrize("redraw", [False, True])
@@ -191,7 +162,7 @@ def test_a_batch_has_the_distribution_of_the_stream() -> None:
     test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
     bits, values = BitSource.from_integer(11), (1, -3, 3, 2)
     algorithm, thresholds = Sparse(test, 2, redraw=False), np.full(4, 2)
-    drawn = Counter(tuple(algorithm.run(np.array(values), thresholds, bits).tolist()) for _ in range(4000))
+    drawn = Counter(tuple(algorithm.run(np.array(values), thresholds, bits).tolist()) for _ in range(3000))
 
     def p_value(factor: Fraction) -> float:
         off = replace(algorithm, test=replace(test, query_scale=4 * factor))
@@ -203,25 +174,17 @@ def test_a_batch_has_the_distribution_of_the_stream() -> None:
 # --- AboveThreshold ------------------------------------------------------------------------------------
 
 
-def test_it_finds_the_first_large_value_and_halts() -> None:
-    algorithm = AboveThreshold.textbook(epsilon=1)
-    bits = BitSource.from_integer(4)
-    state = algorithm.open(bits)
-    values = np.array([0, 0, 10_000, 10_000])
-    after, outcomes = algorithm.scan(state, values, np.full(4, 1000), bits)
+def test_it_finds_the_first_large_value_and_halts_and_tells_where_there_is_none() -> None:
+    algorithm, bits = AboveThreshold.textbook(epsilon=1), BitSource.from_integer(4)
+    values, limits = np.array([0, 0, 10_000, 10_000]), np.full(4, 1000)
+    after, outcomes = algorithm.scan(algorithm.open(bits), values, limits, bits)
     assert outcomes.tolist() == [0, 0, 1]
     assert after is None
     with pytest.raises(BudgetError, match="it halted at its positive"):
         algorithm.step(after, 0, 1000, bits)
-
-
-def test_find_returns_the_place_or_the_fail_signal() -> None:
-    algorithm = AboveThreshold.textbook(epsilon=1)
-    limits = np.full(4, 1000)
-    found = algorithm.find(np.array([0, 0, 10_000, 10_000]), limits, BitSource.from_integer(4))
-    assert found == 2
-    assert algorithm.find(np.zeros(4, dtype=int), limits, BitSource.from_integer(4)) is None
-    assert algorithm.find(np.zeros(0, dtype=int), limits[:0], BitSource.from_integer(4)) is None
+    assert algorithm.find(values, limits, bits) == 2
+    assert algorithm.find(np.zeros(4, dtype=int), limits, bits) is None
+    assert algorithm.find(values[:0], limits[:0], bits) is None
 
 
 def test_find_may_answer_a_failure_by_a_random_place() -> None:
@@ -248,15 +211,6 @@ def test_the_price_is_attained_and_a_scale_30_percent_off_is_not_it(which: str, 
 def numeric(value_noise: DiscreteLaplace | DiscreteGaussian) -> NumericSparse:
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 3, True, Fraction(10), Fraction(20))
     return NumericSparse(Sparse(test, 4, redraw=False), value_noise)
-
-
-def test_the_textbook_price() -> None:
-    # Dwork and Roth (2014), Algorithm 3, delta = 0: epsilon1 = 8/9, epsilon2 = 2/9 of epsilon.
-    algorithm = NumericSparse.textbook(epsilon=1, update_limit=5)
-    opening, positive = algorithm.charges(Composition.PURE)
-    assert opening.epsilon is not None
-    assert positive.epsilon is not None
-    assert 5 * (opening.epsilon + positive.epsilon) == algorithm.epsilon == 1
 
 
 def test_the_textbook_scales_with_delta() -> None:
@@ -323,12 +277,6 @@ def test_composed_rounds_with_values_take_the_quieter_of_two_ways(
             algorithm.epsilon_at(0)
     else:
         assert algorithm.sparse.round_epsilon < round_epsilon(Budget.of(1, "1e-9"), limit)
-
-
-@pytest.mark.parametrize("share", [0, 1, -1, 2])
-def test_a_share_out_of_range_is_refused(share: int) -> None:
-    with pytest.raises(BudgetError, match="expected a value share between 0 and 1"):
-        NumericSparse.composed(Comparison(), epsilon=1, update_limit=5, value_share=share)
 
 
 @pytest.mark.parametrize("value_noise", [DiscreteLaplace(Fraction(9)), DiscreteGaussian(Fraction(9))])

@@ -86,7 +86,7 @@ def test_enumeration_finds_the_figures_of_the_literature(name: str) -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", [name for name in RUN if name in BROKEN])
 def test_a_slip_in_the_threshold_noise_is_caught_by_runs_alone(name: str) -> None:
-    finding = audited(name, exact=False, runs=100_000, seed=6, false_alarm=1e-6 / len(RUN))
+    finding = audited(name, exact=False, runs=50_000, seed=6, false_alarm=1e-6 / len(RUN))
     assert finding.verdict is Verdict.VIOLATES
     assert finding.exact is None
     assert finding.witness is None
@@ -96,7 +96,7 @@ def test_a_slip_in_the_threshold_noise_is_caught_by_runs_alone(name: str) -> Non
 @pytest.mark.statistical
 def test_no_sound_mechanism_is_accused_by_its_runs() -> None:
     sound = [name for name in RUN if name in SOUND]
-    findings = audit(chosen(sound), AuditOptions(exact=False, runs=1500, seed=7))
+    findings = audit(chosen(sound), AuditOptions(exact=False, runs=500, seed=7))
     assert all(finding.verdict is Verdict.SOUND for finding in findings)
     assert len(findings) == sum(finding.certified is not None for finding in findings) >= 17
 
@@ -165,7 +165,7 @@ def test_a_witness_shows_what_was_found(name: str) -> None:
 def test_every_mechanism_has_its_row_and_its_colour_in_a_picture() -> None:
     pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
     names = ["above-threshold", "algorithm-4", "algorithm-5"]
-    axes: Any = audit_figure(audit(chosen(names), AuditOptions(runs=500, seed=1))).axes[0]
+    axes: Any = audit_figure(audit(chosen(names), AuditOptions(runs=100, seed=1))).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "above-threshold", "algorithm-4 (flawed)", "algorithm-5 (flawed)",
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Exact audits of the sparse vector: sound variants stay within their claim, wrong ones are caught.
 
-Values, thresholds and noise live on the integers, and every output vector of 5 tests with at most 2 positives
+Values, thresholds and noise live on the integers, and every output vector of 4 tests with at most 2 positives
 is enumerated over all neighbour patterns, from the implementation's own tables.
 """
 
@@ -35,9 +35,9 @@ from pmw.research.audit import (
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse, ThresholdNoise, ThresholdTest
 from tests.distributions import WRONG, enumerated
 
-TESTS, LIMIT, THRESHOLD = 5, 2, 2
+TESTS, LIMIT, THRESHOLD = 4, 2, 2
 # One-sided noise attains its bound where values lie at the threshold, two-sided noise far from it.
-BASES = [(2, 2, 2, 2, 2), (1, 4, 1, 4, 1), (4, 1, 2, 4, 4), (0, 2, 4, 2, 0), (-6, 9, -6, 9, 2)]
+BASES = [(2, 2, 2, 2), (1, 4, 1, 4), (4, 1, 2, 4), (0, 2, 4, 2), (-6, 9, -6, 9)]
 
 VARIANTS = [
     (noise, sides, monotone, redraw)
@@ -101,7 +101,7 @@ def test_the_whole_charge_bounds_the_renyi_divergence(
     audited = sparse(noise, sides, monotone, redraw)
     opening, _ = audited.charges(Composition.ZCDP)
     rho, tables = float(opening.rho) * (LIMIT if redraw else 1), tables_of(audited, THRESHOLD)
-    values, orders = (2, 1, 4, 2, 1), np.array([1.1, 2.0, 8.0])
+    values, orders = (2, 1, 4, 2), np.array([1.1, 2.0, 8.0])
     base = stream_distribution(tables, values)
     for pattern in neighbor_patterns(TESTS, monotone=monotone):
         moved = stream_distribution(tables, [v + d for v, d in zip(values, pattern, strict=True)])
@@ -137,16 +137,6 @@ def test_curves_take_the_worse_direction() -> None:
     assert renyi_curve(first, second, [2.0])[0] == max(
         renyi_divergence(first, second, 2.0), renyi_divergence(second, first, 2.0)
     )
-
-
-def test_no_delta_is_left_at_the_claim_of_a_pure_run() -> None:
-    audited = sparse(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False, False)
-    tables, claimed = tables_of(audited, THRESHOLD), float(audited.epsilon)
-    first, second = (stream_distribution(tables, one) for one in ((4, 1, 2, 4, 4), (3, 2, 3, 5, 3)))
-    curve = delta_curve(first, second, [0.0, 0.5 * claimed, 0.95 * claimed, claimed + 1e-9])
-    assert (np.diff(curve) < 0).all()
-    assert curve[2] > 0
-    assert curve[3] == 0
 
 
 # --- the enumeration itself ---------------------------------------------------------------------------------

@@ -223,10 +223,10 @@ def audited(vector: Altered | NumericSparse, runs: int = 300) -> VectorAudit:
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("sides", "monotone", "redraw"),
-    [(Sides.ONE_SIDED, False, False), (Sides.TWO_SIDED, False, True), (Sides.TWO_THRESHOLDS, True, False)],
+    [(Sides.TWO_SIDED, False, True), (Sides.TWO_THRESHOLDS, True, False)],
 )
 def test_a_sound_vector_stays_within_its_claim(sides: Sides, monotone: bool, redraw: bool) -> None:
-    found = audited(sound(sides, monotone=monotone, redraw=redraw), runs=150)
+    found = audited(sound(sides, monotone=monotone, redraw=redraw), runs=100)
     assert found.verdict is Verdict.SOUND
     assert [one.composition for one in found.findings] == list(Composition)
     assert found.findings[0].claimed == pytest.approx(2.5 + redraw * 0.5)  # 1/2 and two times 1/2 and 1/2
@@ -235,7 +235,7 @@ def test_a_sound_vector_stays_within_its_claim(sides: Sides, monotone: bool, red
 
 @pytest.mark.statistical
 def test_a_vector_that_charges_too_little_is_found_in_every_way_to_add_up() -> None:
-    found = audited(Altered(sound(), cheaper=300), runs=600)
+    found = audited(Altered(sound(), cheaper=1000), runs=450)
     assert [one.verdict for one in found.findings] == [Verdict.VIOLATES] * 3
     assert found.verdict is Verdict.VIOLATES
 
@@ -272,7 +272,7 @@ class Generous(Altered):
     ids=lambda vector: type(vector).__name__,
 )
 def test_a_vector_that_claims_less_than_it_does_is_found(vector: Altered) -> None:
-    found = audited(vector, runs=600 if isinstance(vector, NoTestNoise) else 300)
+    found = audited(vector, runs={NoTestNoise: 600, NoValueNoise: 150}.get(type(vector), 300))
     assert found.verdict is Verdict.VIOLATES
     worst = max(found.findings, key=lambda one: one.certified.epsilon)
     assert worst.certified.epsilon > worst.claimed

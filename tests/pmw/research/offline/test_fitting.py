@@ -128,8 +128,7 @@ def test_every_choice_and_every_measurement_is_charged_for_its_noise(
         assert bound <= line.price < bound + Fraction(1, 2**59)
 
 
-@pytest.mark.parametrize("targets", Targets)
-@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize(("targets", "delta"), [(Targets.MARGINAL, 1e-9), (Targets.QUERY, 0)])
 def test_rounds_fit_the_workload_better_than_opening_alone(
     frame: pd.DataFrame, domain: Domain, delta: float, targets: Targets
 ) -> None:
@@ -186,15 +185,11 @@ def test_what_cannot_be_is_refused_before_the_table_is_read(domain: Domain) -> N
         fit_workload("no file", domain, [("age",)], epsilon=1)
 
 
-@pytest.fixture
-def made(frame: pd.DataFrame, domain: Domain) -> OfflineRelease:
-    options = OfflineOptions(rounds=4, final_refits=0, policy=pmw.Options(seed=7))
-    return fit_workload(frame, domain, all_marginals(domain, 1), epsilon=1, delta=1e-9, options=options)
-
-
 def test_the_workload_is_answered_with_error_bars_and_other_questions_without_a_promise(
-    made: OfflineRelease, frame: pd.DataFrame
+    domain: Domain, frame: pd.DataFrame
 ) -> None:
+    options = OfflineOptions(rounds=4, final_refits=0, policy=SEEDED)
+    made = fit_workload(frame, domain, all_marginals(domain, 1), epsilon=1, delta=1e-9, options=options)
     answers = made.answers()
     assert len(answers) == 20
     assert all(answer.interval is not None and answer.seeded for answer in answers)
@@ -298,7 +293,7 @@ DOMAIN = Domain((CategoricalAttribute("a", ("s", "t"), missing=True, other=True)
 QUERIES = tuple(LinearQuery.cells(DOMAIN, {"a": (cell, cell)}) for cell in (0, 1))
 TABLES = [pd.DataFrame({"a": ["s"] * some + ["t"] * (6 - some)}) for some in (4, 3)]
 ROUNDS, THRESHOLD, EPSILON = 3, 1.0, Fraction(3)
-OUTCOMES = tuple(itertools.product((0, 1), (-4.0, 1.5, 2.5, 6.0, 40.0)))  # the choice, and the noisy answer
+OUTCOMES = tuple(itertools.product((0, 1), (-4.0, 2.5, 6.0)))  # the choice, and the noisy answer
 POLICY = pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE, seed=1)
 
 

@@ -19,7 +19,6 @@ from pmw.data import MemorySource
 from pmw.errors import DataError
 from pmw.loop.untested import draw_opening, settle_opening
 from pmw.model.dense import DenseDistribution
-from pmw.model.measurement import QueryMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -188,20 +187,8 @@ def test_no_noise_of_a_release_comes_twice(
         return sources[-1]
 
     monkeypatch.setattr("pmw.research.offline.BitSource", noting)
-    table = MemorySource.from_frame(TABLE, DOMAIN)
     options = pmw.research.offline.OfflineOptions(targets, 4, final_refits=0)
-    releases = [
-        pmw.fit_workload(TABLE, DOMAIN, QUERIES, epsilon=1, options=options).measurements for _ in range(2)
-    ]
-    assert len(sources) == 2  # one for all the draws of each
-    scores: list[float] = []
-    for measurement in itertools.chain(*releases):
-        units = np.atleast_1d(np.asarray(measurement.units, dtype=np.float64))
-        if isinstance(measurement, QueryMeasurement):
-            true = np.array([measurement.query.answer(table.counts(measurement.query.scope))])
-        else:
-            true = table.counts(measurement.scope).counts * UNITS
-        scale = measurement.noise.scale  # type: ignore[union-attr]
-        scores += ((units - true) / float(scale)).ravel().tolist()
-    # In scales of its distribution, a draw is hardly ever another one again.
-    assert len(np.unique(np.round(np.abs(scores), 5))) > 0.97 * len(scores)
+    for _ in range(2):
+        pmw.fit_workload(TABLE, DOMAIN, QUERIES, epsilon=1, options=options)
+    one, other = sources  # each draws all its noise from bits of its own, one after the other
+    assert one.take(32) != other.take(32)

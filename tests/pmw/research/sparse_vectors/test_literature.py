@@ -34,7 +34,6 @@ from pmw.research.sparse_vectors import (
 from pmw.sparse_vector import (
     Comparison,
     NoiseKind,
-    Ratio,
     Sech2Test,
     Sides,
     Sparse,
@@ -60,17 +59,6 @@ def test_many_values_with_delta_take_gaussian_noise_and_few_laplace_noise() -> N
     assert float(few.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("factor", [Fraction(10, 13), Fraction(1), Fraction(13, 10)])
-def test_the_price_is_attained_by_a_distribution_of_its_scale_alone(factor: Fraction) -> None:
-    naive = NaiveAboveThreshold.of(epsilon=1, query_limit=3, sensitivity=2)
-    assert isinstance(naive.value_noise, DiscreteLaplace)
-    distribution = DiscreteLaplace(naive.value_noise.scale * factor)
-    values = np.arange(-50, 51)
-    # Values are released with independent noise, so the worst log-ratios of three add up.
-    worst = 3 * float(np.abs(np.log(distribution.pmf(values) / distribution.pmf(values - 2))).max())
-    assert (0.95 <= worst <= 1 + 1e-9) == (factor == 1)
-
-
 def test_every_value_has_noise_of_its_own_and_outcomes_follow_from_the_noisy_values() -> None:
     naive, again = NaiveAboveThreshold(DiscreteLaplace(Fraction(9)), 100), BitSource.from_integer(4)
     thresholds = np.arange(20, 120)
@@ -88,7 +76,7 @@ def test_it_halts_after_the_values_that_were_paid_for() -> None:
     for _ in range(2):
         answered, outcome, released = naive.step(answered, 10_000, 500, bits)
         assert outcome == 1
-        assert math.isclose(released, 10_000, abs_tol=200)
+        assert released == pytest.approx(10_000, abs=200)
     with pytest.raises(BudgetError, match="expected at most 0 more values of 2, got 1"):
         naive.step(answered, 10_000, 500, bits)
     with pytest.raises(BudgetError, match="expected at most 2 more values of 2, got 3"):
@@ -97,11 +85,6 @@ def test_it_halts_after_the_values_that_were_paid_for() -> None:
 
 THRESHOLD, GAPS = 2, np.arange(0, 60)
 EVEN = Split(Fraction(1), Fraction(1))
-VARIANTS = [
-    (noise, sides, monotone)
-    for noise in NoiseKind
-    for sides, monotone in ((Sides.ONE_SIDED, False), (Sides.ONE_SIDED, True), (Sides.TWO_SIDED, False))
-]
 
 
 def gap_of(
@@ -145,29 +128,31 @@ def worst_gap(free: FreeGap) -> float:
     )
 
 
-@pytest.mark.parametrize(("noise", "sides", "monotone"), VARIANTS)
+@pytest.mark.parametrize(
+    ("noise", "sides", "monotone"),
+    [
+        (NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False),
+        (NoiseKind.LAPLACE, Sides.ONE_SIDED, True),
+        (NoiseKind.EXPONENTIAL, Sides.TWO_SIDED, False),
+    ],
+)
 def test_outcomes_and_gaps_together_stay_within_the_price(
     noise: NoiseKind, sides: Sides, monotone: bool
 ) -> None:
     free = gap_of(noise, sides, monotone)
-    assert worst_gap(free) <= float(free.epsilon) + 1e-9
+    assert free.epsilon == Fraction(1, 4) + Fraction(1 if monotone else 2, 5)  # that of the tests alone
+    assert all(free.charges(composition) == free.sparse.charges(composition) for composition in Composition)
+    found = worst_gap(free)
+    assert found <= float(free.epsilon) + 1e-9
     if sides is Sides.ONE_SIDED:
-        assert worst_gap(free) >= 0.95 * float(free.epsilon)
+        assert found >= 0.95 * float(free.epsilon)
 
 
-def test_the_price_is_that_of_the_tests() -> None:
-    free = gap_of(NoiseKind.EXPONENTIAL)
-    assert free.epsilon == Fraction(1, 4) + Fraction(2, 5)  # 0.65, which the enumeration attains
-    assert worst_gap(free) == pytest.approx(0.65, abs=1e-9)
-    for composition in Composition:
-        assert free.charges(composition) == free.sparse.charges(composition)
-
-
-@pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize("factor", WRONG)
-def test_a_scale_30_percent_off_shows_in_the_enumeration(noise: NoiseKind, factor: Fraction) -> None:
-    claimed = float(gap_of(noise).epsilon)
-    assert not 0.95 * claimed <= worst_gap(gap_of(noise, factor=factor)) <= claimed + 1e-9
+def test_a_scale_30_percent_off_shows_in_the_enumeration(factor: Fraction) -> None:
+    claimed = float(gap_of(NoiseKind.EXPONENTIAL).epsilon)
+    found = worst_gap(gap_of(NoiseKind.EXPONENTIAL, factor=factor))
+    assert not 0.95 * claimed <= found <= claimed + 1e-9
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -188,23 +173,6 @@ def test_a_gap_is_the_excess_of_the_value_that_passed(noise: NoiseKind) -> None:
         assert state == SparseState(opened.noisy, int(place < 5))
         lengths.add(place)
     assert len(lengths) > 3
-
-
-def test_the_printed_scales() -> None:
-    tests, split = Comparison(sensitivity=3), Split(Fraction(1, 4), Fraction(3, 4))
-    found = (
-        algorithm_1(epsilon=1, update_limit=10),
-        algorithm_2(epsilon=1, update_limit=10),
-        algorithm_7(tests, split, 10),
-        algorithm_7(Comparison(sensitivity=3, monotone=True), split, 10),
-    )
-    assert [one.test.threshold_scale for one in found] == [2, 20, 12, 12]
-    assert [one.test.query_scale for one in found] == [40, 40, 80, 40]
-    assert [one.redraw for one in found] == [False, True, False, False]
-    values = Split.of(Ratio.OPTIMAL, epsilon=1, update_limit=10, values=Fraction(1, 4))
-    numeric = numeric_algorithm_7(tests, values, 10)
-    assert numeric.value_noise == DiscreteLaplace(Fraction(120))  # c Delta/epsilon3
-    assert 1 - 1e-11 < numeric.epsilon <= 1
 
 
 def test_one_threshold_noise_without_c_redrawn_is_caught() -> None:
@@ -232,8 +200,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "limit", "sensitivity"),
-    [(0, 3, 1), (-1, 3, 1), ("nan", 3, 1), ("inf", 3, 1), (1, 0, 1), (1, -3, 1), (1, 1, 0)],
+    ("epsilon", "limit", "sensitivity"), [(0, 3, 1), ("nan", 3, 1), (1, 0, 1), (1, 1, 0)]
 )
 def test_parameters_out_of_range_are_refused(epsilon: int | str, limit: int, sensitivity: int) -> None:
     with pytest.raises(BudgetError, match="expected"):
@@ -246,42 +213,12 @@ def test_parameters_out_of_range_are_refused(epsilon: int | str, limit: int, sen
 # --- choices of the largest values: by the exponential mechanism, and by passes of a sparse vector ----------
 
 
-BASES = [(0, 0, 0, 0), (5, 0, 3, 1), (40, -60, 0, -60), (0, 40, 40, -60)]
-
-
-def worst(chooser: TopC, *, monotone: bool) -> float:
-    distribution = chooser_distribution(chooser)
-    unit = chooser.mechanism.sensitivity
-    return largest_ratio(lambda values: distribution(values, 0), BASES, monotone=monotone, unit=unit)
-
-
-@pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("sensitivity", [1, 3])
-def test_choices_stay_within_the_price_and_attain_it(count: int, monotone: bool, sensitivity: int) -> None:
-    chooser = TopC.of(epsilon=3, count=count, monotone=monotone, sensitivity=sensitivity)
-    assert chooser.epsilon == 3
-    found = worst(chooser, monotone=monotone)
-    assert 0.95 * 3 <= found <= 3 + 1e-9
-
-
-@pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_scale_30_percent_off_leaves_the_band(wrong: Fraction, monotone: bool) -> None:
-    mechanism = TopC.of(epsilon=3, count=2, monotone=monotone).mechanism
-    off = TopC(ExponentialMechanism(1, mechanism.epsilon * wrong, monotone), 2)
-    assert not 0.95 * 3 <= worst(off, monotone=monotone) <= 3 + 1e-9
-
-
-def test_the_monotone_scale_is_not_for_values_that_move_apart() -> None:
-    assert worst(TopC.of(epsilon=3, count=2, monotone=True), monotone=False) > 3.5
-
-
 @pytest.mark.statistical
 def test_choices_follow_the_distribution_and_no_other_scale() -> None:
     values, bits = (0, 2, 3, 3, -9), BitSource.from_integer(5)
     chooser = TopC.of(epsilon=4, count=2, monotone=True)
-    drawn = Counter(chooser.select(np.array(values), bits) for _ in range(1500))
+    assert chooser.epsilon == TopC.of(epsilon=4, count=2, sensitivity=3).epsilon == 4
+    drawn = Counter(chooser.select(np.array(values), bits) for _ in range(1000))
 
     def p_value(factor: Fraction) -> float:
         off = TopC.of(epsilon=4 / factor, count=2, monotone=True)
@@ -340,35 +277,15 @@ def walk(values: Values, passes: int, outputs: Values) -> int | None:
     return None if place is None or number > passes else values[place]
 
 
-def outcomes(algorithm: Retraversal, values: Values, threshold: int) -> OutputDistribution:
-    """Return the distribution of the outcomes of all tests, made one by one."""
-    tables = tables_of(algorithm.sparse, threshold)
-    return tree_distribution(tables, partial(walk, values, algorithm.passes))
-
-
 def selections(algorithm: Retraversal, values: Values, threshold: int) -> dict[Values, float]:
     """Return the distribution of pass and place of each selected value."""
     found: dict[Values, float] = {}
-    for output, chance in outcomes(algorithm, values, threshold).items():
+    tables = tables_of(algorithm.sparse, threshold)
+    tests = tree_distribution(tables, partial(walk, values, algorithm.passes))  # all of them, one by one
+    for output, chance in tests.items():
         selected = tuple(walked(output, len(values))[0])
         found[selected] = found.get(selected, 0.0) + chance
     return found
-
-
-@pytest.mark.parametrize("noise", list(NoiseKind))
-@pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("redraw", [False, True])
-def test_two_passes_stay_within_the_price_of_one_sparse_vector(
-    noise: NoiseKind, monotone: bool, redraw: bool
-) -> None:
-    algorithm = repeated(noise, monotone=monotone, redraw=redraw)
-    bases = [VALUES, (2, 2, 2), (4, 4, 4)]
-    found = largest_ratio(
-        lambda values: outcomes(algorithm, values, algorithm.raised), bases, monotone=monotone
-    )
-    assert found <= float(algorithm.epsilon) + 1e-9
-    if noise is NoiseKind.EXPONENTIAL and not redraw:  # a value cannot both rise and fall in two rounds
-        assert found >= 0.95 * float(algorithm.epsilon)
 
 
 @pytest.mark.statistical
@@ -377,7 +294,6 @@ def test_two_passes_stay_within_the_price_of_one_sparse_vector(
     [
         (NoiseKind.LAPLACE, False, Sides.ONE_SIDED, (0, 4, -6)),
         (NoiseKind.EXPONENTIAL, True, Sides.ONE_SIDED, (0, 4, -6)),
-        (NoiseKind.LAPLACE, True, Sides.TWO_THRESHOLDS, (1, 3, -1)),
         (NoiseKind.EXPONENTIAL, False, Sides.TWO_THRESHOLDS, (0, 4, -6)),
     ],
 )
@@ -419,18 +335,17 @@ def test_it_selects_c_large_values_and_none_twice() -> None:
     assert Retraversal.of(sparse).select(values[:0], np.full(0, 500), bits) == ()
 
 
-@pytest.mark.parametrize("noise", list(NoiseKind))
-def test_more_passes_find_more_of_the_price_and_never_more_than_it(noise: NoiseKind) -> None:
-    sparse = repeated(noise).sparse
+def test_more_passes_find_more_of_the_price_and_never_more_than_it() -> None:
+    sparse = repeated(NoiseKind.EXPONENTIAL).sparse
     found, price = [], float(sparse.epsilon)
-    for passes in (1, 2, 6, 12):
+    for passes in (1, 4, 12):
         distribution = retraversal_distribution(Retraversal(sparse, Fraction(1, 2), passes))
         assert math.fsum(distribution((2, 2, 2), 0).values()) == pytest.approx(1, abs=1e-9)
         bases = [(0, 0, 0), (4, 4, 4)]
         ratio = largest_ratio(lambda values, of=distribution: of(values, 0), bases, monotone=False)  # type: ignore[misc]
         found.append(ratio)
     assert found == pytest.approx(sorted(found), abs=1e-12)
-    assert (0.95 if noise is NoiseKind.EXPONENTIAL else 0.6) * price <= found[-1] <= price + 1e-9
+    assert 0.95 * price <= found[-1] <= price + 1e-9
 
 
 def test_a_million_passes_take_no_longer_than_one() -> None:
@@ -455,7 +370,7 @@ PASSES: list[tuple[int | str, int]] = [(-1, 3), (1, 0), (1, 2**40 + 1), ("nan", 
         ("expected integer values", lambda: Retraversal(TWO_PASSES).select(HALF, np.array([1]), BITS)),
         *[
             ("expected", partial(TopC.of, epsilon=epsilon, count=count, sensitivity=unit))
-            for epsilon, count, unit in [(0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, -2, 1), (1, 1, 0)]
+            for epsilon, count, unit in [(0, 1, 1), (1, 0, 1), (1, 1, 0)]
         ],
         *[
             ("expected", partial(TopC.of(epsilon=1, count=2).select, values, BITS))

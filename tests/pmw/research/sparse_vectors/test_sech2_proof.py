@@ -166,12 +166,12 @@ def test_the_polynomial_identities_hold_exactly() -> None:
 def test_the_lemma_holds_at_100_digits() -> None:
     gaps = 0
     with mpmath.workdps(100):
-        for point, s in points(700, 4):
+        for point, s in points(400, 4):
             assert point.excess(s) > 0
             if point.w(s) > 1 - point.m(s):
                 gaps += 1
                 assert point.log_gap(s) > 0
-    assert gaps >= 100
+    assert gaps >= 60
 
 
 def test_the_price_is_met_as_values_fall_far_below_their_threshold() -> None:
@@ -260,7 +260,7 @@ def bound(test: Sech2Test, alpha: float) -> float:
 
 
 def worst(
-    test: Sech2Test, moves: Sequence[int], trees: int = 100, *, broken: OutcomeTables | None = None
+    test: Sech2Test, moves: Sequence[int], trees: int = 60, *, broken: OutcomeTables | None = None
 ) -> float:
     """Return the largest divergence over its bound, of many trees, in both orders of the neighbours."""
     tables = mechanism(test) if broken is None else broken
@@ -299,7 +299,7 @@ def test_a_scale_that_is_off_by_30_percent_is_noticed(
 
 def test_the_order_in_which_values_rise_pays_for_no_threshold() -> None:
     test = make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=True)
-    for seed in range(60):
+    for seed in range(30):
         here, there = Tree(seed, (0, 1)).distributions(mechanism(test))
         for alpha in ORDERS:
             price = LIMIT * renyi_charge(alpha, float(test.positive_price))
@@ -343,7 +343,7 @@ def test_scales_may_follow_the_outputs_under_a_filter() -> None:
         update_limit=None,
     )
     highest = 0.0
-    for seed, alpha in itertools.product(range(60), (1.6, 5.0, 60.0, 2000.0)):
+    for seed, alpha in itertools.product(range(40), (1.6, 60.0, 2000.0)):
         tree = Tree(seed, (-1, 0, 1), scales)
         cap = cap_share * renyi_charge(alpha, 2 / WIDE)
 
@@ -385,7 +385,7 @@ def exact(alpha: float, s: float) -> mpmath.mpf:
 def test_the_charge_lies_between_the_exact_value_and_the_simple_bounds() -> None:
     draws = np.random.default_rng(31)
     with mpmath.workdps(100):
-        for _ in range(1500):
+        for _ in range(500):
             alpha = 1 + 10 ** float(draws.uniform(-8, 6))
             s = 10 ** float(draws.uniform(-8, 2))
             wanted, bound = exact(alpha, s), renyi_charge_bound(alpha, s)
@@ -433,22 +433,20 @@ def test_a_pure_run_needs_no_delta() -> None:
         run_epsilon(counts(ThresholdNoise.GAUSSIAN, Fraction(10)), 3, 0)
 
 
-def test_a_budget_that_holds_no_threshold_noise_is_refused() -> None:
+def test_what_has_no_price_is_refused() -> None:
     with pytest.raises(BudgetError, match="does not hold the threshold noise"):
         least_query_scale(counts(ThresholdNoise.EXPONENTIAL, Fraction(1, 2)), 3, BUDGET)
-
-
-@pytest.mark.parametrize(("limit", "delta"), [(0, 0.1), (1, 1.0), (1, -0.1)])
-def test_runs_that_cannot_be_are_refused(limit: int, delta: float) -> None:
-    with pytest.raises(BudgetError, match="expected c >= 1"):
-        run_epsilon(counts(ThresholdNoise.GAUSSIAN, Fraction(10)), limit, delta)
-
-
-@pytest.mark.parametrize(("alpha", "s"), [(1.0, 0.1), (math.inf, 0.1), (2.0, 0.0), (math.nan, 0.1)])
-def test_orders_and_shifts_out_of_range_are_refused(alpha: float, s: float) -> None:
-    for function in (renyi_charge, renyi_charge_bound):
-        with pytest.raises(BudgetError, match="expected an order above 1"):
-            function(alpha, s)
+    for limit, delta in ((0, 0.1), (1, 1.0), (1, -0.1)):
+        with pytest.raises(BudgetError, match="expected c >= 1"):
+            run_epsilon(counts(ThresholdNoise.GAUSSIAN, Fraction(10)), limit, delta)
+    for alpha, s in ((1.0, 0.1), (math.inf, 0.1), (2.0, 0.0), (math.nan, 0.1)):
+        for function in (renyi_charge, renyi_charge_bound):
+            with pytest.raises(BudgetError, match="expected an order above 1"):
+                function(alpha, s)
+    with pytest.raises(BudgetError, match="holds no budget at order"):
+        order_filter(BUDGET, 2.0)
+    with pytest.raises(BudgetError, match="expected delta > 0"):
+        order_filter(Budget.of(1), 20.0)
 
 
 def test_threshold_noise_costs_what_its_shift_does_at_each_order() -> None:
@@ -517,10 +515,3 @@ def test_a_filter_of_one_order_allows_more_positives_than_rho() -> None:
         state, _ = run.step(state, 10**6, 0, bits)
         found += 1
     assert found == 10  # as the least scale for ten positives, 10.16, says
-
-
-def test_a_filter_that_holds_nothing_is_refused() -> None:
-    with pytest.raises(BudgetError, match="holds no budget at order"):
-        order_filter(BUDGET, 2.0)
-    with pytest.raises(BudgetError, match="expected delta > 0"):
-        order_filter(Budget.of(1), 20.0)
