@@ -8,6 +8,7 @@ import re
 import threading
 import tracemalloc
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -19,8 +20,10 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
-from pmw.model.fitting import step
+from pmw.model.fitting import refit, step
 from pmw.model.graphical import GraphicalDistribution
+from pmw.model.measurement import MarginalMeasurement, QueryMeasurement, SingleMeasurement
+from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery
 from queries.records import CodedRecords
 from tests.waiting import joined
@@ -351,6 +354,23 @@ def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> 
     with pytest.raises(BudgetError, match=r"the domain has 1 × 10¹⁸ cells"):
         check_dense_size(of_sizes(10**6, 10**6, 10**6))
     check_dense_size(of_sizes(2**12, 2**12))
+
+
+def test_work_needs_one_second_array_and_no_third() -> None:
+    cube = of_sizes(50, 50, 200)
+    box, noise = LinearQuery.cells(cube, {"a2": (3, 9), "a1": (0, 0)}), DiscreteGaussian(Fraction(5 * UNITS))
+    measured: list[SingleMeasurement] = [
+        MarginalMeasurement(("a1",), np.arange(50) * UNITS, noise),
+        QueryMeasurement(box, 40 * UNITS, noise),
+    ]
+    model = DenseDistribution.uniform(cube, 1225.0)
+    model.marginal(())
+    for work in (
+        lambda: step(model, box, learning_rate=0.1, increase=True),
+        lambda: refit(model, measured),
+        lambda: model.sample(1000, np.random.default_rng(1), independent=False),
+    ):
+        assert peak_of(work) < 1.2 * cube.size * 8
 
 
 def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again() -> None:
