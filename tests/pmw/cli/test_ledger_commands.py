@@ -18,7 +18,7 @@ from pmw.cli.texts import finish_text
 from pmw.data import DatabaseTable, MemoryLimit
 from pmw.display.texts import number
 from pmw.session.maintenance import is_closed, read_ledger, read_session, remembered_table, verify_session
-from queries import Domain, IntegerAttribute
+from tests import worlds
 from tests.pmw.cli.commands import OPEN, Run
 from tests.pmw.session.stored import reseal, unwritable
 
@@ -58,7 +58,11 @@ def test_verify_ends_with_5_where_a_check_fails(asked: Path, run: Run) -> None:
 
 def test_close_ends_all_spending_and_is_no_fault_twice(asked: Path, run: Run) -> None:
     first = run.told("ask", "study.pmw", QUESTION)
-    lines = run.told("close", "study.pmw", "--yes").splitlines()
+    assert "tests single questions" in run.refused("finish", "study.pmw", "--yes")
+    left = 1 - run.form("status", "study.pmw")["budget_share"]
+    closed = run("close", "study.pmw", "--yes")
+    assert closed.stderr == f"Closing gives up {left:.1%} of the budget.\n"  # no table takes it
+    lines = closed.stdout.splitlines()
     assert lines[0].startswith("Closed study.pmw: nothing is spent any more (")
     assert lines[1] == "Questions and exports go on from the model, without the table."
     (asked.parent / "people.csv").unlink()
@@ -66,22 +70,20 @@ def test_close_ends_all_spending_and_is_no_fault_twice(asked: Path, run: Run) ->
     share = run.form("status", "study.pmw")["budget_share"]
     strict = run("ask", "study.pmw", "sex = 'Male' AND region = 'east'", "--fresh", "--strict")
     assert (strict.exit_code, "exhausted" in strict.stdout) == (3, True)
-    run.told("ask", "study.pmw", "age >= 40", "--strict")
     run.told("export", "study.pmw", "--output", "rows.csv")
     status = run.form("status", "study.pmw")
     assert (status["closed"], status["budget_share"]) == (True, share)
     assert "closed" in run.told("status", "study.pmw")
     assert "The session was closed permanently" in run.told("verify", "study.pmw")
     assert run.form("close", "study.pmw", "--yes")["closed"] is True
-    for again in (("close", "study.pmw"), ("close", "study.pmw", "--yes")):
-        assert run.told(*again) == (
-            "study.pmw is closed already, and its file was written again; questions and exports go on.\n"
-        )
+    assert run.told("close", "study.pmw") == (
+        "study.pmw is closed already, and its file was written again; questions and exports go on.\n"
+    )
 
 
-@pytest.mark.parametrize("given", [(), ("--yes",), ("--yes", "--json")])
+@pytest.mark.parametrize("given", [(), ("--yes", "--json")])
 def test_close_names_what_is_left_and_what_would_spend_it(
-    asked_years: Path, run: Run, given: tuple[str, ...]
+    yearly_study: Path, run: Run, given: tuple[str, ...]
 ) -> None:
     left = 1 - run.form("status", "study.pmw")["budget_share"]
     words = (
@@ -93,19 +95,13 @@ def test_close_names_what_is_left_and_what_would_spend_it(
     assert run("close", "study.pmw", "--yes").stderr == ""  # nothing is given up any more
 
 
-def test_close_names_no_way_to_spend_what_no_table_takes(asked: Path, run: Run) -> None:
-    left = 1 - run.form("status", "study.pmw")["budget_share"]
-    assert "tests single questions" in run.refused("finish", "study.pmw", "--yes")
-    assert run("close", "study.pmw", "--yes").stderr == f"Closing gives up {left:.1%} of the budget.\n"
-
-
-@pytest.mark.parametrize(("reply", "code", "closed"), [("n\n", 1, False), ("y\n", 0, True)])
 @pytest.mark.usefixtures("terminal")
-def test_close_asks_on_a_terminal(study: Path, run: Run, reply: str, code: int, closed: bool) -> None:
-    result = run("close", "study.pmw", stdin=reply)
-    assert result.exit_code == code
-    assert "Close study.pmw permanently?" in result.stderr
-    assert is_closed(study) == closed
+def test_close_asks_on_a_terminal(study: Path, run: Run) -> None:
+    for reply, code in (("n\n", 1), ("y\n", 0)):
+        result = run("close", "study.pmw", stdin=reply)
+        assert result.exit_code == code
+        assert "Close study.pmw permanently?" in result.stderr
+        assert is_closed(study) == (code == 0)
 
 
 def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run) -> None:
@@ -159,9 +155,6 @@ def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path,
 # --- ``pmw finish``: what it would do first, nothing without a yes, and which bars it made narrower ---------
 
 
-DOMAIN = Domain(tuple(IntegerAttribute(name, 0, 99) for name in "abc"))
-
-
 def test_it_tells_what_it_would_do_and_does_that(repeatable: None, asked_years: Path, run: Run) -> None:
     asked = ("sex = 'Male' AND member = true", "region = 'north' AND member = true", "age >= 50")
     run.told("ask", "study.pmw", asked[2])
@@ -196,11 +189,8 @@ def test_it_tells_what_it_would_do_and_does_that(repeatable: None, asked_years: 
 
 
 def test_a_bar_that_was_not_there_before_is_told_as_such() -> None:
-    table = pd.DataFrame({name: [0, 1] for name in "abc"})
-    with pmw.open_session(
-        table, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(seed=3, opening=pmw.Opening.ONE_WAY)
-    ) as session:
-        quotes = [session.measure("a", dry_run=True)]
+    with worlds.YEARS.opened(seed=3) as session:
+        quotes = [session.measure("sex", dry_run=True)]
         state = session.state
 
     def told(before: Sequence[float], after: Sequence[float]) -> str:
@@ -219,13 +209,11 @@ def test_a_bar_that_was_not_there_before_is_told_as_such() -> None:
 
 
 def test_where_nothing_is_measured_it_says_why(yearly_study: Path, run: Run) -> None:
-    def told() -> str:
-        return run.told("finish", "study.pmw", "--dry-run").splitlines()[0]
-
-    assert told() == "Nothing is measured: no question was asked."
+    told = run.told("finish", "study.pmw", "--dry-run")
+    assert told.startswith("Nothing is measured: no question was asked.\n")
     run.told("ask", "study.pmw", "")
-    assert told() == (
-        "Nothing is measured: what is left pays for no table that would serve 1 asked question."
+    assert run.told("finish", "study.pmw", "--dry-run").startswith(
+        "Nothing is measured: what is left pays for no table that would serve 1 asked question.\n"
     )
 
 
@@ -252,9 +240,8 @@ def test_commands_go_on_from_a_tables_new_place(
     assert asked.startswith("Error: expected a readable file, got ")
     assert asked.endswith("; where the table was moved, name its new place with pmw move\n")
     before = read_ledger(textbook_study)
-    moved = run(*MOVE, "new/people.csv")
-    assert (moved.exit_code, moved.stderr) == (0, "")
-    assert moved.stdout == "study.pmw reads its table from new/people.csv from now on; nothing was spent.\n"
+    moved = run.told(*MOVE, "new/people.csv")
+    assert moved == "study.pmw reads its table from new/people.csv from now on; nothing was spent.\n"
     assert read_ledger(textbook_study) == before
     monkeypatch.chdir(folder / "new")
     run.told("ask", "../study.pmw", TESTED)
@@ -292,16 +279,11 @@ def test_books_exports_and_backups_need_no_table(textbook_study: Path, run: Run)
     assert [line[:8] for line in result.stdout.splitlines()] == ['{"id": 1']
     assert result.stderr.count("\n") == 1
     assert "name its new place with pmw move" in result.stderr
-    for command in (
-        ("status", "study.pmw"),
-        ("ledger", "study.pmw"),
-        ("report", "study.pmw", "-o", "report.html"),
-        ("verify", "study.pmw", "--anchor", "study.anchor"),
-        ("export", "study.pmw", "--output", "rows.csv"),
-        ("backup", "study.pmw", "--output", "copy.pmw"),
-        ("close", "study.pmw", "--yes"),
-    ):
-        run.told(*command)
+    for name, *options in (
+        ("ledger",), ("report", "-o", "report.html"), ("verify", "--anchor", "study.anchor"),
+        ("export", "--output", "rows.csv"), ("backup", "--output", "copy.pmw"), ("close", "--yes"),
+    ):  # fmt: skip
+        run.told(name, "study.pmw", *options)
     assert read_ledger(textbook_study) == before
 
 
