@@ -128,7 +128,6 @@ def test_cells_beyond_a_billion_are_told_by_two_digits_and_are_too_many_for_a_de
 @pytest.mark.parametrize(
     ("given", "first"),
     [
-        (("--records", "40000", "--epsilon", "1"), "solved for alpha: alpha = "),
         (("--epsilon", "1", "--accuracy", "0.1"), "solved for n: n = "),
         (("--records", "100000000", "--accuracy", "0.1"), "solved for epsilon: epsilon = "),
     ],
