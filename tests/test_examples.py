@@ -40,7 +40,7 @@ def prints_sentences_and_tables_no_reprs(printed: str, folder: Path) -> None:
 
 PLOTS = find_spec("matplotlib") is not None
 OPTIONS = {"privacy_accuracy.py": ["--plot", "errors.png"] if PLOTS else []}
-SHORTER = {"privacy_accuracy.py": ("Targets.QUERY, 40,", "Targets.QUERY, 8,")}  # rounds of MWEM
+SHORTER = {"privacy_accuracy.py": ("Targets.QUERY, 40,", "Targets.QUERY, 20,")}  # rounds of MWEM
 # What is seen in the prints of some: an example is run once.
 SEEN: dict[str, Callable[[str, Path], None]] = {
     "known_workload.py": prints_sentences_and_tables_no_reprs,
