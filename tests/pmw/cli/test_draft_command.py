@@ -136,16 +136,14 @@ def test_what_is_no_list_of_digests_is_one_error(run: Run, tables: Path) -> None
 def test_ends_by_privacy_are_told_once_their_charge_is_written(run: Run, tmp_path: Path) -> None:
     rows = "".join(f"{number % 90 + 1},a\n" for number in range(5000))
     (tmp_path / "people.csv").write_text("age,work\n" + rows)
-    told = run.told("draft", "--data", "people.csv", "--bounds", "age", "--epsilon", "2")
+    bounds = ("draft", "--data", "people.csv", "--bounds", "age", "--epsilon")
+    told = run.told(*bounds, "2")
     assert "min = 0\n" in told or "min = 1\n" in told
     assert "max = 128" in told
     assert "promises nothing" in told
     assert "pmw open --draft" in told
-    form = run.form(
-        "draft", "--data", "people.csv", "--bounds", "age", "--epsilon", "0.5", "--draft", "people.csv.draft"
-    )
-    assert form["epsilon"] == 0.5
     assert "5000" not in told
+    assert run.form(*bounds, "0.5", "--draft", "people.csv.draft")["epsilon"] == 0.5
     assert len((tmp_path / "people.csv.draft").read_text().splitlines()) == 2
     schema = 'name = "p"\n[[attributes]]\nname = "work"\nkind = "categorical"\nvalues = ["a", "b"]\n'
     (tmp_path / "people.toml").write_text(schema)

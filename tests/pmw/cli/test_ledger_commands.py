@@ -127,15 +127,14 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
 
 
 def test_backup_copies_a_session_that_is_never_spent_from(asked: Path, run: Run) -> None:
-    lines = run.told("backup", "study.pmw", "--output", "copy.pmw").splitlines()
+    backup = ("backup", "study.pmw", "--output")
+    assert run.form(*backup, "second.pmw")["closed"] is True
+    lines = run.told(*backup, "copy.pmw").splitlines()
     assert lines[0].startswith("Copied study.pmw to copy.pmw: ")
     assert lines[1] == "The copy answers and exports, and never spends. Keep it as secret as the session."
     assert is_closed(asked.parent / "copy.pmw")
-    again = run.refused("backup", "study.pmw", "--output", "copy.pmw")
-    assert again == "Error: copy.pmw exists; choose another name\n"
-    assert run.form("backup", "study.pmw", "--output", "second.pmw")["closed"] is True
-    itself = run.refused("backup", "study.pmw", "--output", "study.pmw-wal", code=2)
-    assert "the backup would overwrite the session" in itself
+    assert run.refused(*backup, "copy.pmw") == "Error: copy.pmw exists; choose another name\n"
+    assert "the backup would overwrite the session" in run.refused(*backup, "study.pmw-wal", code=2)
 
 
 def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path, run: Run) -> None:
@@ -253,13 +252,11 @@ def test_a_dialect_and_a_size_are_kept_unless_others_are_given(people: Path, run
     table.write_text(table.read_text().replace(",", ";"))
     written = ("--delimiter", ";", "--missing-text", "NA")
     run.told(*OPEN, "--delta", "1e-9", *written, "--memory", "1.5gib", "--temporary-folder", ".")
-    before = remembered(study)
-    assert before.memory == MemoryLimit(3 * 2**29, Path.cwd())
     table.rename(people / "moved.csv")
     run.told(*MOVE, "moved.csv")
     after = remembered(study)
-    assert (after.path, after.dialect, after.memory) == (people / "moved.csv", before.dialect, before.memory)
-    run.refused(*MOVE, "plain.csv")
+    assert (after.path, after.dialect.delimiter) == (people / "moved.csv", ";")
+    assert after.memory == MemoryLimit(3 * 2**29, Path.cwd())
     run.told(*MOVE, "plain.csv", "--delimiter", ",", "--memory", "20 MB")
     last = remembered(study)
     assert (last.dialect.delimiter, last.dialect.missing_texts) == (",", ())
@@ -287,20 +284,12 @@ def test_books_exports_and_backups_need_no_table(textbook_study: Path, run: Run)
     assert read_ledger(textbook_study) == before
 
 
-def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd.DataFrame) -> None:
-    frame.iloc[:200].to_csv(people / "some.csv", index=False, sep="\t", encoding="latin-1")
-    for part, rows in (("a", slice(0, 90)), ("b", slice(90, 200))):
+def test_a_folder_is_remembered_and_none_of_its_files_overwritten(people: Path, run: Run) -> None:
+    for part in "ab":
         (people / "parts" / part).mkdir(parents=True)
-        frame.iloc[rows].to_csv(people / "part.csv", index=False)
-        source, target = people / "part.csv", people / "parts" / part / "0.parquet"
-        duckdb.execute(f"COPY (FROM '{source}') TO '{target}' (FORMAT parquet)")
-    rest = ("--schema", "people.toml", "--epsilon", "1")
-    written = ("--delimiter", "\\t", "--encoding", "latin-1", "--quote", "")
-    run.told("open", "text.pmw", "--data", "some.csv", *rest, *written)
-    run.told("open", "parts.pmw", "--data", "parts", *rest)
-    for name in ("text.pmw", "parts.pmw"):
-        asked = run("ask", name, TESTED, "--fresh")
-        assert (asked.exit_code, asked.stderr) == (0, "")
+        target = people / "parts" / part / "0.parquet"
+        duckdb.execute(f"COPY (FROM '{people / 'people.csv'}') TO '{target}' (FORMAT parquet)")
+    run.told("open", "parts.pmw", "--data", "parts", *OPEN[4:])
     (people / "parts").rename(people / "moved")
     run.told("move", "parts.pmw", "--data", "moved/*/*.parquet")
     told = run.refused("export", "parts.pmw", "--output", "moved/a/0.parquet", "--force", code=2)

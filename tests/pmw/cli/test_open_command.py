@@ -57,21 +57,6 @@ def test_without_a_schema_the_error_has_the_command_that_drafts_one(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_draft_that_the_error_names_is_one(people: Path, run: Run) -> None:
-    (people / "people.toml").rename(people / "away.toml")
-    without = ("open", "new.pmw", "--data", "people.csv", "--epsilon", "1")
-    error = run.refused(*without, code=2).splitlines()[-1]
-    drafted, written = error.partition("pmw ")[2].split(" > ")
-    (people / written).write_text(run.told(*drafted.split()))
-    assert run.refused(*without, code=2).splitlines()[-1] == (
-        "Error: Missing option '--schema'. If people.toml is it, give --schema people.toml"
-    )
-    assert "TODO" in run.refused(*OPEN)
-    error = run.refused("plan", "--records", "9", "--epsilon", "1", code=2).splitlines()[-1]
-    told = "Draft one to fill in: pmw draft --data TABLE > SCHEMA"
-    assert error == f"Error: Missing option '--schema'. {told}"
-
-
 def test_an_address_with_a_password_is_not_shown_again(run: Run) -> None:
     address = "postgresql://ann:s3cret@host/d"
     told = run.refused("open", "new.pmw", "--data", address, "--epsilon", "1", code=2)

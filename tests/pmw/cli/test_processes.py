@@ -56,8 +56,8 @@ def tell():
         'pmw.public.quotes', 'pmw.public.status', 'pmw.public.ledger', 'pmw.public.tables',
         'pmw.session.drafts', 'pmw.session.explaining', 'pmw.session.model_file',
         'pmw.session.verification', 'queries.sql', 'queries.statements', 'queries.expressions'}
-    libraries = {'asyncio', 'csv', 'duckdb', 'jinja2', 'mcp', 'numpy.ma', 'numpy.random', 'pandas', 'pydantic',
-        'scipy', 'shutil', 'socket', 'sqlglot', 'tempfile', 'zoneinfo'}
+    libraries = {'asyncio', 'csv', 'duckdb', 'jinja2', 'mcp', 'numpy.ma', 'numpy.random', 'pandas',
+        'pydantic', 'scipy', 'shutil', 'socket', 'sqlglot', 'tempfile', 'zoneinfo'}
     print(sorted((folders | libraries) & set(sys.modules)), len(collected))
 
 atexit.register(tell)
