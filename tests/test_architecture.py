@@ -303,32 +303,25 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
     }  # fmt: skip
 
 
-def test_which_texts_a_column_holds_leaves_the_data_in_one_place_only() -> None:
-    known = {module for module in MODULES if "pmw.data.keys" in {name for _, name in imports(module)}}
-    assert known == {"pmw.session.drafts"}
+def test_what_must_not_be_told_or_run_is_known_to_few() -> None:
+    known = {module: {name for _, name in imports(module)} for module in MODULES}
 
+    def users(name: str) -> set[str]:
+        return {module for module, names in known.items() if name in names}
 
-def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None:
+    # Which texts a column holds, and of what kinds they are, is for drafts alone.
+    assert users("pmw.data.keys") == {"pmw.session.drafts"}
+    assert users("pmw.data.text_kinds") == {"pmw.cli.draft_command", "pmw.data.drafting"}
+    assert "column_kinds" not in names_from("pmw.data.drafting", "pmw.data.text_kinds")  # it reads records
     # ``pmw check`` prints exact numbers of records before a session exists, as its purpose is. Nothing that
     # answers, stores or releases may know of them; and the room of the facts knows of no session.
-    known = {module: {name for _, name in imports(module)} for module in MODULES}
     facts = "pmw.data.inspection"
-    assert {module for module, names in known.items() if facts in names} == {"pmw.cli.check_command"}
+    assert users(facts) == {"pmw.cli.check_command"}
     assert {name for name in known["pmw.cli.check_command"] if name.startswith("pmw")} == {
         "pmw.cli.options", "pmw.cli.usage", "pmw.data",
         facts, "pmw.display.texts", "pmw.planning.refusals",
     }  # fmt: skip
-
-
-def test_what_kinds_of_texts_a_column_holds_is_for_drafts_alone() -> None:
-    kinds = "pmw.data.text_kinds"
-    known = {module for module in MODULES if kinds in {name for _, name in imports(module)}}
-    assert known == {"pmw.cli.draft_command", "pmw.data.drafting"}
-    assert "column_kinds" not in names_from("pmw.data.drafting", kinds)  # which reads the records
-
-
-def test_flawed_algorithms_are_for_audits_alone() -> None:
-    # Published and broken: what offers them could run them. Audits need them, to show that they are caught.
+    # Published and broken algorithms could be run by what offers them. Audits show that they are caught.
     flawed = "pmw.research.audit.flawed"
     places = {module for module in MODULES if flawed in imported_modules(module)}
     assert places

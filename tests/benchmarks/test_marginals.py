@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pmw
 from benchmarks import marginals
 from benchmarks.marginals import METHODS, Answered, workload
 from benchmarks.stream import Settings
 from benchmarks.tables import Case
 from pmw.model.dense import DenseDistribution
-from pmw.privacy.filter import open_filter
 from pmw.research.baselines import Scope
 from queries import CodedRecords, Domain, IntegerAttribute
 
@@ -106,15 +104,3 @@ def test_the_peer_has_the_errors_that_its_plan_says() -> None:
         mean_square.append(np.mean(np.concatenate(off) ** 2))
     found = np.sqrt(np.mean(mean_square)) / case.size
     assert [float(str(one)) for one in planned] == [pytest.approx(found, rel=0.15)]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "composition"),
-    [("1", "1e-9", pmw.Composition.GDP), ("1000", "1e-9", pmw.Composition.ZCDP)],
-)
-def test_the_peer_has_the_budget_of_a_session(epsilon: str, delta: str, composition: pmw.Composition) -> None:
-    settings = Settings(epsilon, delta)
-    answered = METHODS["residuals-by-cells"](case_of(DOMAIN, 50), PAIRS, settings)
-    cap = open_filter(settings.budget, composition).cap
-    squares = cap if composition is pmw.Composition.GDP else 2 * cap
-    assert answered.facts["mu_squared"] == pytest.approx(float(squares), rel=1e-4)

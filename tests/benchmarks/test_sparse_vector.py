@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -74,20 +72,6 @@ def test_what_cannot_be_drawn_is_refused(
         command(monkeypatch, "--figure", "4", *arguments)
     assert ended.value.code not in (0, None)
     assert words in capsys.readouterr().err + str(ended.value.code)
-
-
-def test_the_flawed_proof_would_convict_algorithm_1(run: Callable[..., list[Any]]) -> None:
-    *lines, _ = run(sparse_vector, "--part", "flawed-proof")
-    found = {line["negatives"]: line["log_ratio"] for line in lines}
-    assert list(found.values()) == sorted(found.values())
-    assert found[8] < 0.499
-    assert found[16] == found[1024] == 0.5  # epsilon/2, to four digits
-    assert all(line["argued"] <= line["log_ratio"] for line in lines)
-    assert lines[-1]["argued_if_fixed"] > 200
-    windows = [line["window"] for line in lines]
-    assert windows == sorted(windows)
-    factors = [line["least_factor"] for line in lines]
-    assert factors == sorted(factors, reverse=True)
 
 
 # --- sparse margins -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import curves, speed
-from benchmarks.reading import LONGEST, adult_like, cost, hard_statements, random_statement
+from benchmarks.reading import LONGEST, hard_statements, random_statement
 from benchmarks.runner import alone
 from benchmarks.speed import measured
 from benchmarks.tables import Case
@@ -99,11 +99,3 @@ def test_statements_are_as_long_as_they_may_be_and_each_has_a_name() -> None:
     assert len(set(drawn)) > 90
     assert random_statement(7) == drawn[7]
     assert max(map(len, drawn)) <= LONGEST
-
-
-def test_what_reading_takes_is_told_with_what_came_of_it() -> None:
-    hard = dict(hard_statements())
-    assert cost(hard["keys of 2"], adult_like())["came"] == "read"
-    refused = cost(hard["choices >"], adult_like())
-    assert refused["came"] == "refused: too_large"
-    assert set(refused) == {"bytes", "cpu_s", "mb", "cells", "came"}

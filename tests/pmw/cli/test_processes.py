@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.cli.texts import asking, example_where
 from pmw.data import MemorySource
 from pmw.loop.measuring import Tables
 from pmw.loop.untested import Requested
@@ -170,15 +169,6 @@ def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "complete -o nosort -F _pmw_completion pmw\n"
-
-
-def test_what_opening_suggests_comes_out_of_a_shell_as_it_was_meant() -> None:
-    values = ("$HOME", "`id`", 'say "x"', "it's", "back\\slash", "ja!", "日本語", "a b")
-    domains = [Domain((CategoricalAttribute(value, (value,)),)) for value in values]
-    pairs = list(zip(values, domains, strict=True))
-    line = " ".join(asking(Path(f"{value}.pmw"), domain).removeprefix("pmw ask") for value, domain in pairs)
-    shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True)
-    assert shown.stdout == "".join(f"{value}.pmw\n{example_where(domain)}\n" for value, domain in pairs)
 
 
 def test_killed_in_the_middle_it_is_finished_again_and_charges_nothing_twice(
