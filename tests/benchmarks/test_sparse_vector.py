@@ -208,8 +208,8 @@ def test_the_textbook_draws_a_threshold_for_each_positive() -> None:
 
 def test_a_prefix_is_run_at_the_epsilon_given_and_at_the_scaled_one(tmp_path: Path) -> None:
     (tmp_path / "svt").mkdir()
-    counts = {"count": np.arange(0, 600, 10), "n_records": np.int64(100_000)}
-    np.savez(tmp_path / "svt" / "kosarak_first100k.npz", **counts)
+    file = tmp_path / "svt" / "kosarak_first100k.npz"
+    np.savez(file, count=np.arange(0, 600, 10), n_records=np.int64(100_000))
     kosarak = read_counts("kosarak_first100k", tmp_path)
     assert (kosarak.data_is, list(kosarak.scores[:2])) == ("prefix", [590, 580])
     lines = list(selection_lines(kosarak, Plan((5,), runs=3, epsilon=0.1, methods=("Laplace 1:1",))))
