@@ -189,8 +189,8 @@ def browser(site: Path) -> Iterator[Any]:
 class Visit:
     """One reader at the page, who notes whatever it complains about or asks others for."""
 
-    def __init__(self, browser: Any, address: str, width: int = 1400) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900})
+    def __init__(self, browser: Any, address: str) -> None:
+        self.context = browser.new_context(viewport={"width": 1400, "height": 900})
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)
         self.complaints, self.hosts, self.address = list[str](), set[str](), address
@@ -294,18 +294,6 @@ def test_a_question_after_a_broken_worker_is_answered_from_the_same_model(browse
     assert reader.error() == "Python cannot run in this browser."
     assert reader.ask("age > 30") == expected
     assert not reader.page.get_by_role("alert").is_visible()
-    reader.end()
-
-
-@pytest.mark.parametrize("width", [400, 1400])
-def test_the_page_needs_no_scrolling_sideways(browser: Any, address: str, width: int) -> None:
-    reader = Visit(browser, address, width)
-    reader.open_demonstration()
-    reader.ask(STATEMENTS[1])
-    folder = os.environ.get("PMW_PICTURES")
-    if folder:
-        reader.page.screenshot(path=f"{folder}/browser-{width}.png", full_page=True)
-    assert reader.page.evaluate("document.documentElement.scrollWidth") <= width
     reader.end()
 
 

@@ -8,23 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import kinds, stream, tables, training
+from benchmarks import kinds, training
 from benchmarks.tables import MADE_UP, StreamChoice, late_attributes
 from queries import Domain, IntegerAttribute
 from tests.worlds import WIDE
 
 Run = Callable[..., list[Any]]  # a benchmark with its arguments
-
-
-def test_a_question_that_cuts_bins_has_a_line(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(tables, "_LARGE_RECORDS", 3000)
-    monkeypatch.setattr("benchmarks.runner.alone", lambda work, *given, **named: work(*given, **named))
-    chosen = ("--table", "dependent", "--method", "session", "--policy", "bins: 16", "--no-rows")
-    alone, many = (run(stream, *chosen, "--queries", size, "--seeds", "1")[0] for size in ("1", "10"))
-    assert max(alone["bins"]) == max(many["bins"]) == 16
-    assert alone["with_interval"] == alone["coverage"] == 1
-    assert alone["median_half_width"] > 0
-    assert many["coverage"] > 0.5
 
 
 # --- kinds ----------------------------------------------------------------------------------------------

@@ -82,12 +82,9 @@ def test_tests_that_take_too_long_are_ended(checkout: Path, monkeypatch: pytest.
     assert (line["outcome"], line["told"]) == ("hung", "past 0.01 seconds")
 
 
-def test_mutants_have_names_of_their_own() -> None:
-    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
-
-
 def test_every_mutant_finds_its_line_and_its_tests() -> None:
     root = Path(mutants.__file__).parent.parent
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
     for one in MUTANTS:
         assert (root / f"{one.file}.py").read_text().count(one.old) == 1, one.name
         for place in one.tests.split():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,6 @@ from benchmarks.sparse_margins import (
     STREAMS,
     TEXTBOOK,
     THEOREM,
-    Scales,
-    Stream,
-    log_success,
 )
 from benchmarks.sparse_selection import (
     METHODS,
@@ -30,8 +26,6 @@ from benchmarks.sparse_selection import (
     read_counts,
     selection_lines,
 )
-from pmw.privacy.random_bits import BitSource
-from pmw.research.sparse_vectors import Retraversal
 from pmw.sparse_vector import NoiseKind, Ratio
 
 
@@ -75,20 +69,6 @@ def test_what_cannot_be_drawn_is_refused(
 
 
 # --- sparse margins -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("distribution", ["laplace", "exponential"])
-def test_success_agrees_with_draws(distribution: str) -> None:
-    scales, stream = Scales(distribution, 5.0, distribution, 8.0), Stream(40, 4)
-    alpha, shift = 30.0, 3.0
-    generator = np.random.default_rng(1)
-    draw = generator.laplace if distribution == "laplace" else generator.exponential
-    rho, nu = draw(size=(20_000, 1)) * 5, draw(size=(20_000, 40)) * 8
-    values = np.where(np.arange(40) < 4, alpha, -alpha)
-    right = ((values + nu >= shift + rho) == (values > 0)).all(axis=1)
-    expected = math.exp(log_success(scales, stream, alpha, shift))
-    assert 0.2 < expected < 0.95
-    assert right.mean() == pytest.approx(expected, abs=5 * math.sqrt(0.25 / 20_000))
 
 
 # Margins at beta 0.05, computed apart from this program; in the order of STREAMS.
@@ -185,18 +165,6 @@ def test_the_exponential_mechanism_selects_by_its_weights() -> None:
     mask = selected("exponential mechanism", Task(1, 0.0, 0.5), [4.0, 2.0, 0.0])
     weights = np.exp(0.5 * np.array([4.0, 2.0, 0.0]))
     assert mask.mean(axis=0) == pytest.approx(weights / weights.sum(), abs=0.015)
-
-
-def test_retraversal_is_the_librarys() -> None:
-    task, scores = Task(2, 30.5, 0.2), [40.0, 10.0, 35.0, 0.0]
-    generator = np.random.default_rng(7)
-    found = METHODS["retraversal +3D"].select(task, np.tile(np.array(scores), (20, 1)), generator)
-    generator = np.random.default_rng(7)
-    again = Retraversal.of(Kept(NoiseKind.LAPLACE, Ratio.OPTIMAL_MONOTONE).sparse(task), deviations=3)
-    for mask in found:
-        bits = BitSource.from_integer(int(generator.integers(2**62)))
-        places = again.run(np.array([40, 10, 35, 0]), np.full(4, 31), bits)
-        assert sorted(places[:, 1]) == list(np.flatnonzero(mask))
 
 
 @pytest.mark.statistical

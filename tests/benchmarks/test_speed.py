@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from benchmarks import curves, speed
-from benchmarks.reading import LONGEST, hard_statements, random_statement
 from benchmarks.runner import alone
 from benchmarks.speed import measured
 from benchmarks.tables import Case
@@ -87,15 +85,3 @@ def test_work_has_a_process_of_its_own() -> None:
 
 
 # --- reading --------------------------------------------------------------------------------------------
-
-
-def test_statements_are_as_long_as_they_may_be_and_each_has_a_name() -> None:
-    hard = list(hard_statements())
-    assert max(Counter(name for name, _ in hard).values()) == 1
-    lengths = [len(text.encode()) for _, text in hard]
-    assert max(lengths) <= LONGEST
-    assert sum(length > LONGEST - 200 for length in lengths) > 30
-    drawn = [random_statement(seed) for seed in range(100)]
-    assert len(set(drawn)) > 90
-    assert random_statement(7) == drawn[7]
-    assert max(map(len, drawn)) <= LONGEST

@@ -86,15 +86,6 @@ def test_a_number_in_the_wrong_place_is_found(session: pmw.Session, frame: pd.Da
     assert not low <= exact <= high
 
 
-def test_windows_are_of_the_groups_that_having_leaves(session: pmw.Session, judge: Judge) -> None:
-    shares = "SELECT town, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS share FROM people {} GROUP BY town {}"
-    found = judge.compared(
-        session.sql(shares.format("WHERE town IN ('ash', 'oak')", "")),
-        shares.format("", "HAVING town IN ('ash', 'oak')"),
-    )
-    assert found["held"] == found["bars"] >= 2
-
-
 def test_refusals_and_crashes_have_their_words(
     session: pmw.Session, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,6 @@ def test_backup_copies_a_session_that_is_never_spent_from(asked: Path, run: Run)
 def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path, run: Run) -> None:
     told = run.told("verify", "study.pmw", "--anchor", "study.anchor")
     assert "ok      the session goes on from its anchor: " in told
-    assert "a new anchor" in told
     assert "nothing was spent since the anchor was last written" in told
     anchor = asked.parent / "study.anchor"
     anchor.write_text(anchor.read_text().replace('"session": "', '"session": "00'))
