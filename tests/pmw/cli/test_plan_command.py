@@ -23,6 +23,8 @@ def test_more_than_four_attributes_share_a_row(run: Run) -> None:
     names = [line[2:26].strip() for line in told.splitlines() if line.startswith("  ")]
     assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
     assert "With delta = 1e-09 instead, bounds would be: one cell " in told
+    far = ("--records", "40000", "--epsilon", "300", "--delta", "1e-6", "--test", "query")
+    assert "its printed noise does not keep this budget" in run.told("plan", "--schema", "six.toml", *far)
 
 
 @pytest.fixture
