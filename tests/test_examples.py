@@ -66,7 +66,12 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return run
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+# Those of the literature's tables are run in tests/test_docs_commands.py.
+LITERATURE = (ROOT / "docs" / "literature.md").read_text()
+ALONE = [path for path in EXAMPLES if path.name in SEEN or f"python examples/{path.name}" not in LITERATURE]
+
+
+@pytest.mark.parametrize("path", ALONE, ids=lambda path: path.name)
 def test_an_example_runs(path: Path, tmp_path: Path, ran: Ran) -> None:
     if path.name in SHORTER:
         assert path.read_text().count(SHORTER[path.name][0]) == 1

@@ -51,13 +51,22 @@ def opened(run: Run, data: str, *more: str) -> Result:
     return run("open", "s.pmw", *given, "--test", "query", *more)
 
 
-def test_a_draft_from_another_public_table_opens_a_session(run: Run, tables: Path) -> None:
+def test_a_draft_from_a_public_table_opens_a_session_whose_releases_do_not_tell_that_table_again(
+    run: Run, tables: Path
+) -> None:
     text = draft(run)
     assert "no value of it stands here" in text
     assert 'Its bytes were compared with those of "census.csv", and differ.' in text
     assert 'read off "census.csv", which the custodian declares public' in text
     assert not any(value in text[text.index("[[attributes]]") :] for value in ("31", "40"))
+    marks = re.findall("[0-9a-f]{64}", text)
+    assert len(marks) == 2
     assert opened(run, "people.csv").exit_code == 0
+    run.told("export", "s.pmw", "--output", "made.csv")
+    run.told("export", "s.pmw", "--output", "m.json", "--format", "measurements")
+    for name in ("s.pmw", "made.csv", "made.csv.manifest.json", "m.json"):
+        content = (tables / name).read_bytes()
+        assert not any(mark.encode() in content for mark in marks), name
 
 
 @pytest.mark.parametrize("public", ["link.csv", "copy.csv"])
@@ -109,18 +118,6 @@ def test_on_a_terminal_it_is_asked(run: Run, tables: Path, typed: str, code: int
     drafted = run("draft", "--data", "copy.csv", "--from-public", "people.csv", stdin=typed)
     assert drafted.exit_code == code
     assert ("min = 31" in drafted.stdout) == (code == 0)
-
-
-def test_nothing_that_a_session_publishes_tells_the_public_table_again(run: Run, tables: Path) -> None:
-    text = draft(run)
-    marks = re.findall("[0-9a-f]{64}", text)
-    assert len(marks) == 2
-    assert opened(run, "people.csv").exit_code == 0
-    run.told("export", "s.pmw", "--output", "made.csv")
-    run.told("export", "s.pmw", "--output", "m.json", "--format", "measurements")
-    for name in ("s.pmw", "made.csv", "made.csv.manifest.json", "m.json"):
-        content = (tables / name).read_bytes()
-        assert not any(mark.encode() in content for mark in marks), name
 
 
 def test_what_is_no_list_of_digests_is_one_error(run: Run, tables: Path) -> None:
@@ -191,19 +188,18 @@ def test_keys_by_privacy_are_a_schema_once_their_charge_is_written(run: Run, cit
     assert words in run.told("status", "s.pmw")
 
 
-def test_where_no_text_passes_it_is_said_in_words(run: Run, cities: Path) -> None:
-    told = run.told(*KEYS[:-4], "--epsilon", "0.001", "--delta", "1e-9")
+def test_where_no_text_passes_it_is_said_and_how_many_persons_are_enough_is_told_for_nothing(
+    run: Run, cities: Path
+) -> None:
+    assert "comes to 42. Nothing was read or charged." in run.told(*KEYS, "--dry-run")
+    form = run.form(*KEYS, "--data", "none.csv", "--neighbors", "replace-one", "--dry-run")
+    assert form == {"attribute": "city", "threshold": 82}
+    assert not (cities / "people.csv.draft").exists()
+    told = run.told(*KEYS, "--epsilon", "0.001")
     assert "# No noisy count came to 20,032 persons: there is no value to declare." in told
     assert "[[attributes]]" not in told
     assert len((cities / "people.csv.draft").read_text().splitlines()) == 1
-    assert run.form(*KEYS[:-4], "--epsilon", "0.001", "--delta", "1e-9")["values"] == []
-
-
-def test_how_many_persons_are_enough_is_told_for_nothing(run: Run, tmp_path: Path) -> None:
-    assert "comes to 42. Nothing was read or charged." in run.told(*KEYS, "--dry-run")  # there is no table
-    form = run.form(*KEYS, "--neighbors", "replace-one", "--dry-run")
-    assert form == {"attribute": "city", "threshold": 82}
-    assert not list(tmp_path.iterdir())
+    assert run.form(*KEYS, "--epsilon", "0.001")["values"] == []
 
 
 def test_keys_that_cannot_be_drafted_cost_nothing_and_show_no_record(run: Run, cities: Path) -> None:
@@ -397,32 +393,29 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_check_tells_what_lookups_call(table: Path, run: Run) -> None:
-    schema = table / "t.toml"
+def test_a_check_tells_what_lookups_call_and_counts_impossible_records(table: Path, run: Run) -> None:
     rows = "work,name\npublic,Public service\n" + "".join(f"x{place},none\n" for place in range(7))
     (table / "names.csv").write_text(rows)
-    schema.write_text(SCHEMA + '[lookups.works]\nattribute = "work"\nfile = "names.csv"\n')
-    assert run.told(*CHECK).splitlines()[-1] == (
-        "Lookup 'works' of 'work' (name): 8 keys; declared values without one: private; "
-        "keys that are no declared value: x0, x1, x2, x3, x4, …."
-    )
-    assert run.form(*CHECK)["lookups"] == [{
-        "name": "works", "attribute": "work", "key": "work", "columns": ["name"], "keys": 8,
-        "unnamed": ["private"], "undeclared": [f"x{place}" for place in range(7)],
-    }]  # fmt: skip
-
-
-def test_a_check_counts_impossible_records(table: Path, run: Run) -> None:
     conditions = ("age < 10", "age >= 30 AND work = 'public'")
     sections = "".join(f'[[impossible]]\nwhere = "{where}"\n' for where in conditions)
-    (table / "t.toml").write_text(SCHEMA + sections)
+    lookups = '[lookups.works]\nattribute = "work"\nfile = "names.csv"\n'
+    (table / "t.toml").write_text(SCHEMA + sections + lookups)
     lines = run(*CHECK).stdout.splitlines()
     assert lines[0] == "t.csv: 6 records; a session keeps 0 and drops 6."
     assert [line for line in lines if "Impossible" in line] == [
         "Impossible, and dropped: 1 record where age < 10.",
         "Impossible, and dropped: 1 record where age >= 30 AND work = 'public'.",
     ]
-    assert json.loads(run(*CHECK, "--json").stdout)["impossible"] == dict.fromkeys(conditions, 1)
+    assert lines[-1] == (
+        "Lookup 'works' of 'work' (name): 8 keys; declared values without one: private; "
+        "keys that are no declared value: x0, x1, x2, x3, x4, …."
+    )
+    form = json.loads(run(*CHECK, "--json").stdout)
+    assert form["impossible"] == dict.fromkeys(conditions, 1)
+    assert form["lookups"] == [{
+        "name": "works", "attribute": "work", "key": "work", "columns": ["name"], "keys": 8,
+        "unnamed": ["private"], "undeclared": [f"x{place}" for place in range(7)],
+    }]  # fmt: skip
 
 
 def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> None:
