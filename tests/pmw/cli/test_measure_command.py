@@ -196,18 +196,6 @@ def test_a_yes_or_a_no_is_typed(yearly_study: Path, run: Run) -> None:
         assert (asked.exit_code, all_spent() > before) == (code, code == 0)
 
 
-def test_0_takes_the_free_answer_and_it_is_tested_later_for_whoever_pays(
-    yearly_study: Path, run: Run
-) -> None:
-    before = all_spent()
-    free = run.form("ask", "study.pmw", PAIR, "--at-most", "0")
-    assert free["source"] == "unverified"
-    assert all_spent() == before
-    assert run("ask", "study.pmw", PAIR).exit_code == 4
-    assert run.form("ask", "study.pmw", PAIR, "--at-most", "1")["source"] in ("synthetic", "measured")
-    assert all_spent() > before
-
-
 def test_each_line_of_a_stream_has_its_own_refusal(yearly_study: Path, run: Run) -> None:
     before, stream = all_spent(), ("ask", "study.pmw", "--stream", "--at-most")
     asked = run(*stream, "0.1%", stdin=STREAM)
