@@ -162,22 +162,6 @@ def listed(offenders: Iterable[str]) -> None:
     assert not found, "\n".join(["", *found])
 
 
-def names_bound_again(module: str) -> Iterator[str]:
-    """Yield the names of a module that are bound a second time at its top, so that the first is lost."""
-    seen = set[str]()
-    for node in MODULES[module].tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        nodes = [one for target in targets if target is not None for one in ast.walk(target)]
-        names = [one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-        names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
-        yield from (f"{module} binds {name} twice" for name in names if name in seen)
-        seen.update(names)
-
-
-def test_a_name_is_bound_once_in_a_module() -> None:
-    listed(found for module in MODULES for found in names_bound_again(module))
-
-
 def test_a_listing_shows_the_folders_first() -> None:
     entries = {path.name for path in (ROOT / "pmw").iterdir()} - {"__pycache__"}
     assert {name for name in entries if (ROOT / "pmw" / name).is_dir()} == set(ROOMS)
@@ -319,32 +303,25 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
     }  # fmt: skip
 
 
-def test_which_texts_a_column_holds_leaves_the_data_in_one_place_only() -> None:
-    known = {module for module in MODULES if "pmw.data.keys" in {name for _, name in imports(module)}}
-    assert known == {"pmw.session.drafts"}
+def test_what_must_not_be_told_or_run_is_known_to_few() -> None:
+    known = {module: {name for _, name in imports(module)} for module in MODULES}
 
+    def users(name: str) -> set[str]:
+        return {module for module, names in known.items() if name in names}
 
-def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None:
+    # Which texts a column holds, and of what kinds they are, is for drafts alone.
+    assert users("pmw.data.keys") == {"pmw.session.drafts"}
+    assert users("pmw.data.text_kinds") == {"pmw.cli.draft_command", "pmw.data.drafting"}
+    assert "column_kinds" not in names_from("pmw.data.drafting", "pmw.data.text_kinds")  # it reads records
     # ``pmw check`` prints exact numbers of records before a session exists, as its purpose is. Nothing that
     # answers, stores or releases may know of them; and the room of the facts knows of no session.
-    known = {module: {name for _, name in imports(module)} for module in MODULES}
     facts = "pmw.data.inspection"
-    assert {module for module, names in known.items() if facts in names} == {"pmw.cli.check_command"}
+    assert users(facts) == {"pmw.cli.check_command"}
     assert {name for name in known["pmw.cli.check_command"] if name.startswith("pmw")} == {
         "pmw.cli.options", "pmw.cli.usage", "pmw.data",
         facts, "pmw.display.texts", "pmw.planning.refusals",
     }  # fmt: skip
-
-
-def test_what_kinds_of_texts_a_column_holds_is_for_drafts_alone() -> None:
-    kinds = "pmw.data.text_kinds"
-    known = {module for module in MODULES if kinds in {name for _, name in imports(module)}}
-    assert known == {"pmw.cli.draft_command", "pmw.data.drafting"}
-    assert "column_kinds" not in names_from("pmw.data.drafting", kinds)  # which reads the records
-
-
-def test_flawed_algorithms_are_for_audits_alone() -> None:
-    # Published and broken: what offers them could run them. Audits need them, to show that they are caught.
+    # Published and broken algorithms could be run by what offers them. Audits show that they are caught.
     flawed = "pmw.research.audit.flawed"
     places = {module for module in MODULES if flawed in imported_modules(module)}
     assert places
@@ -380,6 +357,27 @@ def long_functions(name: str, module: Module) -> Iterator[str]:
                 yield f"{name}:{node.lineno} {node.name}"
 
 
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the names of a function's parameters, as a docstring writes them."""
+    taken = function.args
+    stars = [f"{'*' * count}{one.arg}" for count, one in ((1, taken.vararg), (2, taken.kwarg)) if one]
+    return {one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)}.union(stars)
+
+
+def test_a_docstring_names_parameters_that_there_are() -> None:
+    """The site refuses any other, as it refuses two in one entry."""
+    told = 0
+    for module in MODULES.values():
+        for node in module.nodes:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE)
+            names = re.findall(r"^    (\S[^:]*):", section[1], re.MULTILINE) if section else []
+            assert set(names) <= arguments(node), (module.path.name, node.name, names)
+            told += len(names)
+    assert told >= 100
+
+
 def test_modules_and_functions_are_small() -> None:
     listed(name for name, module in MODULES.items() if len(module.text.splitlines()) > 800)
     listed(
@@ -400,24 +398,6 @@ def test_frozen_values_compile_their_methods_when_they_are_used() -> None:
         or any("dataclasses." in ast.unparse(mark) for mark in node.decorator_list)
         if not any("InitVar[" in ast.unparse(one) for one in node.body)
     )
-
-
-def test_no_product_file_is_named_like_a_test() -> None:
-    listed(
-        name
-        for name in MODULES
-        if f".{name}".rpartition(".")[2].startswith("test_") or name.endswith("_test")
-    )
-
-
-def test_the_questions_package_is_ours() -> None:
-    # Another distribution installs an unrelated package of the same name (a client for a database server).
-    import pmw
-    import queries
-
-    assert Path(queries.__file__).parent.parent == Path(pmw.__file__).parent.parent
-    assert hasattr(queries, "LinearQuery")
-    assert not hasattr(queries, "Session")
 
 
 def frozen_classes(module: Module) -> Iterator[ast.ClassDef]:

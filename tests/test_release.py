@@ -27,8 +27,8 @@ CITATION = (ROOT / "CITATION.cff").read_text()
 ELSEWHERE = re.compile(r"\]\((?!https://)")  # a link to a file
 
 
-def published_texts() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("published_texts", ROOT / "scripts" / "published_texts.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -36,7 +36,7 @@ def published_texts() -> ModuleType:
     return module
 
 
-TEXTS = published_texts()
+TEXTS = script("published_texts")
 
 
 def cited(key: str) -> str:
@@ -56,12 +56,17 @@ def test_the_citation_and_the_changelog_name_the_version_of_the_project() -> Non
     ]
 
 
-def test_each_python_that_is_named_is_one_that_the_continuous_integration_runs() -> None:
+def test_the_continuous_integration_runs_each_python_that_is_named_and_the_lowest_pandas() -> None:
     named = re.findall(r"Python :: (3\.\d+)'", str(PROJECT["classifiers"]))
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     assert re.findall(r"^ +(3\.\d+)$", workflow, re.MULTILINE) == named
     assert f">={named[0]}" == PROJECT["requires-python"]
     assert "- run: .ci/run" in workflow
+    lowest = dict(re.findall(r"--with (\w+)==([\d.]+)", (ROOT / ".ci" / "run").read_text()))
+    assert list(lowest) == ["pandas", "numpy", "scipy"]
+    for name, version in lowest.items():
+        (bound,) = (one.removeprefix(f"{name}>=") for one in PROJECT["dependencies"] if one.startswith(name))
+        assert version.startswith(f"{bound}.")
 
 
 def test_the_page_of_dependencies_has_each_of_them_with_its_bounds() -> None:
@@ -71,14 +76,6 @@ def test_the_page_of_dependencies_has_each_of_them_with_its_bounds() -> None:
     extras = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
     named = [name for row in extras for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(PROJECT["optional-dependencies"])
-
-
-def test_the_continuous_integration_runs_with_the_lowest_pandas_that_is_allowed() -> None:
-    lowest = dict(re.findall(r"--with (\w+)==([\d.]+)", (ROOT / ".ci" / "run").read_text()))
-    assert list(lowest) == ["pandas", "numpy", "scipy"]
-    for name, version in lowest.items():
-        (bound,) = (one.removeprefix(f"{name}>=") for one in PROJECT["dependencies"] if one.startswith(name))
-        assert version.startswith(f"{bound}.")
 
 
 def test_the_long_description_leads_to_no_file_beside_it() -> None:
@@ -109,17 +106,14 @@ def test_notes_are_those_of_one_version_with_a_date() -> None:
         TEXTS.release_notes(log.replace("2030-01-02", "unreleased"), "1.1")
 
 
+NAMING_A_VERSION = ("pyproject.toml", "CITATION.cff", "CHANGELOG.md")
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A repository with what the script reads before it builds."""
     (tmp_path / "scripts").mkdir()
-    for name in (
-        "scripts/release",
-        "scripts/published_texts.py",
-        "pyproject.toml",
-        "CITATION.cff",
-        "CHANGELOG.md",
-    ):
+    for name in ("scripts/release", "scripts/published_texts.py", *NAMING_A_VERSION):
         shutil.copy(ROOT / name, tmp_path / name)
     git(tmp_path, "init", "-q")
     commit(tmp_path)
@@ -178,13 +172,6 @@ def test_a_release_is_refused_that_is_not_committed_or_names_another_version(che
     assert "is another commit; raise the version" in refusal(checkout)
 
 
-def test_the_hook_before_a_commit_and_the_forge_run_what_is_there() -> None:
-    hook = (ROOT / ".pre-commit-config.yaml").read_text()
-    (entry,) = re.findall(r"^ +entry: (\S+)$", hook, re.MULTILINE)
-    assert os.access(ROOT / entry, os.X_OK)
-    assert re.findall(r"repo: (\S+)", hook) == ["local"]  # nothing is fetched
-
-
 # --- containerfile --------------------------------------------------------------------------------------
 
 
@@ -232,20 +219,8 @@ def test_no_table_session_or_token_of_a_checkout_goes_into_the_image() -> None:
 # --- build browser --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    place = Path(__file__).parent.parent / "scripts/build_browser.py"
-    spec = importlib.util.spec_from_file_location("build_browser", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_folder_is_replaced_once_all_is_copied(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_replaced_once_all_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_folder = script("build_browser").replace_folder
     old, new = tmp_path / "runtime", tmp_path / "made"
     for folder, name in ((old, "old.js"), (new, "new.js")):
         folder.mkdir()
@@ -258,9 +233,9 @@ def test_a_folder_is_replaced_once_all_is_copied(
 
     monkeypatch.setattr(shutil, "copytree", cut_off)
     with pytest.raises(SystemExit, match="the disk is full"):
-        script.replace_folder(old, new)
+        replace_folder(old, new)
     assert [path.name for path in tmp_path.rglob("*.js") if new not in path.parents] == ["old.js"]
     monkeypatch.undo()
-    script.replace_folder(old, new)
+    replace_folder(old, new)
     assert [path.name for path in old.iterdir()] == ["new.js"]
     assert not (tmp_path / "runtime.new").exists()

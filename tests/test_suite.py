@@ -59,6 +59,8 @@ def test_a_test_that_writes_where_it_runs_or_does_not_end_fails(tmp_path: Path) 
 
 def endless_waits(source: str) -> Iterator[int]:
     """Yield the lines on which something is waited for that may never come."""
+    if not any(f".{name}()" in source for name in WAITS):
+        return
     tree = ast.parse(source)
     awaited = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Await)}
     for node in ast.walk(tree):

@@ -8,23 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import kinds, stream, tables, training
-from benchmarks.tables import MADE_UP, TABLES, StreamChoice, TableAbsentError, late_attributes
+from benchmarks import kinds, training
+from benchmarks.tables import MADE_UP, StreamChoice, late_attributes
 from queries import Domain, IntegerAttribute
 from tests.worlds import WIDE
 
 Run = Callable[..., list[Any]]  # a benchmark with its arguments
-
-
-def test_a_question_that_cuts_bins_has_a_line(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(tables, "_LARGE_RECORDS", 3000)
-    monkeypatch.setattr("benchmarks.runner.alone", lambda work, *given, **named: work(*given, **named))
-    chosen = ("--table", "dependent", "--method", "session", "--policy", "bins: 16", "--no-rows")
-    alone, many = (run(stream, *chosen, "--queries", size, "--seeds", "1")[0] for size in ("1", "10"))
-    assert max(alone["bins"]) == max(many["bins"]) == 16
-    assert alone["with_interval"] == alone["coverage"] == 1
-    assert alone["median_half_width"] > 0
-    assert many["coverage"] > 0.5
 
 
 # --- kinds ----------------------------------------------------------------------------------------------
@@ -35,13 +24,12 @@ MORE = {"kept", "paid", "repeated, free", "repeated, paid again", "certified"}
 
 def test_each_kind_has_a_line(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     for kind, asked in kinds._ASKED.items():
-        monkeypatch.setitem(kinds._ASKED, kind, asked[:4])
+        monkeypatch.setitem(kinds._ASKED, kind, asked[: 4 if kind == "kept or paid" else 2])
     monkeypatch.setattr(kinds, "_TESTED", kinds._TESTED[:2])
     monkeypatch.setattr(kinds, "alone", lambda work, *given: work(*given))
     lines = {line["kind"]: line for line in run(kinds, "--sessions", "2")}
     assert {"kept", "paid", "certified"} <= set(lines)
     assert set(lines) <= {*kinds._ASKED, *(f"after finish, {kind}" for kind in kinds._ASKED), *MORE}
-    assert {line["sessions"] for line in lines.values()} <= {1, 2}
     assert lines["kept"]["answers"] + lines["paid"]["answers"] == lines["kept or paid"]["answers"] == 8
     assert lines["combined"]["half_width"] <= 200 < lines["kept or paid"]["half_width"]
     assert all(line["coverage"] > 0.5 for line in lines.values())
@@ -59,13 +47,7 @@ def test_bars_that_fail_together_have_the_error_of_one_bar_a_session() -> None:
 # --- training -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("delta", "way", "held"),
-    [
-        ("0", "session", 0),
-        *(("1e-9", way, 15) for way in ("session", "synthesize", "target")),
-    ],
-)
+@pytest.mark.parametrize(("delta", "way", "held"), [("0", "session", 0), ("1e-9", "target", 15)])
 def test_a_line_has_what_was_told_before(
     monkeypatch: pytest.MonkeyPatch, delta: str, way: str, held: int
 ) -> None:
@@ -78,45 +60,17 @@ def test_a_line_has_what_was_told_before(
     assert line["part"] == {"boosted": 0.625}
 
 
-@pytest.mark.parametrize("library", [None, "spec"])
-def test_without_the_table_or_the_library_it_is_skipped_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch, run: Run, library: str | None
-) -> None:
-    def absent(*_: object) -> None:
-        raise TableAbsentError("adult.csv is not there")
-
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: library)
-    monkeypatch.setitem(TABLES, "adult-full", absent)
-    reason = "scikit-learn is not installed" if library is None else "adult.csv is not there"
-    assert run(training) == [{"table": "adult-full", "skipped": reason}]
-
-
 # --- tables ---------------------------------------------------------------------------------------------
 
 
-DOMAIN = Domain(tuple(IntegerAttribute(name, 0, 9) for name in "abcde"))
-
-
 def test_the_second_half_is_about_other_attributes() -> None:
-    questions = late_attributes(DOMAIN, 101, seed=3)
+    domain = Domain(tuple(IntegerAttribute(name, 0, 9) for name in "abcde"))
+    questions = late_attributes(domain, 101, seed=3)
     assert len(questions) == 101
     early = {name for query in questions[:51] for name in query.scope}
     assert len(early) == 3
     assert not any(early.issuperset(query.scope) for query in questions[51:])
-    assert {name for query in questions[51:] for name in query.scope} == set(DOMAIN.names)
-
-
-def test_a_seed_repeats_it() -> None:
-    first, again, other = (StreamChoice("late", seed, 20).questions(DOMAIN, 0) for seed in (1, 1, 2))
-    assert [query.to_json() for query in first] == [query.to_json() for query in again]
-    assert [query.to_json() for query in first] != [query.to_json() for query in other]
-
-
-@pytest.mark.parametrize("name", MADE_UP)
-def test_made_up_tables_repeat(name: str) -> None:
-    one, two = (MADE_UP[name](None, StreamChoice(size=3)) for _ in range(2))
-    assert (one.domain.shape, one.size, len(one.queries)) == ((2,) * 16, 20_000, 3)
-    assert all(np.array_equal(*both) for both in zip(one.records.columns, two.records.columns, strict=True))
+    assert {name for query in questions[51:] for name in query.scope} == set(domain.names)
 
 
 def test_dependence_is_where_the_tables_say() -> None:

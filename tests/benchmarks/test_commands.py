@@ -42,12 +42,6 @@ def test_every_command_in_the_documents_exists(name: str) -> None:
             assert f'"{option}"' in COMMANDS[command] + MODULES["runner"], f"{command} {option}"
 
 
-def test_links_of_the_page_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
-    assert links
-    assert [link for link in links if not (ROOT / "benchmarks" / link).exists()] == []
-
-
 def test_a_session_has_the_same_values_again() -> None:
     one, two = (measured(WORLDS["small"], 1) for _ in range(2))
     assert set(one) == set(two) >= {"single", "stream", "arrays", "ledger", "quantiles", "rows"}

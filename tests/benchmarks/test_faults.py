@@ -20,6 +20,7 @@ from pmw.session.store.store import SessionStore
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow  # a longer version of the next one
 def test_processes_that_are_stopped_in_every_way_keep_every_promise(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.faults", "--short", "--keep", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -69,15 +70,9 @@ def test_what_broke_is_told_with_every_process_of_its_series(tmp_path: Path) -> 
         assert "(nothing befell it): exit 0: it said nothing" in told
 
 
-LINE = json.dumps(
-    {
-        "id": 0,
-        "count": 5.0,
-        "interval": [1.0, 9.0],
-        "source": "measured",
-        "version": 1,
-        "spent": {"share": 0.5},
-    }
+LINE = (
+    '{"id": 0, "count": 5.0, "interval": [1.0, 9.0], "source": "measured", "version": 1, '
+    '"spent": {"share": 0.5}}'
 )
 DRAWN: dict[str, Any] = {
     "intent": 2, "seed": "ab", "thresholds": [], "recorded": True, "outcomes": [1], "released": "0500",
@@ -184,7 +179,7 @@ def test_flips_and_cuts_never_overspend_and_never_answer_anew(
     made: list[Study], state: int, tmp_path: Path
 ) -> None:
     generator = random.Random(7)
-    outcomes = [trial(made[state], damaged(made[state], generator)[2], tmp_path / "t") for _ in range(20)]
+    outcomes = [trial(made[state], damaged(made[state], generator)[2], tmp_path / "t") for _ in range(12)]
     assert [outcome for outcome in outcomes if outcome.startswith("violation")] == []
     assert "refused" in outcomes
     assert "harmless" in outcomes

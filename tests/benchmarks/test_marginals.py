@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pmw
 from benchmarks import marginals
-from benchmarks.marginals import METHODS, Answered, scope_class, workload
+from benchmarks.marginals import METHODS, Answered, workload
 from benchmarks.stream import Settings
-from benchmarks.tables import Case, NotApplicableError
+from benchmarks.tables import Case
 from pmw.model.dense import DenseDistribution
-from pmw.privacy.filter import open_filter
 from pmw.research.baselines import Scope
 from queries import CodedRecords, Domain, IntegerAttribute
 
@@ -78,20 +76,6 @@ def test_a_method_says_what_is_in_every_cell(method: str) -> None:
         assert np.abs(marginal - case.source().counts(scope).counts.reshape(-1)).max() < 5
 
 
-def test_classes_tell_what_was_measured_and_what_the_model_takes_in() -> None:
-    wide = Domain(tuple(IntegerAttribute(name, 0, 19) for name in "abcd"))
-    options = pmw.Options(seed=1, max_cells=700, opening=pmw.Opening.ONE_WAY)
-    with pmw.open_session(
-        case_of(wide, 2000).source(), wide, epsilon=8, delta=1e-6, options=options
-    ) as opened:
-        assert scope_class(opened.state, ("a",)) == "measured, in the model"
-        assert scope_class(opened.state, ("a", "b")) == "not measured"
-        for pair in (("a", "b"), ("b", "c"), ("a", "c")):
-            opened.measure(pair)
-        found = [scope_class(opened.state, pair) for pair in (("a", "b"), ("a", "c"), ("a", "d"))]
-    assert found == ["measured, in the model", "measured, beside the model", "not measured"]
-
-
 def test_the_command_prints_a_line_for_each_method(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -120,20 +104,3 @@ def test_the_peer_has_the_errors_that_its_plan_says() -> None:
         mean_square.append(np.mean(np.concatenate(off) ** 2))
     found = np.sqrt(np.mean(mean_square)) / case.size
     assert [float(str(one)) for one in planned] == [pytest.approx(found, rel=0.15)]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "composition"),
-    [("1", "1e-9", pmw.Composition.GDP), ("1000", "1e-9", pmw.Composition.ZCDP)],
-)
-def test_the_peer_has_the_budget_of_a_session(epsilon: str, delta: str, composition: pmw.Composition) -> None:
-    settings = Settings(epsilon, delta)
-    answered = METHODS["residuals-by-cells"](case_of(DOMAIN, 50), PAIRS, settings)
-    cap = open_filter(settings.budget, composition).cap
-    squares = cap if composition is pmw.Composition.GDP else 2 * cap
-    assert answered.facts["mu_squared"] == pytest.approx(float(squares), rel=1e-4)
-
-
-def test_the_peer_needs_a_delta() -> None:
-    with pytest.raises(NotApplicableError, match="delta > 0"):
-        METHODS["residuals-by-cells"](case_of(DOMAIN, 50), PAIRS, Settings(delta="0"))

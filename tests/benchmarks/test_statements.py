@@ -62,9 +62,7 @@ def judge(frame: pd.DataFrame) -> Judge:
     ("statement", "cells"),
     [
         ("SELECT town, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY town ORDER BY n DESC", 10),
-        ("SELECT plan, age, COUNT(*) FROM people GROUP BY plan, age", 42),
         ("SELECT town, COUNT(*) AS n FROM people GROUP BY town HAVING COUNT(*) > 10 LIMIT 2", 2),
-        ("SELECT COUNT(*) AS n FROM people WHERE age >= 19 OR town = '(other)'", 1),
         ("SELECT age / 5 AS part, COUNT(*) AS n FROM people GROUP BY part", 5),
     ],
 )
@@ -88,21 +86,6 @@ def test_a_number_in_the_wrong_place_is_found(session: pmw.Session, frame: pd.Da
     assert not low <= exact <= high
 
 
-def test_windows_are_of_the_groups_that_having_leaves(session: pmw.Session, judge: Judge) -> None:
-    shares = "SELECT town, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS share FROM people {} GROUP BY town {}"
-    found = judge.compared(
-        session.sql(shares.format("WHERE town IN ('ash', 'oak')", "")),
-        shares.format("", "HAVING town IN ('ash', 'oak')"),
-    )
-    assert found["held"] == found["bars"] >= 2
-
-
-def test_what_duckdb_cannot_run_is_told(session: pmw.Session, judge: Judge) -> None:
-    found = judge.compared(session.sql("SELECT COUNT(*) FROM people"), "SELECT COUNT(*) FROM patients")
-    assert list(found) == ["duckdb"]
-    assert "patients" in found["duckdb"]
-
-
 def test_refusals_and_crashes_have_their_words(
     session: pmw.Session, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,9 +104,7 @@ def test_refusals_and_crashes_have_their_words(
     ("words", "found"),
     [
         ("no; write SELECT town, COUNT(*) FROM people GROUP BY town, or run it", True),
-        ("no; write `SELECT COUNT(*) FROM people WHERE age < 3`.", True),
         ("no; write SELECT COUNT(*) FROM people WHERE height < 3, or run it", False),
-        ("write a statement such as SELECT AVG(age) FROM patients", False),
         ("no: SELECT * is a list of records", False),
     ],
 )
@@ -146,28 +127,6 @@ def test_each_statement_has_a_line_and_each_table_a_summary(
     )
     assert (summary["seeds"], summary["statements"], summary["answered"]) == (2, 2, 1)
     assert (summary["answered_share"], summary["refused"], summary["cells"]) == (0.5, 1, 2)
-
-
-def test_an_outcome_that_varies_by_seed_is_told(
-    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
-) -> None:
-    file = tmp_path / "some.sql"
-    file.write_text("SELECT COUNT(*) AS n FROM people\n")
-    outcomes = [{"outcome": "refused", "words": "no"}, {"outcome": "crashed", "words": "oh"}]
-    monkeypatch.setattr(statements, "alone", lambda work, table, seed, *given: [outcomes[seed]])
-    line, summary = run(statements, "--statements", str(file), "--seeds", "2", "--table", "acs")
-    assert (line["outcome"], line["words"]) == ("varies", "crashed, refused")
-    assert (summary["varies"], summary["answered"], summary["refused"]) == (1, 0, 0)
-
-
-def test_tables_that_are_absent_are_skipped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.argv", ["statements", "--data-dir", str(tmp_path), "--table", "adult"])
-    statements.main()
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "skipped adult: statements.sql is not in the data folder" in captured.err
 
 
 def test_values_of_a_coded_table_are_those_of_its_labels(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.planning.theorems import laplace_accuracy, sparse_accuracy
 from pmw.privacy.noise import DiscreteLaplace, uniform_below
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import AboveThreshold, NoiseKind, Sides, Sparse, ThresholdTest
@@ -67,12 +66,12 @@ def test_one_record_more_lowers_each_query_by_at_most_one(
     assert set(moved.tolist()) <= {0, -1}  # all the same way: monotone
 
 
-@pytest.mark.parametrize("bounds", [range(1, 150, 5), range(1, 150), LONG, [2**power for power in range(30)]])
+@pytest.mark.parametrize("bounds", [range(1, 150), LONG, [2**power for power in range(30)]])
 def test_a_list_of_any_length_gives_a_bound_that_cuts_next_to_nothing(bounds: list[int]) -> None:
     values = np.arange(50_000, dtype=np.int64) % 91
     algorithm = AboveThreshold.textbook(epsilon=1)
     bits = BitSource.from_integer(1)
-    for _ in range(20):
+    for _ in range(10):
         found = clipping_bound(values, bounds, algorithm, bits=bits)
         assert found is not None
         assert (values > found).sum() <= 600  # 549 values equal 90; the noise has scale 4
@@ -118,18 +117,18 @@ def test_a_firm_threshold_stops_at_the_first_bound_that_cuts_nothing() -> None:
 @pytest.mark.parametrize(
     ("bounds", "epsilon"),
     [
-        *[(bounds, 1) for bounds in ([], [0, 1], [3, 2], [2, 2], [1.5], [[1, 2]])],
-        *[([1, 2], 0), ([1, 2**60], 1), ([1], float("nan"))],
+        *((bounds, 1) for bounds in ([], [0, 1], [3, 2], [2, 2], [1.5], [[1, 2]])),
+        ([1, 2], 0),
+        ([1, 2**60], 1),
     ],
 )
 def test_what_makes_no_list_and_no_price_is_refused_before_anything_is_drawn(
     bounds: list[int], epsilon: float
 ) -> None:
     bits, values = BitSource.from_integer(7), np.arange(10, dtype=np.int64)
-    with pytest.raises(BudgetError, match="expected"):
-        auto_avg(values, bounds, epsilon=epsilon, bits=bits)
-    with pytest.raises(BudgetError, match="expected"):
-        naive_clipping_bound(values, bounds, epsilon=epsilon, bits=bits)
+    for search in (auto_avg, naive_clipping_bound):
+        with pytest.raises(BudgetError, match="expected"):
+            search(values, bounds, epsilon=epsilon, bits=bits)
     if bounds != [1, 2**60]:  # a bound alone takes no noise of its scale
         with pytest.raises(BudgetError, match="expected"):
             clipping_bound(values, bounds, AboveThreshold.textbook(epsilon=epsilon), bits=bits)
@@ -178,9 +177,9 @@ def test_counts_include_both_ends(values: list[int], ranges: list[tuple[int, int
 
 
 def test_the_large_ranges_of_a_table_are_answered_up_to_the_limit_and_say_which_they_are() -> None:
-    def asked(ages: NDArray[np.int64], limit: int) -> tuple[RangeAnswer, ...]:
+    def asked(ages: NDArray[np.int64], limit: int, epsilon: float = 1) -> tuple[RangeAnswer, ...]:
         tests, bits = Sparse.textbook(epsilon=1, update_limit=limit), BitSource.from_integer(limit)
-        return range_query_svt(ages, RANGES, tests, threshold=2_500, epsilon=1, bits=bits)
+        return range_query_svt(ages, RANGES, tests, threshold=2_500, epsilon=epsilon, bits=bits)
 
     answers = asked(AGES, 3)
     assert [(one.place, one.low, one.high) for one in answers] == [(2, 20, 59), (4, 30, 79), (5, 0, 89)]
@@ -188,10 +187,12 @@ def test_the_large_ranges_of_a_table_are_answered_up_to_the_limit_and_say_which_
     assert [one.count for one in answers] == pytest.approx([4_000, 5_000, 9_000], abs=60)
     assert [one.place for one in asked(AGES, 2)] == [2, 4]
     assert asked(AGES[:0], 2) == ()
+    with pytest.raises(BudgetError, match="expected"):
+        asked(AGES, 2, epsilon=0)
 
 
-@pytest.mark.parametrize(("ranges", "scale"), [(RANGES[2:3], 1), (RANGES[2:5], 2)])
-def test_counts_that_were_found_share_the_whole_price(ranges: list[tuple[int, int]], scale: int) -> None:
+def test_counts_that_were_found_share_the_whole_price() -> None:
+    ranges, scale = RANGES[2:5], 2
     tests, truth = Sparse.textbook(epsilon=1, update_limit=10), range_counts(AGES, ranges)
     noise = DiscreteLaplace(Fraction(scale))
     for seed in range(20):
@@ -204,73 +205,23 @@ def test_counts_that_were_found_share_the_whole_price(ranges: list[tuple[int, in
         assert bits.take(8) == again.take(8)
 
 
-@pytest.mark.parametrize(("ranges", "epsilon"), [(RANGES, 0), ([1, 2], 1), ([(1.5, 2)], 1), ([(1, 2, 3)], 1)])
-def test_ranges_and_prices_without_sense_are_refused(ranges: list[tuple[int, int]], epsilon: int) -> None:
-    tests = Sparse.textbook(epsilon=1, update_limit=2)
-    bits = BitSource.from_integer(5)
-    with pytest.raises(BudgetError, match="expected"):
-        range_query_svt(AGES, ranges, tests, threshold=1, epsilon=epsilon, bits=bits)
-    assert bits.bits(64) == BitSource.from_integer(5).bits(64)
-
-
-COUNT, LIMIT, BETA, THRESHOLD = 600, 3, 0.1, 20_000
-
-
-def sizes_at(gap: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return sizes so far below T, but for three so far above it, the last among them."""
-    sizes = np.full(COUNT, THRESHOLD - int(gap) - 1, dtype=np.int64)
-    sizes[[10, 270, COUNT - 1]] = THRESHOLD + int(gap) + 1
-    return sizes
-
-
-def wrong(
-    sizes: np.ndarray[tuple[int], np.dtype[np.int64]], answers: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> bool:
-    return len(answers) < len(sizes) or bool((answers != (sizes >= THRESHOLD)).any())
-
-
-@pytest.mark.statistical
-def test_each_way_keeps_to_its_bound_and_noise_on_every_count_to_no_smaller_one() -> None:
-    alpha = sparse_accuracy(COUNT, LIMIT, epsilon=1, beta=BETA)
-    assert alpha * 20 < laplace_accuracy(COUNT, epsilon=1, beta=BETA)
-    sizes, tests, runs = sizes_at(alpha), Sparse.textbook(epsilon=1, update_limit=LIMIT), 100
-    bits = BitSource.from_integer(1)
-    ours = sum(
-        wrong(sizes, sparse_cohorts(sizes, tests, threshold=THRESHOLD, bits=bits)) for _ in range(runs)
-    )
-    theirs = sum(
-        wrong(sizes, laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=bits)) for _ in range(runs)
-    )
-    bound = runs * BETA + 4 * np.sqrt(runs * BETA * (1 - BETA))
-    assert ours <= bound
-    assert theirs == runs
-    far = sizes_at(laplace_accuracy(COUNT, epsilon=1, beta=BETA))  # the bound of noise on every count
-    own = (laplace_cohorts(far, epsilon=1, threshold=THRESHOLD, bits=bits) for _ in range(runs))
-    assert sum(wrong(far, found) for found in own) <= bound
-
-
-def test_every_cohort_has_noise_of_its_own() -> None:
-    sizes = np.full(200, THRESHOLD)
-    found = laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=BitSource.from_integer(5))
+def test_every_cohort_has_noise_of_its_own_and_a_price_with_sense() -> None:
     noise = DiscreteLaplace(Fraction(200)).sample_array(BitSource.from_integer(5), 200)
+    found = laplace_cohorts(np.full(200, 9), epsilon=1, threshold=9, bits=BitSource.from_integer(5))
     assert found.tolist() == (noise >= 0).tolist()
     few = np.array([0, 10**6, 0, 10**6, 10**6, 0])  # after the c-th large one there is no answer
-    tests = Sparse.textbook(epsilon=1, update_limit=2)
-    answers = sparse_cohorts(few, tests, threshold=10**5, bits=BitSource.from_integer(3))
+    tests, bits = Sparse.textbook(epsilon=1, update_limit=2), BitSource.from_integer(3)
+    answers = sparse_cohorts(few, tests, threshold=10**5, bits=bits)
     assert answers.tolist() == [False, True, False, True]
-
-
-def test_prices_and_sizes_without_sense_are_refused() -> None:
     with pytest.raises(BudgetError, match="epsilon"):
-        laplace_cohorts(np.array([1]), epsilon=0, threshold=1, bits=BitSource.from_integer(4))
+        laplace_cohorts(few, epsilon=0, threshold=1, bits=bits)
     with pytest.raises(BudgetError, match="integer"):
-        laplace_cohorts(np.zeros(2), epsilon=1, threshold=1, bits=BitSource.from_integer(4))  # type: ignore[arg-type]
+        laplace_cohorts(np.zeros(2), epsilon=1, threshold=1, bits=bits)  # type: ignore[arg-type]
 
 
 # --- the chapter's functions: its programs run beside ours on the same draws, and its printed cases on Adult
 
 Table: TypeAlias = Mapping[str, NDArray[np.int64]]
-Query: TypeAlias = Callable[[Table], int]
 COUNTS = (2, 5, 3, 9, 1, 8, 4, 0)
 QUERIES: Sequence[Callable[[int], int]] = [lambda more, count=count: count + more for count in COUNTS]  # type: ignore[misc]
 SEEDS = range(80)
@@ -297,7 +248,7 @@ def chapter_sparse(
     return found
 
 
-@pytest.mark.parametrize(("c", "epsilon"), [(1, Fraction(1)), (3, Fraction(2)), (3, Fraction(1, 3))])
+@pytest.mark.parametrize(("c", "epsilon"), [(3, Fraction(2)), (3, Fraction(1, 3))])
 def test_sparse_finds_what_the_chapters_program_finds_on_the_same_draws(c: int, epsilon: Fraction) -> None:
     for seed in SEEDS:
         found = near_abuah.sparse(QUERIES, 1, c, 9, epsilon, bits=BitSource.from_integer(seed))
@@ -322,9 +273,8 @@ def test_a_random_place_among_none_is_refused() -> None:
     assert near_abuah.naive_above_threshold([], 0, 1, 1) is None
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 4)])
-def test_the_naive_way_has_noise_of_scale_one_over_epsilon_and_no_threshold_noise(epsilon: Fraction) -> None:
-    noise = DiscreteLaplace(1 / epsilon)
+def test_the_naive_way_has_noise_of_scale_one_over_epsilon_and_no_threshold_noise() -> None:
+    epsilon, noise = Fraction(1, 4), DiscreteLaplace(Fraction(4))
     for seed in SEEDS:
         bits = BitSource.from_integer(seed)
         passed = (place for place, count in enumerate(COUNTS) if count + noise.sample_array(bits, 1)[0] >= 11)
@@ -332,18 +282,15 @@ def test_the_naive_way_has_noise_of_scale_one_over_epsilon_and_no_threshold_nois
         assert found == next(passed, None)
 
 
-@pytest.mark.parametrize(("sensitivity", "scale"), [(1, 2), (30, 60)])
-def test_the_laplace_mechanism_has_scale_sensitivity_over_epsilon(sensitivity: int, scale: int) -> None:
+def test_the_laplace_mechanism_has_scale_sensitivity_over_epsilon() -> None:
     for seed in SEEDS:
-        noise = DiscreteLaplace(Fraction(scale)).sample(BitSource.from_integer(seed))
-        bits = BitSource.from_integer(seed)
-        assert near_abuah.laplace_mech(100, sensitivity, 0.5, bits=bits) == 100 + noise
+        noise = DiscreteLaplace(Fraction(60)).sample(BitSource.from_integer(seed))
+        assert near_abuah.laplace_mech(100, 30, 0.5, bits=BitSource.from_integer(seed)) == 100 + noise
 
 
 def test_a_bound_is_selected_from_noisy_sums_that_share_epsilon() -> None:
-    true = dict(
-        zip(range(1, 1_000, 10), [40_000 * place for place in range(8)] + [280_000] * 92, strict=True)
-    )
+    bounds = range(1, 1_000, 10)
+    true = {b: 40_000 * min(place, 7) for place, b in enumerate(bounds)}
     for seed in SEEDS:
         bits, best = BitSource.from_integer(seed), 0
         for b, value in true.items():
@@ -351,24 +298,18 @@ def test_a_bound_is_selected_from_noisy_sums_that_share_epsilon() -> None:
             if noisy - best <= 10:
                 break
             best = noisy
-        found = near_abuah.naive_select_b(
-            lambda table, bound: table[bound], true, 1, bits=BitSource.from_integer(seed)
-        )
-        assert found == b
+        again = BitSource.from_integer(seed)
+        assert near_abuah.naive_select_b(lambda table, bound: table[bound], true, 1, bits=again) == b
 
 
 @given(st.lists(st.integers(0, 120), max_size=30), st.integers(1, 150))
-def test_age_sums_and_their_differences(values: list[int], b: int) -> None:
+def test_age_sums_their_differences_and_ranges(values: list[int], b: int) -> None:
     table = ages(*values)
     assert near_abuah.age_sum_query(table, b) == sum(min(value, b) for value in values)
     more = near_abuah.create_query(b)(ages(*values, 70)) - near_abuah.create_query(b)(table)
     assert more == (-1 if b < 70 else 0)
-
-
-@given(st.lists(st.integers(0, 120), max_size=30), st.integers(0, 90), st.integers(0, 90))
-def test_an_age_range_excludes_both_ends(values: list[int], lower: int, upper: int) -> None:
-    found = near_abuah.age_range_query(ages(*values), lower, upper)
-    assert found == sum(lower < value < upper for value in values)
+    found = near_abuah.age_range_query(table, b // 2, b)  # without both ends
+    assert found == sum(b // 2 < value < b for value in values)
 
 
 def test_counts_of_ranges_have_noise_of_their_own_at_half_of_epsilon() -> None:
@@ -389,32 +330,26 @@ def test_the_average_is_that_of_the_applications() -> None:
     assert abs(found - column.mean()) < 1
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
+def test_numbers_with_a_fraction_are_refused() -> None:
+    refused: Sequence[Callable[[], object]] = (
         lambda: near_abuah.laplace_mech(0.5, 1, 1),  # type: ignore[arg-type]
         lambda: near_abuah.above_threshold([lambda table: 0.5], 0, 1, 1),  # type: ignore[list-item, return-value]
         lambda: near_abuah.naive_select_b(lambda table, b: 0.5, 0, 1),  # type: ignore[arg-type, return-value]
         lambda: near_abuah.age_sum_query({"Age": [0.5]}, 30),
         lambda: near_abuah.auto_avg([0.5], 1),
-    ],
-)
-def test_numbers_with_a_fraction_are_refused(ask: Callable[[], object]) -> None:
-    with pytest.raises(BudgetError, match="integer"):
-        ask()
+    )
+    for ask in refused:
+        with pytest.raises(BudgetError, match="integer"):
+            ask()
 
 
-@pytest.fixture
-def adult(data_dir: Path) -> pd.DataFrame:
-    """The chapter's table: the first 32,561 people of Adult, by the chapter's names of columns."""
+def test_the_chapters_printed_cases_on_adult(data_dir: Path) -> None:
+    """The first 32,561 people, by the chapter's names of columns."""
     path = data_dir / "adult-raw.csv.gz"
     if not path.exists():
         pytest.skip("needs adult-raw.csv.gz in the data folder")
     table = pd.read_csv(path, nrows=32_561)
-    return table.rename(columns={"age": "Age", "capital-gain": "Capital Gain"})
-
-
-def test_the_chapters_printed_cases_on_adult(adult: pd.DataFrame) -> None:
+    adult = table.rename(columns={"age": "Age", "capital-gain": "Capital Gain"})
     assert near_abuah.age_sum_query(adult, 30) == 913_809
     bits = BitSource.from_integer(1)
     bounds = [near_abuah.naive_select_b(near_abuah.age_sum_query, adult, 1, bits=bits) for _ in range(20)]
@@ -422,16 +357,3 @@ def test_the_chapters_printed_cases_on_adult(adult: pd.DataFrame) -> None:
     assert 71 <= np.median(bounds) <= 91  # 81 is printed, in both languages
     averages = [near_abuah.auto_avg(adult["Age"], 1, bits=bits) for _ in range(20)]
     assert abs(np.median(averages) - 38.58) < 0.1
-    gains = [near_abuah.auto_avg(adult["Capital Gain"], 1, bits=bits) for _ in range(20)]
-    assert abs(np.median(gains) - 1_074.7) < 40
-
-
-def test_the_chapters_ranges_on_adult(adult: pd.DataFrame) -> None:
-    bits = BitSource.from_integer(2)
-    queries: list[Query] = [near_abuah.create_age_range_query(bits=bits) for _ in range(10)]
-    true = [query(adult) for query in queries]  # type: ignore[arg-type]
-    found = near_abuah.range_query_svt(queries, adult, 5, 10_000, 1, bits=bits)  # type: ignore[arg-type]
-    large = [count for count in true if count >= 10_000][:5]
-    assert 0 < len(found) <= 5
-    assert len(found) == len(large)
-    assert all(abs(count - near) < 150 for count, near in zip(found, large, strict=True))

@@ -75,20 +75,18 @@ class Posing:
         raise AttributeError(f"{name}: {MARK}")
 
 
-def no_tables(folder: Path) -> dict[str, object]:
+def no_tables() -> dict[str, object]:
     """Return what a custodian may take for a table, and what pretends to be one."""
     array = np.empty(1, dtype=object)
     array[0] = RECORD
     return {
         "dict": {"age": [NUMBER], "sex": [MARK]},
         "records": [RECORD],
-        "tuple": ((NUMBER, MARK),),
         "rows": iter([(NUMBER, MARK)]),
         "objects": array,
         "texts": np.array([[str(NUMBER), MARK]]),
         "numbers": np.array([NUMBER + 0.5, float(NUMBER)]),
         "structured": np.array([(NUMBER, MARK)], dtype=[("age", "i8"), ("sex", "U9")]),
-        "masked": np.ma.masked_array([NUMBER + 0.5]),
         "series": pd.Series([MARK, NUMBER]),
         "text": f"age,sex\n{NUMBER},{MARK}\n",
         "bytes": f"age,sex\n{NUMBER},{MARK}\n".encode(),
@@ -267,7 +265,7 @@ def test_every_public_name_is_known_to_take_data_or_none() -> None:
 def test_nothing_of_what_is_no_table_is_shown(
     folder: Path, name: str, call: Callable[[Any, Path], object]
 ) -> None:
-    for kind, thing in {**no_tables(folder), **wrong_frames()}.items():
+    for kind, thing in {**no_tables(), **wrong_frames()}.items():
         shown = outputs(lambda thing=thing: call(thing, folder), OURS)  # type: ignore[misc]
         assert marks_in(shown) == [], (name, kind, shown)
     assert not (folder / "new.pmw").exists()
@@ -283,8 +281,7 @@ def test_nothing_of_a_table_that_opens_is_shown(
         assert marks_in(shown) == [], (name, kind, shown)
 
 
-@pytest.mark.parametrize("kind", list(no_tables(Path())))
-def test_what_is_no_table_is_refused_by_its_type(folder: Path, kind: str) -> None:
+def test_what_is_no_table_is_refused_by_its_type(folder: Path) -> None:
     calls = (
         lambda thing: pmw.open_session(thing, DOMAIN, epsilon=1),
         lambda thing: pmw.fit_workload(thing, DOMAIN, [("age",)], epsilon=1),
@@ -292,14 +289,15 @@ def test_what_is_no_table_is_refused_by_its_type(folder: Path, kind: str) -> Non
         lambda thing: pmw.finalize_session(folder / "study.pmw", thing),
     )
     for call in calls:
-        thing = no_tables(folder)[kind]
-        with pytest.raises(DataError, match=r"expected .* name of a CSV or Parquet file, got a ") as caught:
-            call(thing)
-        if kind not in ("text", "long line"):
-            module, name = type.__dict__["__module__"].__get__(type(thing)), type(thing)
-            expected = type.__dict__["__qualname__"].__get__(name)
-            expected = expected if module == "builtins" else f"{module}.{expected}"
-            assert f"got a {expected}; turn it into a pandas table" in str(caught.value)
+        for kind, thing in no_tables().items():
+            with pytest.raises(DataError, match=r"expected .* of a CSV or Parquet file, got a ") as caught:
+                call(thing)
+            if kind not in ("text", "long line"):
+                module, name = (
+                    type.__dict__[one].__get__(type(thing)) for one in ("__module__", "__qualname__")
+                )
+                expected = name if module == "builtins" else f"{module}.{name}"
+                assert f"got a {expected}; turn it into a pandas table" in str(caught.value)
     with pmw.resume_session(folder / "study.pmw") as session:
         assert not session.status().closed  # sealing it has not begun
 
@@ -376,12 +374,11 @@ def test_a_check_shows_undeclared_values_to_the_custodian_and_nothing_of_an_unre
 ) -> None:
     monkeypatch.chdir(tmp_path)
     queries.save_schema(DOMAIN, "people.toml")
-    shown = {}
     for file, raw in FILES.items():
         Path(file).write_bytes(raw)
         result = CliRunner().invoke(main, ("check", "--data", file, "--schema", "people.toml"))
         assert isinstance(result.exception, SystemExit | None)
-        shown[file] = result.output
-    assert f"undeclared '{MARK}' (1)" in shown["good.csv"]  # what it is for
-    for file in ("bytes in header.csv", "no table.parquet", "no table.csv.gz", "one record.csv"):
-        assert marks_in(shown[file]) == []
+        if file == "good.csv":
+            assert f"undeclared '{MARK}' (1)" in result.output  # what it is for
+        if file in ("bytes in header.csv", "no table.parquet", "no table.csv.gz", "one record.csv"):
+            assert marks_in(result.output) == []

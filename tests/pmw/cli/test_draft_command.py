@@ -51,16 +51,25 @@ def opened(run: Run, data: str, *more: str) -> Result:
     return run("open", "s.pmw", *given, "--test", "query", *more)
 
 
-def test_a_draft_from_another_public_table_opens_a_session(run: Run, tables: Path) -> None:
+def test_a_draft_from_a_public_table_opens_a_session_whose_releases_do_not_tell_that_table_again(
+    run: Run, tables: Path
+) -> None:
     text = draft(run)
     assert "no value of it stands here" in text
     assert 'Its bytes were compared with those of "census.csv", and differ.' in text
     assert 'read off "census.csv", which the custodian declares public' in text
     assert not any(value in text[text.index("[[attributes]]") :] for value in ("31", "40"))
+    marks = re.findall("[0-9a-f]{64}", text)
+    assert len(marks) == 2
     assert opened(run, "people.csv").exit_code == 0
+    run.told("export", "s.pmw", "--output", "made.csv")
+    run.told("export", "s.pmw", "--output", "m.json", "--format", "measurements")
+    for name in ("s.pmw", "made.csv", "made.csv.manifest.json", "m.json"):
+        content = (tables / name).read_bytes()
+        assert not any(mark.encode() in content for mark in marks), name
 
 
-@pytest.mark.parametrize("public", ["people.csv", "./people.csv", "link.csv", "copy.csv"])
+@pytest.mark.parametrize("public", ["link.csv", "copy.csv"])
 def test_values_of_the_table_itself_are_not_drafted_unless_it_is_declared_public(
     run: Run, tables: Path, public: str
 ) -> None:
@@ -74,7 +83,7 @@ def test_values_of_the_table_itself_are_not_drafted_unless_it_is_declared_public
     assert "min = 31" in told
 
 
-@pytest.mark.parametrize("data", ["census.csv", "moved.csv", "grown.csv"])
+@pytest.mark.parametrize("data", ["moved.csv", "grown.csv"])
 def test_a_session_over_the_table_that_domains_were_read_off_is_refused(
     run: Run, tables: Path, data: str
 ) -> None:
@@ -90,15 +99,11 @@ def test_a_session_over_the_table_that_domains_were_read_off_is_refused(
     assert opened(run, data.replace("grown", "census"), "--data-is-public").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "command", [("offline", "--workload", "marginals:1", "--output", "made.csv"), ("demo",)]
-)
-def test_whatever_else_releases_over_that_table_is_refused_too(
-    run: Run, tables: Path, command: tuple[str, ...]
-) -> None:
+def test_whatever_else_releases_over_that_table_is_refused_too(run: Run, tables: Path) -> None:
     draft(run)
     before = sorted(tables.iterdir())
-    assert "say so with --data-is-public" in run.refused(*command, *ON_CENSUS)
+    for command in (("offline", "--workload", "marginals:1", "--output", "made.csv"), ("demo",)):
+        assert "say so with --data-is-public" in run.refused(*command, *ON_CENSUS)
     assert sorted(tables.iterdir()) == before
 
 
@@ -115,41 +120,27 @@ def test_on_a_terminal_it_is_asked(run: Run, tables: Path, typed: str, code: int
     assert ("min = 31" in drafted.stdout) == (code == 0)
 
 
-def test_nothing_that_a_session_publishes_tells_the_public_table_again(run: Run, tables: Path) -> None:
-    text = draft(run)
-    marks = re.findall("[0-9a-f]{64}", text)
-    assert len(marks) == 2
-    assert opened(run, "people.csv").exit_code == 0
-    run.told("export", "s.pmw", "--output", "made.csv")
-    run.told("export", "s.pmw", "--output", "m.json", "--format", "measurements")
-    for name in ("s.pmw", "made.csv", "made.csv.manifest.json", "m.json"):
-        content = (tables / name).read_bytes()
-        assert not any(mark.encode() in content for mark in marks), name
-
-
-@pytest.mark.parametrize("given", ['"sha256:00"', '["sha256:00"]', "[3]", "true", "{ a = 1 }"])
-def test_what_is_no_list_of_digests_is_one_error(run: Run, tables: Path, given: str) -> None:
+def test_what_is_no_list_of_digests_is_one_error(run: Run, tables: Path) -> None:
     attribute = '[[attributes]]\nname = "age"\nkind = "integer"\nmin = 0\nmax = 99\n'
-    (tables / "drafted.toml").write_text(f"drafted_from = {given}\n{attribute}")
-    refused = opened(run, "people.csv")
-    assert refused.exit_code == 1
     expected = "drafted_from must be the list of digests that a draft wrote; copy it whole, or leave it out"
-    assert refused.stderr == f"Error: drafted.toml: {expected}\n"
+    for given in ('"sha256:00"', '["sha256:00"]', "[3]"):
+        (tables / "drafted.toml").write_text(f"drafted_from = {given}\n{attribute}")
+        assert run.refused("open", "s.pmw", "--data", "people.csv", *ON_CENSUS[2:]) == (
+            f"Error: drafted.toml: {expected}\n"
+        )
 
 
 def test_ends_by_privacy_are_told_once_their_charge_is_written(run: Run, tmp_path: Path) -> None:
     rows = "".join(f"{number % 90 + 1},a\n" for number in range(5000))
     (tmp_path / "people.csv").write_text("age,work\n" + rows)
-    told = run.told("draft", "--data", "people.csv", "--bounds", "age", "--epsilon", "2")
+    bounds = ("draft", "--data", "people.csv", "--bounds", "age", "--epsilon")
+    told = run.told(*bounds, "2")
     assert "min = 0\n" in told or "min = 1\n" in told
     assert "max = 128" in told
     assert "promises nothing" in told
     assert "pmw open --draft" in told
-    form = run.form(
-        "draft", "--data", "people.csv", "--bounds", "age", "--epsilon", "0.5", "--draft", "people.csv.draft"
-    )
-    assert form["epsilon"] == 0.5
     assert "5000" not in told
+    assert run.form(*bounds, "0.5", "--draft", "people.csv.draft")["epsilon"] == 0.5
     assert len((tmp_path / "people.csv.draft").read_text().splitlines()) == 2
     schema = 'name = "p"\n[[attributes]]\nname = "work"\nkind = "categorical"\nvalues = ["a", "b"]\n'
     (tmp_path / "people.toml").write_text(schema)
@@ -197,40 +188,31 @@ def test_keys_by_privacy_are_a_schema_once_their_charge_is_written(run: Run, cit
     assert words in run.told("status", "s.pmw")
 
 
-def test_where_no_text_passes_it_is_said_in_words(run: Run, cities: Path) -> None:
-    told = run.told(*KEYS[:-4], "--epsilon", "0.001", "--delta", "1e-9")
+def test_where_no_text_passes_it_is_said_and_how_many_persons_are_enough_is_told_for_nothing(
+    run: Run, cities: Path
+) -> None:
+    assert "comes to 42. Nothing was read or charged." in run.told(*KEYS, "--dry-run")
+    form = run.form(*KEYS, "--data", "none.csv", "--neighbors", "replace-one", "--dry-run")
+    assert form == {"attribute": "city", "threshold": 82}
+    assert not (cities / "people.csv.draft").exists()
+    told = run.told(*KEYS, "--epsilon", "0.001")
     assert "# No noisy count came to 20,032 persons: there is no value to declare." in told
     assert "[[attributes]]" not in told
     assert len((cities / "people.csv.draft").read_text().splitlines()) == 1
-    assert run.form(*KEYS[:-4], "--epsilon", "0.001", "--delta", "1e-9")["values"] == []
+    assert run.form(*KEYS, "--epsilon", "0.001")["values"] == []
 
 
-def test_how_many_persons_are_enough_is_told_for_nothing(run: Run, tmp_path: Path) -> None:
-    for more, threshold in (((), 42), (("--neighbors", "replace-one"), 82)):
-        told = run.told(*KEYS, *more, "--dry-run")  # there is no table
-        assert f"comes to {threshold}. Nothing was read or charged." in told
-        assert run.form(*KEYS, *more, "--dry-run") == {"attribute": "city", "threshold": threshold}
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("more", "code", "message"),
-    [
+def test_keys_that_cannot_be_drafted_cost_nothing_and_show_no_record(run: Run, cities: Path) -> None:
+    for more, code, message in (
         (("--keys", "town"), 1, "expected one column 'town' in the first line, got no such column"),
         (("--delta", "1"), 1, "0 <= delta < 1"),
-        (("--delta", "x"), 1, "finite number for delta"),
         (("--epsilon", "0"), 1, "expected epsilon > 0"),
-        (("--person-column", "town"), 1, "expected one column 'town'"),
         (("--bounds", "city"), 2, "two drafts, each with its own charge"),
         (("--from-public", "people.csv"), 2, "--keys costs privacy"),
-    ],
-)
-def test_keys_that_cannot_be_drafted_cost_nothing_and_show_no_record(
-    more: tuple[str, ...], code: int, message: str, run: Run, cities: Path
-) -> None:
-    refused = run.refused(*KEYS, *more, code=code)
-    assert message in refused
-    assert not any(text in refused for text in ("secret", "oslo", "Oslo"))
+    ):
+        refused = run.refused(*KEYS, *more, code=code)
+        assert message in refused
+        assert not any(text in refused for text in ("secret", "oslo", "Oslo"))
     assert [path.name for path in cities.iterdir()] == ["people.csv"]
 
 
@@ -311,10 +293,7 @@ def test_a_public_table_fills_what_it_has_and_the_rest_is_looked_at(run: Run, wo
     (workers / "census.csv").write_text("work\nmill\nfarm\n")
     told = run.told(*LOOK, "--from-public", "census.csv")
     assert 'values = ["farm", "mill"]' in told
-    assert "# Its texts: dates." in told
     assert told.count("# Its texts:") == 2
-    assert "pmw looked at the table" in told
-    assert 'Its bytes were compared with those of "census.csv", and differ.' in told
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------
@@ -414,39 +393,29 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_check_tells_what_lookups_call(table: Path, run: Run) -> None:
-    schema = table / "t.toml"
+def test_a_check_tells_what_lookups_call_and_counts_impossible_records(table: Path, run: Run) -> None:
     rows = "work,name\npublic,Public service\n" + "".join(f"x{place},none\n" for place in range(7))
     (table / "names.csv").write_text(rows)
-    schema.write_text(SCHEMA + '[lookups.works]\nattribute = "work"\nfile = "names.csv"\n')
-    result = run(*CHECK)
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == (
-        "Lookup 'works' of 'work' (name): 8 keys; declared values without one: private; "
-        "keys that are no declared value: x0, x1, x2, x3, x4, …."
-    )
-    told = json.loads(run(*CHECK, "--json").stdout)["lookups"]
-    assert told == [{
-        "name": "works", "attribute": "work", "key": "work", "columns": ["name"], "keys": 8,
-        "unnamed": ["private"], "undeclared": [f"x{place}" for place in range(7)],
-    }]  # fmt: skip
-    schema.write_text(SCHEMA + '[lookups.works]\nattribute = "wrk"\nvalues = { public = "P" }\n')
-    refused = run(*CHECK)
-    assert refused.exit_code != 0
-    assert "t.toml: lookup 'works': expected an attribute of the schema, got 'wrk'" in refused.stderr
-
-
-def test_a_check_counts_impossible_records(table: Path, run: Run) -> None:
     conditions = ("age < 10", "age >= 30 AND work = 'public'")
     sections = "".join(f'[[impossible]]\nwhere = "{where}"\n' for where in conditions)
-    (table / "t.toml").write_text(SCHEMA + sections)
+    lookups = '[lookups.works]\nattribute = "work"\nfile = "names.csv"\n'
+    (table / "t.toml").write_text(SCHEMA + sections + lookups)
     lines = run(*CHECK).stdout.splitlines()
     assert lines[0] == "t.csv: 6 records; a session keeps 0 and drops 6."
     assert [line for line in lines if "Impossible" in line] == [
         "Impossible, and dropped: 1 record where age < 10.",
         "Impossible, and dropped: 1 record where age >= 30 AND work = 'public'.",
     ]
-    assert json.loads(run(*CHECK, "--json").stdout)["impossible"] == dict.fromkeys(conditions, 1)
+    assert lines[-1] == (
+        "Lookup 'works' of 'work' (name): 8 keys; declared values without one: private; "
+        "keys that are no declared value: x0, x1, x2, x3, x4, …."
+    )
+    form = json.loads(run(*CHECK, "--json").stdout)
+    assert form["impossible"] == dict.fromkeys(conditions, 1)
+    assert form["lookups"] == [{
+        "name": "works", "attribute": "work", "key": "work", "columns": ["name"], "keys": 8,
+        "unnamed": ["private"], "undeclared": [f"x{place}" for place in range(7)],
+    }]  # fmt: skip
 
 
 def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> None:
@@ -497,40 +466,23 @@ def test_a_check_tells_apart_why_lines_cannot_be_read(table: Path, run: Run) -> 
     assert "a session keeps 13 and drops 5" in run.told(*CHECK, "--encoding", "cp1252")
 
 
-@pytest.mark.parametrize(("name", "told"), [("t.xlsx", "an Excel workbook"), ("t.json", "JSON")])
-def test_what_is_no_csv_file_is_named_wherever_it_is_given(
-    table: Path, run: Run, name: str, told: str
-) -> None:
-    content = {"t.xlsx": b"PK\x03\x04" + bytes(26) + b"[Content_Types].xml", "t.json": b'{"age": 1}\n'}[name]
-    (table / name).write_bytes(content)
-    for command in (
-        ("check", "--data", name, "--schema", "t.toml"),
-        ("open", "s.pmw", "--data", name, "--schema", "t.toml", "--epsilon", "1"),
-        ("draft", "--data", name),
-        ("draft", "--data", name, "--bounds", "age", "--epsilon", "1"),
-    ):
-        assert f"got {told}; " in run(*command).stderr
-    assert sorted(path.name for path in table.iterdir()) == sorted([name, "t.csv", "t.toml"])
-
-
+@pytest.mark.parametrize(
+    ("declared", "written", "way"),
+    [("K\u00f6ln", "Ko\u0308ln", "apart"), ("Ko\u0308ln", "K\u00f6ln", "together")],
+)
 def test_a_value_whose_accents_are_written_another_way_is_told_from_the_declared_one(
+    table: Path, run: Run, declared: str, written: str, way: str
+) -> None:
+    (table / "t.toml").write_text(SCHEMA.replace("private", declared), encoding="utf-8")
+    (table / "t.csv").write_text(f"age,work\n1,{written}\n2,public\n", encoding="utf-8")
+    told = run.told(*CHECK)
+    assert f"work: undeclared '{written}' (1)" in told  # nothing is folded
+    assert f"  {written!a} is '{declared}' with its accents written {way}: write it in the schema as " in told
+
+
+def test_a_missing_column_is_told_with_exit_code_1_and_no_name_moves_the_cursor(
     table: Path, run: Run
 ) -> None:
-    for declared, written, way in (
-        ("K\u00f6ln", "Ko\u0308ln", "apart"),
-        ("Ko\u0308ln", "K\u00f6ln", "together"),
-    ):
-        (table / "t.toml").write_text(SCHEMA.replace("private", declared), encoding="utf-8")
-        (table / "t.csv").write_text(f"age,work\n1,{written}\n2,public\n", encoding="utf-8")
-        told = run.told(*CHECK)
-        assert f"work: undeclared '{written}' (1)" in told  # nothing is folded
-        assert (
-            f"  {written!a} is '{declared}' with its accents written {way}: write it in the schema as the "
-            "table does\n"
-        ) in told
-
-
-def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> None:
     (table / "t.csv").write_text("age,wrok\n1,public\n")
     result = run(*CHECK)
     assert (result.exit_code, result.stderr) == (1, WARNING)
@@ -544,9 +496,6 @@ def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> Non
     assert (result.exit_code, result.stderr) == (1, WARNING)
     form = json.loads(result.stdout)
     assert (form["absent_columns"], "not private" in form["warning"]) == (["work"], True)
-
-
-def test_names_and_values_cannot_move_the_cursor(table: Path, run: Run) -> None:
     (table / "t.csv").write_text("age,work,\x1b[2J\n1,\x1b[2J,x\n")
     shown = run(*CHECK).stdout
     assert "\x1b" not in shown
@@ -556,27 +505,15 @@ def test_names_and_values_cannot_move_the_cursor(table: Path, run: Run) -> None:
 # --- tables that were meant otherwise ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", ["age,sex,region,member\n", "age,sex,region,member\nx,x,x,x\ny,y,y,y\n"])
-def test_a_check_that_would_keep_nothing_warns_and_fails(people: Path, run: Run, rows: str) -> None:
-    run.told("check", *TABLE)
-    (people / "people.csv").write_text(rows)
-    result = run("check", *TABLE)
-    assert result.exit_code == 1
-    assert "Warning: a session would " in result.stderr.splitlines()[-1]
+def test_a_check_that_would_keep_nothing_warns_and_fails(table: Path, run: Run) -> None:
+    for rows in ("age,work\n", "age,work\nx,x\ny,y\n"):
+        (table / "t.csv").write_text(rows)
+        result = run(*CHECK)
+        assert result.exit_code == 1
+        assert "Warning: a session would " in result.stderr.splitlines()[-1]
 
 
-def test_a_folder_without_parquet_files_is_told(people: Path, run: Run) -> None:
-    (people / "tables").mkdir()
-    schema = ("--data", "tables", "--schema", "people.toml")
-    for command in (("open", "new.pmw", "--epsilon", "1"), ("check",), ("demo", "--output", "shown")):
-        result = run(*command, *schema)
-        assert result.exit_code == 1, command
-        assert "expected a folder of Parquet files, got tables: none is in it" in result.stderr
-    assert not list(people.glob("new.pmw*"))
-    assert not (people / "shown").exists()
-
-
-@pytest.mark.parametrize(("delimiter", "typed"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+@pytest.mark.parametrize(("delimiter", "typed"), [("\t", "tab"), ("|", "'|'")])
 def test_a_header_with_another_delimiter_is_told(
     people: Path, run: Run, frame: pd.DataFrame, delimiter: str, typed: str
 ) -> None:
@@ -603,21 +540,21 @@ TOO_LARGE = {
         "at most 500 attributes, got 1,000",
     ),
 }
-COMMANDS = {
-    "check": CHECK,
-    "plan": ("plan", "--schema", "t.toml", "--records", "1000", "--epsilon", "1"),
-    "open": ("open", "s.pmw", "--data", "t.csv", "--schema", "t.toml", "--epsilon", "1"),
-}
+COMMANDS = (
+    CHECK,
+    ("plan", "--schema", "t.toml", "--records", "1000", "--epsilon", "1"),
+    ("open", "s.pmw", "--data", "t.csv", "--schema", "t.toml", "--epsilon", "1"),
+)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("kind", TOO_LARGE)
 def test_a_schema_past_what_fits_is_refused_in_words_before_anything_is_read(
-    table: Path, run: Run, command: str, kind: str
+    table: Path, run: Run, kind: str
 ) -> None:
     attributes, message = TOO_LARGE[kind]
     (table / "t.toml").write_text('name = "people"\n' + attributes)
-    refused = run(*COMMANDS[command])
-    assert refused.exit_code != 0
-    assert message in " ".join(refused.stderr.split())
+    for command in COMMANDS:
+        refused = run(*command)
+        assert refused.exit_code != 0
+        assert message in " ".join(refused.stderr.split())
     assert {path.name for path in table.iterdir()} == {"t.csv", "t.toml"}

@@ -65,21 +65,12 @@ def each(commands: tuple[tuple[str, ...], ...], *rows: tuple[Any, ...]) -> list[
 
 # Arguments, a part of the message, and the exit code where it is not that of wrong usage.
 REFUSED: list[tuple[Any, ...]] = [
-    # --- the choices of a session ---
+    # --- the choices of a session, which opening and a plan read alike ---
     *each(
-        (OPEN, PLAN),
-        (("--update", "step"), "--update step"),
-        (("--threshold", "100"), "--threshold"),
-        (("--learning-rate", "0.1"), "--learning-rate"),
-        (("--sides", "two-sided"), "--sides"),
-        (("--test", "query", "--model", "graphical"), "--model graphical"),
-        (("--test", "query", "--max-cells", "100"), "--max-cells"),
-        (("--test", "query", "--simultaneous"), "--simultaneous"),
+        (PLAN,),
         (("--test", "query", "--learning-rate", "0.1"), "--learning-rate"),
         (("--test", "query", "--neighbors", "replace-one", "--sides", "two-thresholds"), "two thresholds"),
-        (("--model", "dense", "--max-cells", "100"), "--max-cells"),
         (("--simultaneous", "--sparse-vector", "laplace"), "simultaneous"),
-        (("--delta", "0", "--composition", "zcdp"), "delta > 0 for zCDP"),
         (("--delta", "0", "--composition", "gdp"), "delta > 0 for GDP"),
         (("--delta", "1e-9", "--composition", "gdp", "--sparse-vector", "sech2"), "no price in GDP"),
         (("--delta", "1e-9", "--reserve", "30%", "--simultaneous"), "a reserve does not go with simult"),
@@ -92,7 +83,7 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--preset", "lecture"), "'lecture' is not"),
     ),
     *each(
-        ((*OPEN, "--preset", "textbook"), (*PLAN, "--preset", "textbook")),
+        ((*OPEN, "--preset", "textbook"),),
         (("--test", "marginal"), "--test contradicts --preset textbook"),
         (("--opening", "one-way", "--update", "refit"), "--opening and --update contradict --preset textb"),
         (("--sparse-vector", "sech2"), "--sparse-vector contradicts"),
@@ -103,42 +94,23 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     *each(
         (NO_BUDGET,),
-        (("--epsilon", "0"), "expected epsilon > 0, got epsilon=0"),
-        (("--epsilon", "much"), "expected a finite number for epsilon, got 'much'"),
-        (("--epsilon", "1", "--delta", "1"), "expected 0 <= delta < 1, got delta=1"),
-        (("--epsilon", "1", "--records", "-3"), "records from 1 to 1,000,000,000,000, got records=-3"),
         (("--epsilon", "1", "--queries", "0", "--test", "query"), "expected_queries has to be above 0"),
         (("--epsilon", "1", "--delta", "1e-9", "--queries", "0", "--reserve", "9%"), "expected_queries = 0"),
-        (("--epsilon", "1", "--queries", "-1"), "expected_queries from 0 to 1,000,000,000,000, got -1"),
-        (("--epsilon", "1e-12"), "the budget is too small to measure anything; choose a larger epsilon", 1),
         ((), "give --epsilon or --accuracy, or both"),
         (("--test", "query", *BUDGET, "--accuracy", "0.1"), "give --epsilon or --accuracy, one of the two"),
         (("--accuracy", "0"), "expected an accuracy strictly between 0 and 1, got accuracy=0.0"),
-        (("--accuracy", "0.1", "--confidence", "1"), "a confidence strictly between 0 and 1, got 1.0"),
         (("--accuracy", "1e-9"), "no epsilon up to 1000 keeps every bound within 1e-07% of the records;", 1),
         (("--epsilon", "1", "--beta", "0.1"), "--beta goes with --accuracy; use --confidence otherwise"),
         (("--accuracy", "0.1", "--beta", "2"), "expected a beta strictly between 0 and 1, got 2.0"),
         (("--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence say the s"),
-        (("--epsilon", "1", "--schema", "nowhere.toml"), "nowhere.toml: No such file or directory", 1),
-        (
-            ("--epsilon", "1", "--neighbors", "replace-one"),
-            "under replace-one no record may be dropped, but attribute 'age' drops records with empty or "
-            "undeclared values; declare missing = true and other = true",
-            1,
-        ),
     ),
     *each(
         ((*NO_BUDGET, "--delta", "1e-9", "--epsilon"),),
         (("0.5,,2",), "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"),
-        (("",), "--epsilon: expected numbers such as 1 or 0.5,1,2; one between commas is missing"),
         (("1,1",), "--epsilon: expected each budget once, got 1,1"),
-        (("1,2,1.0",), "--epsilon: expected each budget once, got 1,2,1.0"),
-        *(
-            ((several,), f"expected a finite number for epsilon, got '{one}'")
-            for several, one in (("nan", "nan"), ("1,nan", "nan"), ("1,inf", "inf"), ("1;2", "1;2"))
-        ),
+        (("1,nan",), "expected a finite number for epsilon, got 'nan'"),
+        (("1;2",), "expected a finite number for epsilon, got '1;2'"),
         (("0,5",), "expected epsilon > 0, got epsilon=0"),
-        (("1,-1",), "expected epsilon > 0, got epsilon=-1"),
         ((",".join(map(str, range(1, 51))),), "--epsilon: expected at most 6 budgets, got 50"),
         (("1,1e-12",), "epsilon 1e-12: the budget is too small to measure anything; choose a larger", 1),
         (
@@ -169,7 +141,7 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--prior", "nothere.model", "--prior-is-public"), "'nothere.model' does not exist"),
         *(
             (("--memory", size), "expected a size")
-            for size in ("", "4", "4G", "-1GB", "1e9B", "999kB", "0.5MB", "1001TB", "NaNGB", "4 gigabytes")
+            for size in ("", "4", "4G", "-1GB", "1e9B", "999kB", "1001TB", "NaNGB")
         ),
     ),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
@@ -258,18 +230,13 @@ REFUSED: list[tuple[Any, ...]] = [
     *each(
         (("ask", "study.pmw", "", "--at-most"), ("measure", "study.pmw", "sex", "--at-most")),
         (("101%",), "expected a part of the budget from 0 to 100%, such as 2%"),
-        (("-1%",), "expected a part of the budget from 0 to 100%"),
-        (("nan",), "expected a part of the budget from 0 to 100%"),
-        (("much",), "expected a part of the budget from 0 to 100%"),
     ),
     (("ask", "study.pmw", "", "--format", "csv"), "--format is for --stream and --workload"),
     (("ask", "study.pmw", "--sql", "x", "--format", "csv"), "--format is for --stream and --workload"),
     (("ask", "study.pmw", "", "--within", "9", "--fresh"), "leave --fresh out"),
     (("ask", "study.pmw", "--stream", "--within", "9"), "--within is for one condition"),
     (("ask", "study.pmw", "", "--within", "0"), "above 0, or a part such as 2%, got '0'"),
-    (("ask", "study.pmw", "", "--within", "nan"), "above 0, or a part such as 2%, got 'nan'"),
     (("ask", "study.pmw", "", "--wait", "nan"), "expected a finite number"),
-    (("ask", "study.pmw", "", "--wait", "inf"), "expected a finite number"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (("measure", "study.pmw", "sex", "--token-file", "ann.token"), "--token-file is for the address"),
     (("status", "study.pmw", "--token-file", "ann.token"), "--token-file is for the address"),
@@ -299,9 +266,6 @@ REFUSED: list[tuple[Any, ...]] = [
     *each(
         (("ask", "study.pmw", "--sql"),),
         (("SELECT AVG(sex) FROM people",), "AVG needs numbers, 'sex' holds none", 4),
-        (("SELECT QUANTILE_CONT(age, 1.5) FROM people",), "expected a percentile in [0, 1], got 1.5", 4),
-        (("SELECT sex, AVG(age) FROM people GROUP BY sex HAVING age > 3",), "'age' stands outside", 4),
-        (("SELECT AVG(age) FROM people ORDER BY count",), "unknown attribute 'count'", 4),
         (("SELECT AVG(age) / 0 FROM people",), "a division by 0", 4),
         (("SELECT SUM(1e400) FROM people",), "expected numbers of at most 1e+100", 4),
         (
@@ -325,31 +289,21 @@ REFUSED: list[tuple[Any, ...]] = [
     # --- files that are written ---
     *each(
         (("export", "study.pmw", "--output", "x.json", "--format", "measurements"),),
-        (("--rows", "3"), "has no rows: leave out --rows, --where, --method and --seed"),
-        (("--seed", "3"), "has no rows: leave out --rows, --where, --method and --seed"),
         (("--where", "age = 30"), "has no rows: leave out --rows, --where, --method and --seed"),
         (("--method", "systematic"), "has no rows: leave out --rows, --where, --method and --seed"),
-        (("--refine",), "has no rows: leave out --refine"),
         (("--croissant",), "has no rows: leave out --croissant"),
     ),
     ((*EXPORT, "--rows", "0"), "rows"),
-    *(
-        (("export", "study.pmw", "--output", name), ".csv, .parquet, .pq")
-        for name in ("rows.xlsx", "rows.json", "rows.csv.gz", "rows.txt")
-    ),
+    (("export", "study.pmw", "--output", "rows.csv.gz"), ".csv, .parquet, .pq"),
     ((*EXPORT[:3], ".", "--force"), "expected a file to write, got the folder", 1),
-    ((*EXPORT[:3], "/", "--force"), "expected a file to write, got the folder", 1),
     ((*EXPORT[:3], "people.csv/x.csv", "--force"), "the file cannot be written", 1),
     (("report", "study.pmw", "-o", "people.csv"), "people.csv exists; choose another name", 1),
     (("report", "study.pmw", "-o", "absent/r.html"), "the file cannot be written: No such file", 1),
     (("report", "text.pmw", "-o", "r.html"), "the file is no session file, or it is damaged", 5),
-    (("report", "absent.pmw", "-o", "r.html", "--force"), "expected a session file, found none", 1),
     (("status", "study.pmw", "--force"), "give --plot FILE with it"),
     (("backup", "study.pmw", "--output", "people.csv"), "people.csv exists", 1),
     (("backup", "people.csv", "--output", "new.pmw"), "the file is no session file", 5),
     (("close", "people.csv"), "the file is no session file", 5),
-    (("close", "absent.pmw"), "expected a session file, found none", 1),
-    (("ledger", "absent.pmw"), "expected a session file, found none", 1),
     (("shell", "absent.pmw"), "expected a session file, found none", 1),
     # --- no session ---
     *each(
@@ -370,27 +324,13 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--workload", "one.jsonl"), "expected a workload of at least two different questions", 4),
         (("--workload", "bad.jsonl"), "line 2: unknown attribute 'agee'", 4),
         (("--workload", "none.jsonl"), "expected a workload of questions to choose among, got none", 4),
-        (("--epsilon", "0"), "expected epsilon > 0"),
-        (("--epsilon", "nan"), "epsilon"),
-        (("--delta", "1"), "expected 0 <= delta < 1"),
-        (("--epsilon", "1e-30"), "the budget is too small", 1),
         (("--rounds", "0"), "expected rounds from 1 to 1,000,000"),
         (("--threshold", "-1"), "expected a positive threshold"),
-        (("--threshold", "nan"), "expected a positive threshold"),
         (("--rows", "-1"), "rows"),
-        (("--records-per-person", "0"), "expected records_per_person from 1"),
-        (("--neighbors", "replace-one"), "under replace-one no record may be dropped", 1),
         (("--output", "header.csv"), "header.csv exists; choose another name", 1),
         (("--output", "made.txt"), "expected a name that ends in .csv"),
         (("--output", "none/made.csv"), "expected a folder that is there, got none"),
         (("--output", "people.csv", "--force"), "--output would overwrite people.csv"),
-        (("--output", "people.csv"), "--output would overwrite people.csv"),
-        (("--data", "missing.csv"), "missing.csv", 1),
-        (("--schema", "missing.toml"), "missing.toml", 1),
-    ),
-    *each(
-        (("mcp", "study.pmw"),),
-        (("--at-most", "1e999999999"), "expected a part of the budget from 0 to 100%"),
     ),
     *each(
         (("user", "add", "ann", "--users", "users.json"),),
@@ -399,9 +339,9 @@ REFUSED: list[tuple[Any, ...]] = [
         (("--share", "0.2", "--sessions", ","), "expected names of sessions"),
         (("--share", "0.2", "--expires", "tomorrow"), "does not match"),
         (("--share", "0.2", "--role", "king"), "is not one of"),
+        (("--at-most", "1.1"), "expected a part of the budget from 0 to 100%"),
         *(
-            ((option, part), "expected a part of the budget from 0 to 100%")
-            for option in ("--share", "--at-most")
+            (("--share", part), "expected a part of the budget from 0 to 100%")
             for part in ("-0.1", "1.1", "101%", "nan", "inf", "x", "1/0", "1e999999999", "1e-2000", "%", "")
         ),
     ),
@@ -490,12 +430,6 @@ def refused(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable
     return invoked
 
 
-def test_there_are_many() -> None:
-    tables = (CONDITIONS, LINES, COMMANDS, SCHEMAS, REFUSED)
-    assert sum(map(len, tables)) > 400
-    assert all(len({row[0] for row in table}) == len(table) for table in tables)
-
-
 @pytest.mark.parametrize(("arguments", "code", "message"), COMMANDS, ids=lambda value: str(value)[:60])
 def test_hostile_commands_are_refused_in_one_line(
     refused: Callable[..., str], arguments: tuple[str, ...], code: int, message: str
@@ -547,7 +481,9 @@ WITH_EFFECT = {
 def test_every_option_has_an_effect_or_is_refused_where_it_has_none(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
-    tried = {word for words, *_ in REFUSED if words[0] == name for word in words}
+    # What one takes the other does, in test_plan_command.py.
+    alike = ("open", "plan") if name in ("open", "plan") else (name,)
+    tried = {word for words, *_ in (*REFUSED, *COMMANDS) if words[0] in alike for word in words}
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             option = parameter.opts[0]
@@ -589,6 +525,9 @@ def test_conditions_are_refused_one_by_one_and_the_stream_goes_on(study: Path, r
         _, code, message, position = CONDITIONS[place]
         error = {"code": code, "message": message, "position": position}
         assert form == {"id": place, "error": error}, lines[place][:80]
+        if place % 20 == 0:
+            alone = run.refused("ask", "study.pmw", "--", CONDITIONS[place][0], code=4)
+            assert alone.startswith(f"Error: {message}")
 
 
 def test_lines_are_refused_one_by_one_and_the_stream_goes_on(study: Path, run: Run) -> None:
@@ -597,23 +536,7 @@ def test_lines_are_refused_one_by_one_and_the_stream_goes_on(study: Path, run: R
         assert form["error"] == {"code": code, "message": message, "position": position}, line[:80]
 
 
-@pytest.mark.parametrize("row", CONDITIONS[::7], ids=lambda row: row[0][:30])
-def test_a_condition_alone_is_refused_with_the_same_message(
-    folder: Path, run: Run, row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    assert run.refused("ask", "study.pmw", "--", row[0], code=4).startswith(f"Error: {row[2]}")
-
-
 # --- the disk ----------------------------------------------------------------------------------------------
-
-
-def test_a_folder_that_vanished_is_told(study: Path, run: Run) -> None:
-    Path("people.csv").unlink()
-    refused = run.refused("ask", "study.pmw", "age >= 32 AND member = TRUE")
-    assert refused.startswith("Error: expected a readable file, got ")
-    assert read_session(study)[1].queries_answered == 0
-    run.told("ask", "study.pmw", "age >= 32")  # released numbers need no table
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind the superuser")

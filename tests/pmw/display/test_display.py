@@ -51,11 +51,8 @@ def test_a_page_and_a_figure_show_the_same_numbers(starts: tuple[str, ...]) -> N
     assert "<title>people: sex, % of all records</title><desc>Two bars.</desc>" in page
 
 
-def test_a_stepped_line_stays_until_its_next_point() -> None:
+def test_a_stepped_line_stays_until_its_next_point_and_of_very_many_points_both_ends_are_drawn() -> None:
     assert Line("spent", "line-0", [(0, 1), (2, 5)], is_stepped=True).corners == [(0, 1), (2, 1), (2, 5)]
-
-
-def test_of_very_many_points_the_first_and_the_last_are_drawn() -> None:
     corners = Line("spent", "line-0", [(x, 2 * x) for x in range(10_000)]).corners
     assert len(corners) == 401
     assert (corners[0], corners[-1]) == ((0, 0), (9999, 19998))
@@ -84,7 +81,7 @@ HEADER = ("occupation", "sex", "count", "low")
 ROWS = [("Transport-moving", "Female", "1,234", "1,000"), ("Sales", "Male", "5", "0")]
 
 
-@pytest.mark.parametrize("width", range(28, 45))
+@pytest.mark.parametrize("width", range(28, 45, 2))
 def test_texts_are_cut_and_numbers_never(width: int) -> None:
     lines = text_table(HEADER, ROWS, left=2, width=width).split("\n")
     assert all(len(line) <= width for line in lines)
@@ -92,9 +89,8 @@ def test_texts_are_cut_and_numbers_never(width: int) -> None:
     assert (width < 38) == any("Transport-moving" not in lines[1] for _ in lines)
 
 
-@pytest.mark.parametrize("width", [1, 10, 20])
-def test_what_is_too_narrow_for_columns_gets_a_record_for_each_row(width: int) -> None:
-    assert text_table(HEADER, ROWS, left=2, width=width) == (
+def test_what_is_too_narrow_for_columns_gets_a_record_for_each_row() -> None:
+    assert text_table(HEADER, ROWS, left=2, width=20) == (
         "occupation: Transport-moving\nsex: Female\ncount: 1,234\nlow: 1,000\n\n"
         "occupation: Sales\nsex: Male\ncount: 5\nlow: 0"
     )
