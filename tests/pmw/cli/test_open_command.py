@@ -13,7 +13,7 @@ import pytest
 from pmw import Options
 from pmw.planning.opening import KEPT_FOR_PERSONS, PERSONS_SHARE
 from pmw.session.maintenance import read_session
-from queries import Domain, IntegerAttribute, save_schema
+from queries import Domain, IntegerAttribute, Person, save_schema
 from tests.pmw.cli.commands import OPEN, TABLE, Run
 from tests.pmw.session.test_priors import DOMAIN as ROOMS
 from tests.pmw.session.test_priors import people as rooms
@@ -368,6 +368,12 @@ def test_a_session_is_opened_on_people_by_options_or_by_the_schema(visits: Path,
     typed = ("--records-per-person", "4", "--person-column", "patient")
     for name, more in (("o.pmw", ()), ("p.pmw", typed)):
         assert "at most 4 records are kept" in run.told("open", name, *OPEN_VISITS[2:], *more)
+    clip = ("--person-clip", "ward=12")
+    run.told("open", "c.pmw", *OPEN_VISITS[2:], *typed, *clip)
+    person = read_session(visits / "c.pmw")[0].domain.person
+    assert person == Person("patient", records=4, clips=(("ward", 12.0),))
+    wrong_clip = run.refused("open", "d.pmw", *OPEN_VISITS[2:], *typed, clip[0], "ward", code=2)
+    assert "expected ATTRIBUTE=C such as amount=10000, got 'ward'" in wrong_clip
     for command in (OPEN_VISITS, CHECK_VISITS, PLAN_VISITS):  # where the default is typed, too
         assert "give one number" in run(*command, "--records-per-person", "1").stderr
 
