@@ -214,12 +214,17 @@ def kill_at(
         setattr(SessionStore, step, deadly)
         use()
 
-    child = multiprocessing.get_context("fork").Process(target=run)
+    assert ended(run) == -signal.SIGKILL
+
+
+def ended(use: Callable[[], object]) -> int | None:
+    """Do something in a process of its own, and return what that ended with."""
+    child = multiprocessing.get_context("fork").Process(target=use)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that this process may have threads
         child.start()
     child.join(WAIT)
-    assert child.exitcode == -signal.SIGKILL
+    return child.exitcode
 
 
 @contextmanager
