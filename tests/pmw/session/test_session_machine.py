@@ -344,7 +344,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessionMachine = SessionMachine.TestCase
 TestSessionMachine.settings = settings(
-    max_examples=18,
+    max_examples=10,
     stateful_step_count=8,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # a file is slow to shrink
