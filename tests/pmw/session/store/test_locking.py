@@ -48,27 +48,20 @@ def test_a_session_is_locked_by_whatever_link_it_is_reached(study: Path, tmp_pat
     assert list(link.parent.iterdir()) == [link]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda path: pmw.resume_session(path).close(),
+def test_a_session_file_with_two_names_is_refused(study: Path, tmp_path: Path) -> None:
+    uses: list[Callable[[Path], object]] = [
+        lambda path: pmw.resume_session(path).close(), read_session, read_ledger, verify_session,
         finalize_session,
-        read_session,
-        read_ledger,
-        verify_session,
-    ],
-)
-def test_a_session_file_with_two_names_is_refused(
-    study: Path, tmp_path: Path, use: Callable[[Path], object]
-) -> None:
+    ]  # fmt: skip
     (tmp_path / "h.pmw").hardlink_to(study)
     before = rows_of(study)
-    for name in ("s.pmw", "h.pmw"):
+    for name, use in itertools.product(("s.pmw", "h.pmw"), uses):
         with pytest.raises(pmw.SessionError, match="one name, found 2 hard links to it; remove the others"):
             use(tmp_path / name)
     assert rows_of(study) == before
     (tmp_path / "h.pmw").unlink()
-    use(study)
+    for use in uses:
+        use(study)
 
 
 def test_a_file_that_is_moved_linked_or_deleted_under_a_session_is_not_written_to(
