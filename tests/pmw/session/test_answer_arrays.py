@@ -135,7 +135,7 @@ def binned() -> pd.DataFrame:
     [
         {},
         {"epsilon": 4, "max_cells": 3000},  # some marginals are kept beside the model
-        {"delta": 0, "beside": 80},  # what was tested bounds parts of others
+        {"delta": 0, "beside": 40},  # what was tested bounds parts of others
         {"simultaneous": True},
         {"accuracy": 0.05, "records": 20_000},
     ],
