@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -106,58 +104,6 @@ def path(tmp_path: Path) -> Path:
 def take_over(path: Path) -> None:
     with closing(SessionStore.open(path)) as store:
         store.take_over()
-
-
-# --- what a link is -----------------------------------------------------------------------------------------
-
-
-def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() -> None:
-    with closing(make(None)) as store:
-        found = store.chained()
-        session = str(store.meta("session"))
-        numbers = [row[0] for row in store._connection.execute("SELECT sequence FROM chain")]
-        columns = "sequence, size, analyst, confidence, share, version, drawn, kinds, settled, keys, hash"
-        rows = store._connection.execute(f"SELECT {columns} FROM blocks ORDER BY sequence").fetchall()
-
-    def link(before: bytes, *content: object) -> bytes:
-        return hashlib.blake2b(before + json.dumps(content).encode(), digest_size=32).digest()
-
-    def blob(raw: bytes) -> str:
-        return hashlib.blake2b(raw, digest_size=32).hexdigest()
-
-    blocks = [[blob(value) if isinstance(value, bytes) else value for value in row] for row in rows]
-
-    assert found.origin == link(b"", session, CONTRACT)
-    first = link(
-        found.origin, [1, 1, 2, 0, 0],
-        [[1, 1, "total", "records", None, "1/8", "1/4", '[["","1"]]']],
-        [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
-        [],
-        [],
-    )  # fmt: skip
-    second = link(
-        first, [2, 3, 3, 0, 1],
-        [
-            [2, 2, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
-            [3, 2, "value", "q2", None, "1/7", None, '[["ann","1"]]'],
-        ],
-        [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
-        [],
-        [blocks[0]],
-    )  # fmt: skip
-    third = link(
-        second, [3, 5, 4, 1, 3],
-        [
-            [4, 3, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
-            [5, 3, "value", "q3", None, "1/7", None, '[["ann","1"]]'],
-        ],
-        [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
-        [[1, 3, '{"key":"k"}']],
-        [blocks[1]],
-    )  # fmt: skip
-    assert found.links == (first, second, third)
-    assert numbers == [1, 2, 3]
-    assert [one[:2] for one in blocks] == [[1, 2], [3, 4], [7, 1]]  # joined before a link covered them
 
 
 def test_what_charges_and_measures_nothing_adds_no_link_until_it_is_much() -> None:
