@@ -134,17 +134,19 @@ def test_whether_it_is_used_follows_from_released_numbers_alone() -> None:
     assert opened_pairs(fewer) == []
 
 
-def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(
+def test_an_interrupted_opening_measures_the_rest_and_uses_the_prior_once_all_pairs_are_there(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "killed.pmw"
     with killed_drawing(lambda requested: requested.what.scope == PAIRS[3]) as seen:
-        open_people(path)
+        open_people(path, expected=EXPECTED)
     assert read_session(path)[0].elects_prior is None
     assert not read_session(path)[0].marginals[3:]
-    with pmw.resume_session(path, FRAME) as session:
+    with pmw.resume_session(path, FRAME) as session, expecting() as whole:
         state, status = session.state, session.status()
         assert session.verify().holds
+        assert widths(state).keys() == widths(whole.state).keys()  # the rest has the prices that were planned
+        assert state.ledger.share == pytest.approx(whole.state.ledger.share, abs=1e-3)
     for one, before in zip(state.marginals, seen, strict=False):
         assert np.array_equal(one.units, before)
     assert (status.prior, status.prior_used) == (SAMPLE.digest, True)
@@ -333,17 +335,6 @@ def test_a_session_goes_on_with_them_and_holds(study: Path) -> None:
         session.ask("rooms > 3 AND job = 'a' AND sex = 'm'")
         session.finish()
     assert failed(study) == {}
-
-
-def test_an_opening_that_was_interrupted_measures_the_rest_at_the_same_prices(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with killed_drawing(lambda requested: requested.what.scope == PAIRS[3]):
-        expecting(path)
-    assert len(read_session(path)[0].marginals) == 3
-    with pmw.resume_session(path, FRAME) as session, expecting() as whole:
-        assert widths(session.state).keys() == widths(whole.state).keys()
-        assert session.state.ledger.share == pytest.approx(whole.state.ledger.share, abs=1e-3)
-    assert failed(path) == {}
 
 
 @pytest.mark.parametrize(
