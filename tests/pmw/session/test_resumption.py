@@ -69,7 +69,7 @@ def stored(path: Path) -> SecretState:
 # --- rounds -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["exponential", "sech2"], indirect=True)
+@pytest.mark.parametrize("path", [None, "exponential", "sech2"], indirect=True)
 def test_open_rounds_of_both_tiers_come_back_each_to_its_own_and_are_neither_charged_nor_drawn_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import stat
@@ -288,14 +289,10 @@ def interrupted(path: Path) -> None:
         session.ask(QUESTION)
 
 
-@pytest.mark.parametrize("wiped", [True, False])
-@pytest.mark.parametrize("slot", [True, False])
-@pytest.mark.parametrize("requests", ["before", "half", "after"])
 def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: str, slot: bool, wiped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, kept = tmp_path / "s.pmw", tmp_path / "kept.pmw"
-
+    path = tmp_path / "s.pmw"
     with WHOLE_YEARS.opened(path, epsilon=1, delta=0, options=OPTIONS) as session:
         session.ask("age >= 40 AND region = 'north'")
         with monkeypatch.context() as patch:
@@ -306,26 +303,27 @@ def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
             session.ask(QUESTION)
         after = companion_of(path).read_bytes()
         number = session._engine._store.last_intent() + 1
-        kept.write_bytes(path.read_bytes())
-        kept.with_name(kept.name + "-wal").write_bytes(path.with_name(path.name + "-wal").read_bytes())
-    assert before[8192:] != after[8192:]
+        files = {end: path.with_name(path.name + end).read_bytes() for end in ("", "-wal")}
     size = max(len(before), len(after))
-    raw = bytearray((after if requests != "before" else before).ljust(size, b"\0"))
-    if requests == "half":
-        middle = (8192 + size) // 2
-        raw[8192:middle] = before.ljust(size, b"\0")[8192:middle]
-        assert raw[8192:] not in (before.ljust(size, b"\0")[8192:], after.ljust(size, b"\0")[8192:])
-    place, other = (0, 4096) if number % 2 == 0 else (4096, 0)
-    raw[place : place + 4096] = (after if slot else before)[place : place + 4096]
-    raw[other : other + 4096] = before[other : other + 4096]
-    companion_of(kept).write_bytes(bytes(raw))
-    if wiped:
-        Companion(kept, kept.name).wipe(number - 1)
-    begun = slot and requests == "after"
-    with pmw.resume_session(kept, PEOPLE.frame) as session:  # whose name the companion does not know
-        assert session._engine._store.last_intent() == number - 1 + begun
-        session.ask(QUESTION)
-        assert session.verify().holds
+    before, after, middle = before.ljust(size, b"\0"), after.ljust(size, b"\0"), (8192 + size) // 2
+    requests = {"before": before[8192:], "half": before[8192:middle] + after[middle:], "after": after[8192:]}
+    assert len(set(requests.values())) == 3
+    place = 4096 * (number % 2)  # of its slot
+    for (moment, written), slot, wiped in itertools.product(requests.items(), (True, False), (True, False)):
+        kept = tmp_path / f"{moment} {slot} {wiped}.pmw"
+        for end, content in files.items():
+            kept.with_name(kept.name + end).write_bytes(content)
+        head = bytearray(before[:8192])
+        if slot:
+            head[place : place + 4096] = after[place : place + 4096]
+        companion_of(kept).write_bytes(bytes(head) + written)
+        if wiped:
+            Companion(kept, kept.name).wipe(number - 1)
+        begun = slot and moment == "after"
+        with pmw.resume_session(kept, PEOPLE.frame) as session:  # whose name the companion does not know
+            assert session._engine._store.last_intent() == number - 1 + begun, kept.name
+            session.ask(QUESTION)
+            assert session.verify().holds, kept.name
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "random", "another session's", "an older copy"])
