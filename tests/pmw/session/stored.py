@@ -193,9 +193,7 @@ def cut_off(after: int = 0) -> Iterator[None]:
         yield
 
 
-def kill_at(
-    step: str, use: Callable[[], object], *, before: Callable[..., object] = lambda *_: None
-) -> None:
+def kill_at(step: str, use: Callable[[], object], *, before: Callable[..., object] = lambda *_: None) -> None:
     """Do something in a process that is killed, without any warning, at a step of the store.
 
     Args:

@@ -197,7 +197,7 @@ def kill_copying(study: Path, target: Path, at: int) -> list[str]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def watched(*given: Any, **named: Any) -> sqlite3.Connection:
-        made = connect(*given, **named)
+        made: sqlite3.Connection = connect(*given, **named)
         made.set_trace_callback(count)
         return made
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -433,7 +434,7 @@ def ask_about_marginals(path: Path) -> None:
     """Leave a session that measured marginals and a question, with both rounds open."""
     # A tree of so few cells measures no marginal wider than a pair, so that some answers rest on certificates
     # alone.
-    choices = {"test": TestKind.MARGINAL, "model": ModelKind.GRAPHICAL, "max_cells": 30_000}
+    choices: dict[str, Any] = {"test": TestKind.MARGINAL, "model": ModelKind.GRAPHICAL, "max_cells": 30_000}
     kind = pmw.SparseVectorKind.EXPONENTIAL
     with WIDE.opened(path, epsilon=4, update_limit=4, sparse_vector=kind, **choices) as session:
         session.ask_all(ABOUT_MARGINALS)
