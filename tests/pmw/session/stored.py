@@ -217,7 +217,7 @@ def kill_at(step: str, use: Callable[[], object], *, before: Callable[..., objec
 
 def ended(use: Callable[[], object]) -> int | None:
     """Do something in a process of its own, and return what that ended with."""
-    child = multiprocessing.get_context("fork").Process(target=use)
+    child = multiprocessing.get_context("fork").Process(target=use, daemon=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that this process may have threads
         child.start()

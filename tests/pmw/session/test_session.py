@@ -92,7 +92,7 @@ def test_a_durable_session_is_read_while_it_is_in_use_and_goes_on_where_it_was(t
         assert more.spent.share >= status.budget_share
 
 
-def test_what_cannot_be_leaves_no_file_and_repeatable_noise_announces_itself(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_leaves_no_file_and_repeatable_noise_announces_itself(tmp_path: Path) -> None:
     refused: tuple[dict[str, Any], ...] = ({"seed": 7}, {"epsilon": 0}, {"delta": 1}, {"epsilon": "x"})
     told = ("never uses repeatable noise", "epsilon > 0", "0 <= delta < 1", "expected a finite number")
     for choices, message in zip(refused, told, strict=True):
