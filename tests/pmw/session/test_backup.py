@@ -28,6 +28,7 @@ from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store.connection import own_error
 from pmw.session.store.store import SessionStore
 from tests.pmw.session.stored import bytes_of, cut_off, ended, secrets_of, waiting_of
+from tests.waiting import WAIT
 from tests.worlds import PEOPLE
 
 WRONG = "age >= 40 AND NOT member = TRUE"
@@ -151,24 +152,25 @@ def test_a_copy_that_cannot_be_made_is_told_and_leaves_nothing(
 
 
 def test_wherever_the_room_ends_the_reason_is_that_of_the_copy(study: Path, tmp_path: Path) -> None:
-    copy, told = tmp_path / "copies" / "copy.pmw", get_context("fork").SimpleQueue()
+    copy, told = tmp_path / "copies" / "copy.pmw", get_context("fork").Queue()
     copy.parent.mkdir()
     with closing(sqlite3.connect(study, isolation_level=None)) as connection:  # so that it takes many writes
         connection.execute("INSERT INTO snapshots VALUES (99, zeroblob(100000), x'00')")
 
     def on_small_disks() -> None:
         """Copy where files may be a little larger each time, until there is room enough."""
-        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        reasons, (_, most) = list[str](), resource.getrlimit(resource.RLIMIT_FSIZE)
         for size in range(8192, 2**20, 8192):
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
             try:
                 pmw.backup_session(study, copy)
                 break
             except pmw.PMWError as error:
-                told.put(str(error).removeprefix(f"{copy}: the copy cannot be written: "))
+                reasons.append(str(error).removeprefix(f"{copy}: the copy cannot be written: "))
+        told.put(reasons)
 
     assert ended(on_small_disks) == 0
-    reasons = [told.get() for _ in iter(told.empty, True)]
+    reasons = told.get(timeout=WAIT)
     assert len(reasons) > 8
     assert set(reasons) == {"Input/output error", "its disk is full, or fails"}
     assert list(copy.parent.iterdir()) == [copy]
