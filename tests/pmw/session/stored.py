@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
@@ -24,6 +28,7 @@ from pmw.session.store.answers import StoredAnswers, block_hash
 from pmw.session.store.columns import AnswerColumns, StoredAnswer, question_keys
 from pmw.session.store.rows import CHAINED, COLUMNS, SEALED, Chain, IntentRow, Outcome, as_written
 from pmw.session.store.store import SessionStore
+from tests.waiting import WAIT
 
 # --- looking -------------------------------------------------------------------------------------------
 
@@ -186,6 +191,38 @@ def cut_off(after: int = 0) -> Iterator[None]:
 
     with mock.patch.object(SessionStore, "finish", ended), pytest.raises(KeyboardInterrupt):
         yield
+
+
+def kill_at(step: str, use: Callable[[], object], *, before: Callable[..., object] = lambda *_: None) -> None:
+    """Do something in a process that is killed, without any warning, at a step of the store.
+
+    Args:
+        step: the method of a store that is killed instead.
+        use: what is done.
+        before: what is done at that step still, given the method and what it was given. Where that returns
+            True, the process goes on.
+    """
+    method = getattr(SessionStore, step)
+
+    def deadly(*given: Any) -> None:
+        if before(method, *given) is not True:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def run() -> None:
+        setattr(SessionStore, step, deadly)
+        use()
+
+    assert ended(run) == -signal.SIGKILL
+
+
+def ended(use: Callable[[], object]) -> int | None:
+    """Do something in a process of its own, and return what that ended with."""
+    child = multiprocessing.get_context("fork").Process(target=use, daemon=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that this process may have threads
+        child.start()
+    child.join(WAIT)
+    return child.exitcode
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from queries import (
     parse_sql,
     parse_where,
 )
-from tests.worlds import PEOPLE
+from tests.worlds import PEOPLE, opened
 
 DOMAIN = Domain(
     (
@@ -48,8 +48,8 @@ CONDITIONS: list[dict[str, Any]] = [
 def session() -> Iterator[pmw.Session]:
     age = np.random.default_rng(2).integers(0, 24, 3000)
     frame = pd.DataFrame({"age": age, "k": age // 2, "sex": np.where(age < 9, "f", "m")})
-    with pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9) as opened:
-        yield opened
+    with pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9) as made:
+        yield made
 
 
 def test_a_table_states_a_condition_in_each_row(session: pmw.Session) -> None:
@@ -60,23 +60,6 @@ def test_a_table_states_a_condition_in_each_row(session: pmw.Session) -> None:
     assert session.ask_all(texts) == listed
     assert len(session.ask_all(texts.iloc[:0])) == 0
     assert session.state.asked == len(CONDITIONS)
-
-
-@pytest.mark.parametrize(
-    ("frame", "message"),
-    [
-        (pd.DataFrame({"wage": [3]}), "'wage'"),
-        (pd.DataFrame({"sex": ["x"]}), "'x'"),
-        (pd.DataFrame({"where": ["age ="]}), "expected a condition such as .* near '='"),
-        (pd.DataFrame({"where": [3]}), "where must be"),
-    ],
-)
-def test_a_table_that_asks_for_what_there_is_not_is_refused(
-    session: pmw.Session, frame: pd.DataFrame, message: str
-) -> None:
-    with pytest.raises(QueryError, match=message):
-        session.ask_all(frame)
-    assert session.state.asked == 0
 
 
 def test_a_file_has_a_question_on_each_line(session: pmw.Session, tmp_path: Path) -> None:
@@ -93,30 +76,30 @@ def test_a_file_has_a_question_on_each_line(session: pmw.Session, tmp_path: Path
     assert session.ask("", request_id="a") == grouped[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_lists_tables_and_lines_that_cannot_be_asked_are_refused_and_nothing_is_asked(
+    session: pmw.Session, tmp_path: Path
+) -> None:
+    path = tmp_path / "questions.jsonl"
+    refused: tuple[tuple[Any, str], ...] = (
+        (pd.DataFrame({"wage": [3]}), "'wage'"),
+        (pd.DataFrame({"sex": ["x"]}), "'x'"),
+        (pd.DataFrame({"where": ["age ="]}), "expected a condition such as .* near '='"),
+        (pd.DataFrame({"where": [3]}), "where must be"),
         ('{"where": ""}\n{"where": "wage > 3"}', "line 2: "),
         ('{"where": ""}\n\n{no json', "line 3: expected JSON"),
         ('{"sql": "SELECT AVG(age) FROM people"}', "line 1: a workload holds counting questions"),
-    ],
-)
-def test_a_line_that_is_refused_is_named(
-    session: pmw.Session, tmp_path: Path, text: str, message: str
-) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text(text)
-    with pytest.raises(QueryError, match=message):
-        session.ask_all(path)
-    assert session.state.asked == 0
-    with pytest.raises(FileNotFoundError):
-        session.ask_all(tmp_path / "missing.jsonl")
-
-
-def test_one_question_is_no_list(session: pmw.Session) -> None:
+    )
+    for asked, message in refused:
+        if isinstance(asked, str):
+            path.write_text(asked)
+        with pytest.raises(QueryError, match=message):
+            session.ask_all(path if isinstance(asked, str) else asked)
     for one in ("age = 3", CONDITIONS[0]):
         with pytest.raises(QueryError, match="expected several questions"):
             session.ask_all(one)  # type: ignore[arg-type, unused-ignore]
+    with pytest.raises(FileNotFoundError):
+        session.ask_all(tmp_path / "missing.jsonl")
+    assert session.state.asked == 0
 
 
 GRADED = Domain(
@@ -130,7 +113,7 @@ GRADED = Domain(
 )
 
 
-def explained(**choices: object) -> pmw.Session:
+def explained(**choices: Any) -> pmw.Session:
     generator = np.random.default_rng(1)
     frame = pd.DataFrame(
         {
@@ -140,8 +123,7 @@ def explained(**choices: object) -> pmw.Session:
             "wide": generator.integers(0, 1000, 2000),
         }
     )
-    options = pmw.Options(seed=1, **{"opening": pmw.Opening.ONE_WAY, **choices})  # type: ignore[arg-type]
-    return pmw.open_session(frame, GRADED, epsilon=1, delta=1e-9, options=options)
+    return opened(frame, GRADED, epsilon=1, seed=1, **choices)
 
 
 def test_every_count_of_a_statement_is_told_by_scope_and_costs_what_was_forecast() -> None:
@@ -163,7 +145,7 @@ def test_every_count_of_a_statement_is_told_by_scope_and_costs_what_was_forecast
         assert again.forecast.stored == again.forecast.questions == 2
 
 
-def test_what_is_held_is_told_as_it_changes() -> None:
+def test_what_is_held_is_told_as_it_changes_and_priced_by_the_account() -> None:
     where = parse_where("sex = 'f' AND grade = 'a'", GRADED)
 
     def held(session: pmw.Session) -> Holding:
@@ -172,77 +154,53 @@ def test_what_is_held_is_told_as_it_changes() -> None:
 
     with explained() as session:
         assert held(session) is Holding.PARTS
+        poor = session.analyst("ann", share=1e-6)  # prices are those of the account
+        quotes = [one.explain(where).scopes[0].quote for one in (session, poor)]
+        assert [quote is not None and quote.affordable for quote in quotes] == [True, False]
+        assert "not left" in poor.explain(where).to_text()
+        assert poor.explain(where).forecast.most == 0
         session.measure(["sex", "grade"])
         assert held(session) is Holding.MEASURED
         assert session.explain("SELECT AVG(age) FROM people").scopes[0].held is Holding.OPENING
+        with pytest.raises(QueryError):
+            session.explain("DROP TABLE people")
     with explained(opening=pmw.Opening.NONE) as session:
         assert held(session) is Holding.NOTHING
 
 
-def test_prices_are_those_of_the_account() -> None:
-    with explained() as session:
-        poor = session.analyst("ann", share=1e-6)
-        query = parse_where("sex = 'f' AND grade = 'a'", GRADED)
-        quotes = [one.explain(query).scopes[0].quote for one in (session, poor)]
-        assert [quote is not None and quote.affordable for quote in quotes] == [True, False]
-        assert "not left" in poor.explain(query).to_text()
-        assert poor.explain(query).forecast.most == 0
-        with pytest.raises(QueryError):
-            session.explain("DROP TABLE people")
-
-
-KNOWN = PEOPLE.domain
 GROUPED = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
 MEANS = (
     "SELECT region, AVG(age) AS mean, COUNT(*) FROM people GROUP BY region HAVING COUNT(*) > 10 ORDER BY mean"
 )
 
 
-def remembering(path: Path | None = None) -> pmw.Session:
-    return PEOPLE.opened(path, epsilon=1)
-
-
 def standing(session: pmw.Session) -> tuple[Any, ...]:
     return session.state, session.bookings(), session.history(1000), session.status()
 
 
-@pytest.mark.parametrize("text", ["age >= 40 AND sex = 'Male'", ""])
-def test_a_count_is_what_was_given(text: str) -> None:
-    with remembering() as session:
-        query, before = parse_where(text, KNOWN), standing(session)
-        assert session.stored(query) is None
-        assert standing(session) == before
-        given = session.ask(query)
-        before = standing(session)
-        found = session.stored(query)
-        assert isinstance(found, Answer)
-        assert found.to_dict() == given.to_dict()
-        assert session.analyst("bob", 0).stored(query) == found
-        assert standing(session) == before
-
-
-@pytest.mark.parametrize("text", [GROUPED, MEANS])
-def test_a_statement_has_the_table_that_was_given(text: str) -> None:
-    with remembering() as session:
-        statement, before = parse_sql(text, KNOWN), standing(session)
-        assert session.stored(statement) is None
-        assert standing(session) == before
-        session.tabulate(statement)
-        given = session.tabulate(statement)
-        before = standing(session)
-        found = session.stored(statement)
-        assert isinstance(found, AnswerTable)
-        assert found.to_dict() == given.to_dict()
-        assert standing(session) == before
-
-
-def test_a_statement_of_which_one_count_was_never_asked_has_no_stored_answer() -> None:
-    with remembering() as session:
-        session.ask("sex = 'Male'")
-        assert session.stored(parse_sql(GROUPED, KNOWN)) is None
-
-
-# --- lookups --------------------------------------------------------------------------------------------
+def test_what_is_stored_of_a_question_is_what_was_given_and_looking_changes_nothing() -> None:
+    with PEOPLE.opened(epsilon=1) as session:
+        for text in ("age >= 40 AND sex = 'Male'", ""):
+            query, before = parse_where(text, PEOPLE.domain), standing(session)
+            assert session.stored(query) is None
+            assert standing(session) == before
+            given, before = session.ask(query), standing(session)
+            found = session.stored(query)
+            assert isinstance(found, Answer)
+            assert found.to_dict() == given.to_dict()
+            assert session.analyst("bob", 0).stored(query) == found
+            assert standing(session) == before
+        session.ask("sex = 'Male'")  # of one statement, one count of two
+        for text in (GROUPED, MEANS):
+            statement, before = parse_sql(text, PEOPLE.domain), standing(session)
+            assert session.stored(statement) is None
+            assert standing(session) == before
+            session.tabulate(statement)
+            table, before = session.tabulate(statement), standing(session)
+            stored = session.stored(statement)
+            assert isinstance(stored, AnswerTable)
+            assert stored.to_dict() == table.to_dict()
+            assert standing(session) == before
 
 
 REGIONS = Lookup(
@@ -255,16 +213,12 @@ JOINED = replace(PEOPLE.domain, lookups=(REGIONS,))
 SIDES = "SELECT r.side, COUNT(*) AS n FROM people p JOIN regions r ON p.region = r.code GROUP BY r.side"
 
 
-def joined(folder: Path, domain: Domain = JOINED) -> pmw.Session:
-    return pmw.open_session(PEOPLE.frame, domain, epsilon=4, delta=1e-9, path=folder / "study.pmw")
-
-
-def rows(asked: pmw.Session | pmw.PublicModel, statement: str = SIDES) -> Any:
-    return asked.sql(statement).to_dict()["rows"]
+def rows(asked: pmw.Session | pmw.PublicModel) -> Any:
+    return asked.sql(SIDES).to_dict()["rows"]
 
 
 def test_a_session_and_its_model_keep_the_lookups(tmp_path: Path, repeatable: None) -> None:
-    with joined(tmp_path) as session:
+    with opened(PEOPLE.frame, JOINED, tmp_path / "study.pmw", epsilon=4) as session:
         found = rows(session)
         manifest = session.export(tmp_path / "study.json", format="measurements")
         session.export(tmp_path / "study.model")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import resource
 import signal
 import sqlite3
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +27,8 @@ from pmw.cli.main import main
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store.connection import own_error
 from pmw.session.store.store import SessionStore
-from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, ended, secrets_of, waiting_of
+from tests.waiting import WAIT
 from tests.worlds import PEOPLE
 
 WRONG = "age >= 40 AND NOT member = TRUE"
@@ -91,8 +96,10 @@ def test_a_backup_is_put_back_by_copying_it(study: Path, tmp_path: Path) -> None
     assert read_session(study)[1].closed
 
 
-def test_nothing_is_replaced(study: Path, tmp_path: Path) -> None:
-    copy, thesis = tmp_path / "copy.pmw", tmp_path / "thesis"
+def test_nothing_is_replaced_and_no_copy_is_put_beside_a_log_that_holds_changes(
+    study: Path, tmp_path: Path
+) -> None:
+    copy, thesis, log = tmp_path / "copy.pmw", tmp_path / "thesis", tmp_path / "study.pmw-wal"
     pmw.backup_session(study, copy)
     thesis.write_text("mine")
     for name in (copy, thesis, study):
@@ -100,11 +107,6 @@ def test_nothing_is_replaced(study: Path, tmp_path: Path) -> None:
         with pytest.raises(pmw.SessionExistsError, match="exists; choose another name"):
             pmw.backup_session(study, name)
         assert name.read_bytes() == before
-
-
-def test_a_copy_is_never_put_beside_a_log_that_holds_changes(study: Path, tmp_path: Path) -> None:
-    copy, log = tmp_path / "copy.pmw", tmp_path / "study.pmw-wal"
-    pmw.backup_session(study, copy)
     study.unlink()
     log.write_bytes(b"charges")
     with pytest.raises(pmw.SessionExistsError, match="holds changes of another session"):
@@ -128,94 +130,54 @@ def test_a_session_that_is_opened_meanwhile_is_not_replaced(
     assert not is_closed(other)
 
 
-def test_a_copy_that_cannot_be_written_leaves_nothing(study: Path, tmp_path: Path) -> None:
-    with pytest.raises(pmw.StoreError, match=r"absent/copy\.pmw: the copy cannot be written: No such file"):
-        pmw.backup_session(study, tmp_path / "absent" / "copy.pmw")
-
-
-@pytest.mark.parametrize("absent", ["absent.pmw", "absent/study.pmw"])
-def test_a_session_that_is_not_there_is_told_and_nothing_is_written(absent: str, tmp_path: Path) -> None:
-    with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
-        pmw.backup_session(tmp_path / absent, tmp_path / "copy.pmw")
-    assert list(tmp_path.iterdir()) == []
-
-
-def full(store: SessionStore, *_: object) -> None:
-    raise own_error(database_error(sqlite3.SQLITE_FULL), "the file")
-
-
-def database_error(code: int) -> sqlite3.Error:
-    error = sqlite3.OperationalError("the driver's own words")
-    error.sqlite_errorcode = code
-    return error
-
-
-def test_a_disk_that_is_full_is_named_as_the_reason(
+def test_a_copy_that_cannot_be_made_is_told_and_leaves_nothing(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def full(store: SessionStore, *_: object) -> None:
+        error = sqlite3.OperationalError("the driver's own words")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise own_error(error, "the file")
+
+    before, copy = sorted(tmp_path.iterdir()), tmp_path / "copy.pmw"
+    with pytest.raises(pmw.StoreError, match=r"absent/copy\.pmw: the copy cannot be written: No such file"):
+        pmw.backup_session(study, tmp_path / "absent" / "copy.pmw")
+    for absent in ("absent.pmw", "absent/study.pmw"):
+        with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
+            pmw.backup_session(tmp_path / absent, copy)
     monkeypatch.setattr(SessionStore, "take_over", full)
-    before = sorted(tmp_path.iterdir())
-    told = f"{tmp_path / 'copy.pmw'}: the copy cannot be written: No space left on device"
     with pytest.raises(pmw.StoreError) as caught:
-        pmw.backup_session(study, tmp_path / "copy.pmw")
-    assert str(caught.value) == told
+        pmw.backup_session(study, copy)
+    assert str(caught.value) == f"{copy}: the copy cannot be written: No space left on device"
     assert sorted(tmp_path.iterdir()) == before
 
 
-# Copies where files may be a little larger each time, until there is room enough.
-ON_SMALL_DISKS = """
-import resource, sys
-import pmw
-
-_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-for size in range(8192, 2**20, 8192):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
-    try:
-        pmw.backup_session(*sys.argv[1:])
-        break
-    except pmw.PMWError as error:
-        print(error)
-"""
-
-
 def test_wherever_the_room_ends_the_reason_is_that_of_the_copy(study: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copies" / "copy.pmw"
+    copy, told = tmp_path / "copies" / "copy.pmw", get_context("fork").Queue()
     copy.parent.mkdir()
     with closing(sqlite3.connect(study, isolation_level=None)) as connection:  # so that it takes many writes
         connection.execute("INSERT INTO snapshots VALUES (99, zeroblob(100000), x'00')")
-    # -B: what Python compiles would be cut off too, and stay for others.
-    command = [sys.executable, "-B", "-W", "ignore", "-c", ON_SMALL_DISKS, str(study), str(copy)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-    told = done.stdout.splitlines()
-    assert len(told) > 8
-    reasons = {line.removeprefix(f"{copy}: the copy cannot be written: ") for line in told}
-    assert reasons == {"Input/output error", "its disk is full, or fails"}
+
+    def on_small_disks() -> None:
+        """Copy where files may be a little larger each time, until there is room enough."""
+        reasons, (_, most) = list[str](), resource.getrlimit(resource.RLIMIT_FSIZE)
+        for size in range(8192, 2**20, 8192):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+            try:
+                pmw.backup_session(study, copy)
+                break
+            except pmw.PMWError as error:
+                reasons.append(str(error).removeprefix(f"{copy}: the copy cannot be written: "))
+        told.put(reasons)
+
+    assert ended(on_small_disks) == 0
+    reasons = told.get(timeout=WAIT)
+    assert len(reasons) > 8
+    assert set(reasons) == {"Input/output error", "its disk is full, or fails"}
     assert list(copy.parent.iterdir()) == [copy]
     assert is_closed(copy)
 
 
 # --- a copy that was cut off --------------------------------------------------------------------------------
-
-# Copies, and is killed at one of the statements of the database.
-KILLED_AT = """
-import os, signal, sqlite3, sys
-import pmw
-
-left, connect = [int(sys.argv[3])], sqlite3.connect
-
-def count(_):
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def watched(*given, **named):
-    made = connect(*given, **named)
-    made.set_trace_callback(count)
-    return made
-
-sqlite3.connect = watched
-pmw.backup_session(*sys.argv[1:3])
-"""
 STARTS = {
     "ask": ("ask", "{}", "sex = 'Male'"),
     "status": ("status", "{}"),
@@ -229,11 +191,23 @@ STARTS = {
 
 
 def kill_copying(study: Path, target: Path, at: int) -> list[str]:
-    """Kill a copying at some step, and return the files of the copy that it left."""
-    command = [sys.executable, "-W", "ignore", "-c", KILLED_AT, str(study), str(target), str(at)]
-    assert (
-        subprocess.run(command, check=False, capture_output=True, timeout=120).returncode == -signal.SIGKILL
-    )
+    """Kill a copying at one of the statements of its databases, and return the files that it left."""
+    numbers, connect = itertools.count(1), sqlite3.connect
+
+    def count(_: str) -> None:
+        if next(numbers) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(*given: Any, **named: Any) -> sqlite3.Connection:
+        made: sqlite3.Connection = connect(*given, **named)
+        made.set_trace_callback(count)
+        return made
+
+    def copy() -> None:
+        with mock.patch("sqlite3.connect", watched):
+            pmw.backup_session(study, target)
+
+    assert ended(copy) == -signal.SIGKILL
     return sorted(file.name for file in target.parent.iterdir())
 
 

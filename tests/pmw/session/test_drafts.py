@@ -6,7 +6,6 @@ import fcntl
 import itertools
 import json
 import math
-import multiprocessing
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from pmw.errors import BudgetError, DataError, NoiseError, StoreError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import repeatable_seed
+from pmw.public.options import DraftCharge
 from pmw.public.pictures import headline
 from pmw.public.report import best_guess
 from pmw.session import drafts
@@ -39,19 +40,21 @@ from pmw.session.drafts import EDGES, DraftTerms, draft_bounds, draft_keys, pass
 from pmw.session.store.draft_file import read_charges, record_charge
 from queries import UNITS, CategoricalAttribute, Domain, NumericAttribute
 from queries.person import Person
-from tests.waiting import WAIT, joined
+from tests.pmw.session.stored import ended
+from tests.waiting import joined
+from tests.worlds import opened
 
 ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
 DOMAIN = Domain((CategoricalAttribute("region", ("n", "s"), missing=True, other=True),), name="costs")
 
 
-def table(records: int = 20_000) -> pd.DataFrame:
+def costs(records: int = 20_000) -> pd.DataFrame:
     draw = np.random.default_rng(2)
     amount = np.where(draw.random(records) < 0.7, 0.0, draw.lognormal(5, 1.5, records))
     return pd.DataFrame({"amount": amount, "region": draw.choice(["n", "s"], records)})
 
 
-FRAME = table()
+FRAME = costs()
 
 
 @pytest.fixture
@@ -102,12 +105,6 @@ def test_ends_leave_about_one_percent_out_and_the_bound_holds(tmp_path: Path) ->
     assert all(held)
 
 
-def test_no_charge_is_made_for_a_table_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        draft_bounds(FRAME[["region"]], "amount", DraftTerms(Fraction(1), ADDED), tmp_path / "a.draft")
-    assert not (tmp_path / "a.draft").exists()
-
-
 @pytest.mark.usefixtures("repeated")
 def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_same(tmp_path: Path) -> None:
     path, terms = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED)
@@ -135,10 +132,12 @@ def test_ends_that_noise_alone_would_choose_are_not_told_and_charged_all_the_sam
     )
 
 
-def test_every_run_is_a_charge_of_its_own(tmp_path: Path) -> None:
+def test_every_run_is_a_charge_of_its_own_and_an_unfinished_line_is_written_over(tmp_path: Path) -> None:
     path = tmp_path / "a.draft"
-    for _ in range(2):
+    for charges in (1, 2):
         draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), path)
+        path.write_bytes(path.read_bytes() + b'{"content": "online-p')
+        assert len(read_charges(path)) == charges
     draft_bounds(FRAME.assign(id=1), "amount", DraftTerms(Fraction(1, 3), REPLACED, 2, "id"), path)
     found = read_charges(path)
     assert [one.epsilon for one in found] == [Fraction(1, 50), Fraction(1, 50), Fraction(1, 3)]
@@ -147,37 +146,22 @@ def test_every_run_is_a_charge_of_its_own(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(
-    ("draft", "moment", "attribute", "charges"),
-    [
-        (draft_bounds, "as_source", "amount", 0),
-        (draft_bounds, "fresh_seed", "amount", 1),
-        (draft_bounds, "noisy_counts", "amount", 1),
-        (draft_bounds, "chosen_ends", "amount", 1),
-        (draft_keys, "key_holders", "city", 0),
-        (draft_keys, "fresh_seed", "city", 1),
-        (draft_keys, "noisy_counts", "city", 1),
-        (draft_keys, "passing_keys", "city", 1),
-        (draft_keys, "DraftedKeys", "city", 1),
-    ],
-)
 def test_the_charge_is_durable_before_noise_is_drawn_or_anything_is_told(
-    draft: Callable[..., object],
-    moment: str,
-    attribute: str,
-    charges: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    path, terms = tmp_path / "a.draft", DraftTerms(Fraction(1, 50), ADDED, delta=Fraction(1, 10**9))
-    table = pd.DataFrame({"amount": [1.0, 2.0], "city": ["Oslo", "Oslo"]})
-    monkeypatch.setattr(drafts, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    child = multiprocessing.get_context("fork").Process(target=draft, args=(table, attribute, terms, path))
-    child.start()
-    child.join(WAIT)
-    assert child.exitcode == -signal.SIGKILL
-    assert len(read_charges(path) if charges else list(tmp_path.iterdir())) == charges
+    terms = DraftTerms(Fraction(1, 50), ADDED, delta=Fraction(1, 10**9))
+    frame = pd.DataFrame({"amount": [1.0, 2.0], "city": ["Oslo", "Oslo"]})
+    steps: tuple[tuple[Callable[..., object], str, tuple[str, ...]], ...] = (
+        (draft_bounds, "amount", ("as_source", "fresh_seed", "noisy_counts", "chosen_ends")),
+        (draft_keys, "city", ("key_holders", "fresh_seed", "noisy_counts", "passing_keys", "DraftedKeys")),
+    )
+    for draft, attribute, moments in steps:
+        for charges, moment in zip((0, 1, 1, 1, 1), moments, strict=False):
+            path = tmp_path / f"{attribute}-{moment}.draft"
+            with monkeypatch.context() as patch:
+                patch.setattr(drafts, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+                assert ended(partial(draft, frame, attribute, terms, path)) == -signal.SIGKILL
+            assert (len(read_charges(path)) if path.exists() else 0) == charges, moment
 
 
 def test_a_charge_is_synchronised_before_the_draft_goes_on(
@@ -232,38 +216,18 @@ def test_the_noise_of_a_draft_costs_no_more_than_its_charge_and_hardly_less(
     assert moved / (terms.noise.scale - 1) > epsilon
 
 
-def test_a_line_that_was_never_finished_is_written_over(tmp_path: Path) -> None:
+def test_a_damaged_file_of_drafts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.draft"
-    terms = DraftTerms(Fraction(1, 50), ADDED)
-    draft_bounds(FRAME, "amount", terms, path)
-    path.write_bytes(path.read_bytes() + b'{"content": "online-p')
-    assert len(read_charges(path)) == 1
-    draft_bounds(FRAME, "amount", terms, path)
-    assert len(read_charges(path)) == 2
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda form: form.pop("delta"),
-        lambda form: form.update(epsilon="0"),
-        lambda form: form.update(epsilon="1/0"),
-        lambda form: form.update(records_per_person=1.5),
-        lambda form: form.update(neighboring_relation="other"),
-        lambda form: form.update(content="else"),
-    ],
-)
-def test_a_damaged_file_of_drafts_is_refused(change: Callable[[dict[str, Any]], Any], tmp_path: Path) -> None:
-    path = tmp_path / "a.draft"
-    draft_bounds(FRAME, "amount", DraftTerms(Fraction(1, 50), ADDED), path)
+    record_charge(path, DraftTerms(Fraction(1, 50), ADDED).charge("ends of amount"))
     form = json.loads(path.read_text())
-    change(form)
-    path.write_text(json.dumps(form) + "\n")
-    with pytest.raises(StoreError, match="no file of drafts"):
-        read_charges(path)
-    for text in ("", "[]\n"):
-        path.write_text(text)
-        with pytest.raises(StoreError):
+    damaged: tuple[dict[str, Any], ...] = (
+        {name: value for name, value in form.items() if name != "delta"}, {**form, "epsilon": "0"},
+        {**form, "epsilon": "1/0"}, {**form, "records_per_person": 1.5}, {**form, "content": "else"},
+        {**form, "neighboring_relation": "other"},
+    )  # fmt: skip
+    for text in (*map(json.dumps, damaged), "", "[]"):
+        path.write_text(f"{text}\n" if text else "")
+        with pytest.raises(StoreError, match="no file of drafts" if len(text) > 2 else "a.draft"):
             read_charges(path)
 
 
@@ -299,30 +263,24 @@ def test_every_output_tells_the_epsilon_and_delta_of_session_and_drafts_together
         assert session.ask("region = 'n'").spent.to_dict()["epsilon_cap"] == 1
 
 
-@pytest.mark.parametrize(
-    ("drafted", "options", "message"),
-    [
-        (DraftTerms(Fraction(1), REPLACED), {}, "other neighbouring tables"),
-        (DraftTerms(Fraction(1), ADDED, 2), {}, "another number of records"),
-        (DraftTerms(Fraction(1), ADDED), {"records_per_person": 2}, "another number of records"),
-        (DraftTerms(Fraction(1), ADDED, 1, "id"), {}, "for other persons"),
-    ],
-)
-def test_drafts_that_protect_others_are_refused(
-    drafted: DraftTerms, options: dict[str, Any], message: str
-) -> None:
-    def opened() -> pmw.Session:
-        chosen = pmw.Options(drafts=(drafted.charge("ends"),), **options)
-        return pmw.open_session(FRAME, DOMAIN, epsilon=1, options=chosen)
-
-    with pytest.raises(BudgetError, match=message):
-        opened()
-
-
-def test_deltas_that_come_to_one_are_refused() -> None:
-    charge = replace(DraftTerms(Fraction(1), ADDED).charge("keys"), delta=Fraction(1, 2))
-    with pytest.raises(BudgetError, match="come to 1"):
-        pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(drafts=(charge, charge)))
+def test_drafts_that_a_session_cannot_go_on_from_are_refused() -> None:
+    texts = Domain(DOMAIN.attributes, name="costs", person=Person("id", 1, ids="integer"))
+    ends = DraftTerms(Fraction(1), ADDED).charge("ends")
+    keys = DraftTerms(Fraction(1, 10), ADDED, 1, "id", Fraction(1, 10**9)).charge("keys of city")
+    half = replace(ends, delta=Fraction(1, 2))
+    refused: tuple[tuple[str, tuple[DraftCharge, ...], Domain, Any, dict[str, Any]], ...] = (
+        ("other neighbouring tables", (DraftTerms(Fraction(1), REPLACED).charge("ends"),), DOMAIN, 0, {}),
+        ("another number of records", (replace(ends, records_per_person=2),), DOMAIN, 0, {}),
+        ("another number of records", (ends,), DOMAIN, 0, {"records_per_person": 2}),
+        ("for other persons", (replace(ends, person_column="id"),), DOMAIN, 0, {}),
+        ("come to 1", (half, half), DOMAIN, 1e-9, {}),
+        ("open it with a delta above 0", (keys,), DOMAIN, 0, {"person_column": "id"}),
+        # 7 and 07 were two persons to the draft, and are one to the session.
+        ("tell ids apart as texts", (keys,), texts, 1e-9, {}),
+    )
+    for message, charges, domain, delta, choices in refused:
+        with pytest.raises(BudgetError, match=message):
+            opened(FRAME, domain, epsilon=1, delta=delta, drafts=charges, **choices)
 
 
 @pytest.mark.usefixtures("repeated")
@@ -336,7 +294,6 @@ def test_no_more_records_of_a_person_count_than_were_told(tmp_path: Path) -> Non
     assert ends.records == pytest.approx(1002, abs=20)
 
 
-ADDED, REPLACED = NeighboringRelation.ADD_REMOVE, NeighboringRelation.REPLACE_ONE
 KEY = bytes(range(32))
 EPSILON, DELTA = Fraction(1), Fraction(1, 200)
 
@@ -374,7 +331,7 @@ def excess(one: NDArray[np.float64], other: NDArray[np.float64], epsilon: float)
 
 
 @pytest.mark.parametrize("relation", [ADDED, REPLACED])
-@pytest.mark.parametrize("records", [1, 2, 3])
+@pytest.mark.parametrize("records", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_is_told_of_neighbouring_tables_is_within_epsilon_and_delta(
     relation: NeighboringRelation, records: int
 ) -> None:
@@ -391,12 +348,7 @@ def test_what_is_told_of_neighbouring_tables_is_within_epsilon_and_delta(
         for some in {cities, cities[::2]}:
             rows = [(f"{city}{place}", city) for city in some for place in range(others)]
             found = [told(frame_of([*rows, *held]), terms, cities) for held in own]
-            pairs = (
-                [(found[0], one) for one in found]
-                if relation is ADDED
-                else [*itertools.product(found, found)]
-            )
-            for one, other in pairs:
+            for one, other in itertools.product(found[:1] if relation is ADDED else found, found):
                 worst = max(worst, excess(one, other, 1), excess(other, one, 1))
                 closer = max(closer, excess(one, other, 0.6), excess(other, one, 0.6))
     assert worst <= DELTA
@@ -502,6 +454,8 @@ def test_nothing_is_charged_that_cannot_be_drafted(tmp_path: Path) -> None:
         with pytest.raises(error) as caught:
             draft_keys(frame, attribute, terms, path)
         assert "Oslo" not in str(caught.value)
+    with pytest.raises(DataError):
+        draft_bounds(frame, "amount", good, path)
     assert not path.exists()
 
 
@@ -515,23 +469,3 @@ def test_nothing_is_drawn_where_the_charge_cannot_be_written(
         with pytest.raises(StoreError):
             draft_keys(frame_of([("u", "Oslo")]), "city", DraftTerms(Fraction(1), ADDED, delta=DELTA), path)
     assert not drawn
-
-
-# --- the contract ------------------------------------------------------------------------------------------
-
-CITIZENS = frame_of([(f"p{place}", "Oslo") for place in range(300)])
-CITIES = Domain((CategoricalAttribute("city", ("Oslo",), missing=True, other=True),), name="t")
-CHARGE = DraftTerms(Fraction(1, 10), ADDED, 1, "id", Fraction(1, 10**9)).charge("keys of city")
-
-
-def test_a_session_without_a_delta_takes_no_draft_that_has_one() -> None:
-    options = pmw.Options(drafts=(CHARGE,), person_column="id")
-    with pytest.raises(BudgetError, match="open it with a delta above 0"):
-        pmw.open_session(CITIZENS, CITIES, epsilon=1, options=options)
-
-
-def test_drafts_that_read_ids_otherwise_are_refused() -> None:
-    """``7`` and ``07`` were two persons to the draft, and are one to the session."""
-    domain = Domain(CITIES.attributes, name="t", person=Person("id", 1, ids="integer"))
-    with pytest.raises(BudgetError, match="tell ids apart as texts"):
-        pmw.open_session(CITIZENS, domain, epsilon=1, delta=1e-9, options=pmw.Options(drafts=(CHARGE,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -37,11 +38,8 @@ POSITIVE = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40) 
 UNCOVERED = [query for query in random_conjunctions(PEOPLE.domain, 600, seed=5) if len(query.scope) > 1]
 
 
-def opened(
-    path: Path | None, options: pmw.Options = POSITIVE, *, epsilon: float = 1, delta: float = 1e-9
-) -> pmw.Session:
-    frame, domain = PEOPLE.frame, PEOPLE.domain
-    return pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=path, options=options)
+def opened(path: Path | None, options: pmw.Options = POSITIVE) -> pmw.Session:
+    return PEOPLE.opened(path, epsilon=1, options=options)
 
 
 @pytest.fixture
@@ -49,21 +47,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "s.pmw"
 
 
-def ask_for_a_positive(session: pmw.Session) -> None:
-    before = session.state.positives_used
+def ask_until(session: pmw.Session, holds: Callable[[], bool]) -> None:
     for query in UNCOVERED:
         session.ask(query, fresh=True)
-        if session.state.positives_used > before:
+        if holds():
             return
-    pytest.fail("no test was positive")
+    pytest.fail("no test was as it was to be")
+
+
+def ask_for_a_positive(session: pmw.Session) -> None:
+    before = session.state.positives_used
+    ask_until(session, lambda: session.state.positives_used > before)
 
 
 def ask_for_a_negative(session: pmw.Session) -> None:
-    for query in UNCOVERED:
-        session.ask(query, fresh=True)
-        if session.state.round_open:
-            return
-    pytest.fail("no test was negative")
+    ask_until(session, lambda: session.state.round_open)
 
 
 def test_every_batch_of_a_session_has_bytes_of_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,16 +148,14 @@ def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_o
         ask_for_a_positive(session)
         connection.set_trace_callback(None)
         assert len(session.ledger().lines) - charges == 2
-    begun = [Counter(" ".join(one.split()[:3]) for one in part) for part in transactions(statements)]
-    numbers = [
-        sum("INTO meta" in one and "'intent'" in one for one in part) for part in transactions(statements)
-    ]
-    ((outcome, number),) = (
-        pair for pair in zip(begun, numbers, strict=True) if pair[0]["INSERT INTO measurements"]
-    )
+    written = transactions(statements)
+    begun = [Counter(" ".join(one.split()[:3]) for one in part) for part in written]
+    numbers = [sum("INTO meta" in one and "'intent'" in one for one in part) for part in written]
+    (place,) = (place for place, one in enumerate(begun) if one["INSERT INTO measurements"])
+    outcome = begun[place]
     assert outcome["INSERT INTO ledger"] >= 1
     assert (outcome["INSERT INTO blocks"], outcome["INSERT INTO measurements"]) == (1, 1)
-    assert (outcome["DELETE FROM secrets"], number) == (1, 1)
+    assert (outcome["DELETE FROM secrets"], numbers[place]) == (1, 1)
     assert sum(one["INSERT INTO ledger"] for one in begun) == 2
     for one, number in zip(begun, numbers, strict=True):  # what is answered or charged has its batch's number
         assert number == 1 or not one.keys() & {"INSERT INTO blocks", "INSERT INTO ledger"}
@@ -185,9 +181,6 @@ def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
     assert len(given) == 5
 
 
-TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
-
-
 def questions() -> list[LinearQuery]:
     """Return narrow questions on the last attributes, and others."""
     last = [
@@ -206,8 +199,7 @@ def cells(state: PublicState) -> NDArray[np.float64]:
 
 def same_bits(first: PublicState, second: PublicState) -> bool:
     same_answers = all(first.model.answer(query) == second.model.answer(query) for query in questions())
-    same_cells = np.array_equal(cells(first), cells(second))
-    return first.version == second.version and same_answers and same_cells
+    return first.version == second.version and same_answers and np.array_equal(cells(first), cells(second))
 
 
 @pytest.mark.usefixtures("repeatable")
@@ -245,11 +237,11 @@ def test_a_session_has_the_same_model_to_the_last_bit_with_and_without_its_snaps
         assert same_bits(read_session(path)[0], session.state)
 
 
-def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on(
+def test_a_session_beyond_the_limit_of_cells_or_its_cap_is_refused_before_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.pmw"
-    PEOPLE.opened(path, epsilon=1, delta=0, options=TEXTBOOK).close()
+    PEOPLE.opened(path, epsilon=1, test=pmw.TestKind.QUERY).close()
     content = path.read_bytes()
     monkeypatch.setattr("pmw.model.dense.LARGEST_DENSE_DOMAIN", 239)
     for go_on in (pmw.resume_session, read_session):
@@ -258,11 +250,6 @@ def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on
     monkeypatch.undo()
     assert path.read_bytes() == content
     pmw.resume_session(path, PEOPLE.frame).close()
-
-
-def test_a_ledger_beyond_its_cap_is_a_damaged_file(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    PEOPLE.opened(path, epsilon=1, options=TEXTBOOK).close()
     tamper(path, "UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
     with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
         read_session(path)

@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 import pmw
 from pmw.data import MemorySource
 from pmw.loop.priors import elected, opened_pairs, raked
-from pmw.model.distribution import MarginalTerm, dual_numbers
+from pmw.model.distribution import dual_numbers
 from pmw.model.estimate import noise_variance
 from pmw.model.measurement import QueryMeasurement
 from pmw.public.codec import dumps, form_of
@@ -35,7 +35,7 @@ from queries import (
     parse_line,
 )
 from tests.pmw.session.stored import edit, failed, killed_drawing
-from tests.worlds import opened, repeat_noise
+from tests.worlds import ends, opened, repeat_noise
 
 DOMAIN = Domain(
     (
@@ -63,11 +63,6 @@ SAMPLE = pmw.public_prior(OTHER, DOMAIN)
 TRUE = MemorySource(encode_records(FRAME, DOMAIN))
 
 
-def shuffled() -> pd.DataFrame:
-    generator = np.random.default_rng(3)
-    return pd.DataFrame({name: generator.permutation(OTHER[name]) for name in OTHER})
-
-
 def open_people(path: Path | None = None, **choices: Any) -> pmw.Session:
     given = {"opening": pmw.Opening.PAIRS, "seed": None if path else 4, "prior": SAMPLE, **choices}
     return opened(FRAME, DOMAIN, path, epsilon=1, **given)
@@ -91,30 +86,24 @@ def test_a_sample_like_the_table_is_used_and_lowers_the_error_for_nothing() -> N
             assert not isinstance(other, QueryMeasurement)
             assert np.array_equal(one.units, other.units)  # the very same draws
         assert session.verify().holds
-        answer = session.ask("age < 40 AND sex = 'f'")
-        assert answer.interval is not None
-        width = np.ptp(answer.interval)
-        known = cold.ask("age < 40 AND sex = 'f'").interval
-        assert known is not None
-        assert width == pytest.approx(np.ptp(known))  # a prior is no evidence
+        bars = [ends(one.ask("age < 40 AND sex = 'f'")) for one in (session, cold)]
+        assert np.ptp(bars[0]) == pytest.approx(np.ptp(bars[1]))  # a prior is no evidence
 
 
-@pytest.mark.parametrize("kind", ["shuffled", "mirrored", "one value"])
-def test_a_prior_that_is_wrong_is_dropped_and_leaves_the_session_as_it_is_without(kind: str) -> None:
-    other = {
-        "shuffled": shuffled(),
-        "mirrored": OTHER.assign(age=89 - OTHER["age"]),
-        "one value": OTHER.assign(job="a", rooms=3),
-    }[kind]
-    with open_people(prior=None) as cold, open_people(prior=pmw.public_prior(other, DOMAIN)) as session:
-        assert session.state.elects_prior is False
-        assert session.status().prior_used is False
-        pairs = zip(session.state.model.terms, cold.state.model.terms, strict=True)
-        for one, other_term in pairs:
-            assert isinstance(one, MarginalTerm)
-            assert isinstance(other_term, MarginalTerm)
-            assert np.array_equal(one.duals, other_term.duals)
-        assert session.verify().holds
+def test_a_prior_that_is_wrong_is_dropped_and_leaves_the_session_as_it_is_without() -> None:
+    with open_people(prior=None) as session:
+        cold = session.state
+    generator = np.random.default_rng(3)
+    for other in (
+        pd.DataFrame({name: generator.permutation(OTHER[name]) for name in OTHER}),
+        OTHER.assign(age=89 - OTHER["age"]),
+        OTHER.assign(job="a", rooms=3),
+    ):
+        with open_people(prior=pmw.public_prior(other, DOMAIN)) as session:
+            assert session.state.elects_prior is False
+            assert session.status().prior_used is False
+            assert np.array_equal(dual_numbers(session.state.model.terms), dual_numbers(cold.model.terms))
+            assert session.verify().holds
 
 
 def test_nothing_more_is_counted_of_the_table_with_a_prior_than_without(
@@ -145,17 +134,19 @@ def test_whether_it_is_used_follows_from_released_numbers_alone() -> None:
     assert opened_pairs(fewer) == []
 
 
-def test_an_interrupted_session_uses_the_prior_once_all_pairs_are_there(
+def test_an_interrupted_opening_measures_the_rest_and_uses_the_prior_once_all_pairs_are_there(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "killed.pmw"
     with killed_drawing(lambda requested: requested.what.scope == PAIRS[3]) as seen:
-        open_people(path)
+        open_people(path, expected=EXPECTED)
     assert read_session(path)[0].elects_prior is None
     assert not read_session(path)[0].marginals[3:]
-    with pmw.resume_session(path, FRAME) as session:
+    with pmw.resume_session(path, FRAME) as session, expecting() as whole:
         state, status = session.state, session.status()
         assert session.verify().holds
+        assert widths(state).keys() == widths(whole.state).keys()  # the rest has the prices that were planned
+        assert state.ledger.share == pytest.approx(whole.state.ledger.share, abs=1e-3)
     for one, before in zip(state.marginals, seen, strict=False):
         assert np.array_equal(one.units, before)
     assert (status.prior, status.prior_used) == (SAMPLE.digest, True)
@@ -175,6 +166,9 @@ def test_a_model_to_hand_out_keeps_it_and_is_a_prior_itself(tmp_path: Path) -> N
     model = pmw.load_model(path)
     assert model.status().prior_used is True
     assert model.ask("job = 'a' AND rooms < 4").count == pytest.approx(answer.count, abs=0.01)
+    wider = Domain((*DOMAIN.attributes[:2], IntegerAttribute("rooms", 1, 13), DOMAIN.attributes[3]))
+    with pytest.raises(pmw.DataError, match="attribute 'rooms'"):
+        pmw.public_prior(model, wider)
     prior = pmw.public_prior(model, DOMAIN)
     with opened(people(9), DOMAIN, epsilon=1, opening=pmw.Opening.PAIRS, seed=6, prior=prior) as next_one:
         assert next_one.state.elects_prior is True
@@ -188,53 +182,45 @@ def test_a_model_to_hand_out_keeps_it_and_is_a_prior_itself(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("choices", "told"),
     [
-        ({"opening": pmw.Opening.ONE_WAY}, "this session measures none"),
-        ({"delta": 0}, "this session measures none"),
-        ({"simultaneous": True}, "this session measures none"),
-        ({"update_limit": 3}, "this session measures none"),
-        ({"test": pmw.TestKind.QUERY, "model": pmw.ModelKind.DENSE}, "this session measures none"),
+        ({"opening": pmw.Opening.ONE_WAY}, "has opening = one-way"),
+        ({"opening": pmw.Opening.NONE}, "has opening = none"),
+        ({"test": pmw.TestKind.QUERY}, "tests single questions"),
+        ({"delta": 0}, "delta has to be above 0"),
+        ({"update_limit": 3}, "tests them instead"),
+        ({"simultaneous": True}, "tests them instead"),
+        ({"accuracy": 0.2, "records": 3000}, "this session "),
     ],
 )
-def test_sessions_without_pairs_at_opening_refuse_it(
-    tmp_path: Path, choices: dict[str, Any], told: str
+def test_sessions_that_measure_no_pairs_say_why_they_refuse_what_they_are_told(
+    choices: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "none.pmw"
-    delta = choices.pop("delta", 1e-9)
-    options = pmw.Options(prior=SAMPLE, **choices)
-    small = Domain(DOMAIN.attributes)
+    delta = choices.pop("delta", "1e-9")
+    expecting = pmw.Options(**{"opening": pmw.Opening.PAIRS, "expected": EXPECTED, **choices})
+    for options, why in (
+        (expecting, f"expected questions share the budget among all pairs.*{told}"),
+        (pmw.Options(prior=SAMPLE, **choices), "this session measures none"),
+    ):
+        with pytest.raises(pmw.BudgetError, match=why):
+            opened(FRAME, DOMAIN, tmp_path / "s.pmw", epsilon=1, delta=delta, options=options)
     with pytest.raises(pmw.BudgetError, match=told):
-        pmw.open_session(FRAME, small, epsilon=1, delta=delta, path=path, options=options)
+        pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=delta, options=expecting)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_prior_of_other_attributes_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
-    path = tmp_path / "none.pmw"
-    fewer = Domain(DOMAIN.attributes[:3])
-    options = pmw.Options(prior=SAMPLE)
+def test_a_prior_of_other_attributes_or_of_nothing_is_refused(tmp_path: Path) -> None:
+    options, path = pmw.Options(prior=SAMPLE), tmp_path / "none.pmw"
     with pytest.raises(pmw.BudgetError, match="a prior of the schema's attributes"):
-        pmw.open_session(FRAME, fewer, epsilon=1, delta=1e-9, path=path, options=options)
+        opened(FRAME, Domain(DOMAIN.attributes[:3]), path, options=options)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(pmw.BudgetError, match="a prior that public_prior made"):
         pmw.Options(prior=FRAME)  # type: ignore[arg-type]
-    with open_people() as session:
-        session.export(tmp_path / "model.json", format="model")
-    model = pmw.load_model(tmp_path / "model.json")
-    wider = Domain((*DOMAIN.attributes[:2], IntegerAttribute("rooms", 1, 13), DOMAIN.attributes[3]))
-    with pytest.raises(pmw.DataError, match="attribute 'rooms'"):
-        pmw.public_prior(model, wider)
-
-
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
+    for table, told in (
         (OTHER.drop(columns="job"), "job"),
         (OTHER[:0], "records that the schema keeps"),
         (OTHER.assign(job="?"), "records that the schema keeps"),
-    ],
-)
-def test_a_public_table_that_says_nothing_is_refused(table: pd.DataFrame, told: str) -> None:
-    with pytest.raises(pmw.DataError, match=told):
-        pmw.public_prior(table, DOMAIN)
+    ):
+        with pytest.raises(pmw.DataError, match=told):
+            pmw.public_prior(table, DOMAIN)
 
 
 def test_a_public_table_has_its_own_bins_of_long_attributes_and_all_its_records() -> None:
@@ -268,112 +254,48 @@ QUESTIONS = [
     '{"sql": "SELECT COUNT(*) FROM records GROUP BY sex"}',
 ]
 EXPECTED = pmw.expected_questions(QUESTIONS[:3], DOMAIN)
-FIT = "the plans fit the contract"
 
 
 def expecting(
     path: Path | None = None, expected: pmw.ExpectedQuestions | None = EXPECTED, **choices: Any
-) -> Any:
-    options = pmw.Options(opening=pmw.Opening.PAIRS, expected=expected, **choices)
-    return pmw.open_session(FRAME, DOMAIN, epsilon=1, delta="1e-9", path=path, options=options)
-
-
-def counts_of(expected: pmw.ExpectedQuestions) -> dict[str, int]:
-    return {", ".join(scope): count for scope, count in expected.by_scope.items()}
-
-
-# --- what is expected ---------------------------------------------------------------------------------------
-
-
-def test_different_questions_count_once_each_and_a_statement_counts_in_each_group(tmp_path: Path) -> None:
-    (tmp_path / "asked.txt").write_text("\n".join(QUESTIONS))
-    found = pmw.expected_questions(tmp_path / "asked.txt", DOMAIN)
-    assert counts_of(found) == {"age, sex": 1, "job, rooms": 6, "age": 1, "sex": 2}
-    assert len(found) == 10
-    assert pmw.expected_questions(str(tmp_path / "asked.txt"), DOMAIN) == found
+) -> pmw.Session:
+    return open_people(path, prior=None, expected=expected, **choices)
 
 
 @given(st.permutations(QUESTIONS), st.lists(st.sampled_from(QUESTIONS)))
-def test_neither_order_nor_repeats_change_the_contract(order: list[str], again: list[str]) -> None:
-    def read(lines: list[str]) -> pmw.ExpectedQuestions:
-        return pmw.expected_questions(
-            [parse_line(one, DOMAIN) if one.startswith("{") else one for one in lines], DOMAIN
-        )
+def test_different_questions_count_once_each_in_any_order_and_a_statement_counts_in_each_group(
+    tmp_path: Path, order: list[str], again: list[str]
+) -> None:
+    asked = tmp_path / "asked.txt"
+    asked.write_text("\n".join([*order, *again]))
+    found = pmw.expected_questions(asked, DOMAIN)
+    assert found.by_scope == {("age", "sex"): 1, ("job", "rooms"): 6, ("age",): 1, ("sex",): 2}
+    assert len(found) == 10
+    assert pmw.expected_questions(str(asked), DOMAIN) == found
+    lines = [parse_line(one, DOMAIN) if one.startswith("{") else one for one in QUESTIONS]
+    assert pmw.expected_questions(lines, DOMAIN) == found
 
-    assert read([*order, *again]) == read(QUESTIONS)
 
-
-@pytest.mark.parametrize(
-    ("questions", "told"),
-    [
+def test_what_cannot_be_expected_is_refused(tmp_path: Path) -> None:
+    for questions, told in (
         ([], "expected a question, got none"),
         (["ages > 3"], "unknown attribute 'ages'"),
         ([LinearQuery.cells(replace(DOMAIN, name="others"), {})], "made for another domain"),
-    ],
-)
-def test_what_cannot_be_expected_is_refused(questions: list[Any], told: str) -> None:
-    with pytest.raises(QueryError, match=told):
-        pmw.expected_questions(questions, DOMAIN)
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        ((), (), "0"),
-        ((("age",),), (0,), "0"),
-        ((("sex",), ("age",)), (1, 1), "0"),
-        ((("age",),), (1, 2), "0"),
-    ],
-)
-def test_counts_that_do_not_fit_their_attributes_are_refused(parts: tuple[Any, ...]) -> None:
-    with pytest.raises(pmw.BudgetError, match="a number of questions for each scope"):
-        pmw.ExpectedQuestions(*parts)
-
-
-@pytest.mark.parametrize("scope", [("hours",), ("sex", "age"), ("age", "age")])
-def test_questions_about_other_attributes_are_refused_before_anything_is_spent(
-    scope: tuple[str, ...], tmp_path: Path
-) -> None:
-    expected = pmw.ExpectedQuestions((scope,), (1,), "0" * 64)
-    with pytest.raises(pmw.BudgetError, match="attributes that the schema does not declare"):
-        expecting(tmp_path / "study.pmw", expected)
-    assert list(tmp_path.iterdir()) == []
-
-
-# --- sessions -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("choices", "told"),
-    [
-        ({"opening": pmw.Opening.ONE_WAY}, "has opening = one-way"),
-        ({"opening": pmw.Opening.NONE}, "has opening = none"),
-        ({"test": pmw.TestKind.QUERY}, "tests single questions"),
-        ({"delta": 0}, "delta has to be above 0"),
-        ({"update_limit": 3}, "tests them instead"),
-        ({"simultaneous": True}, "tests them instead"),
-        ({"accuracy": 0.2, "records": 3000}, "this session "),
-    ],
-)
-def test_sessions_that_measure_no_pairs_say_why_they_refuse_them(
-    choices: dict[str, Any], told: str, tmp_path: Path
-) -> None:
-    delta = choices.pop("delta", "1e-9")
-    options = replace(pmw.Options(opening=pmw.Opening.PAIRS, expected=EXPECTED), **choices)
-    with pytest.raises(
-        pmw.BudgetError, match=rf"expected questions share the budget among all pairs.*{told}"
     ):
-        pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=delta, path=tmp_path / "study.pmw", options=options)
-    with pytest.raises(pmw.BudgetError, match=told):
-        pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=delta, options=options)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_table_that_is_measured_whole_answers_every_question_alike() -> None:
+        with pytest.raises(QueryError, match=told):
+            pmw.expected_questions(questions, DOMAIN)
+    age, sex = ("age",), ("sex",)
+    for scopes, counts in (((), ()), ((age,), (0,)), ((sex, age), (1, 1)), ((age,), (1, 2))):
+        with pytest.raises(pmw.BudgetError, match="a number of questions for each scope"):
+            pmw.ExpectedQuestions(scopes, counts, "0")
+    for scope in (("hours",), ("sex", "age"), ("age", "age")):
+        with pytest.raises(pmw.BudgetError, match="attributes that the schema does not declare"):
+            expecting(tmp_path / "study.pmw", pmw.ExpectedQuestions((scope,), (1,), "0" * 64))
     small = replace(DOMAIN, attributes=DOMAIN.attributes[2:])
     options = pmw.Options(expected=pmw.expected_questions(["rooms > 3"], small))
     with pytest.raises(pmw.BudgetError, match="measures the whole table, which answers every question alike"):
-        pmw.open_session(FRAME, small, epsilon=1, delta="1e-9", options=options)
+        opened(FRAME, small, tmp_path / "study.pmw", epsilon=1, options=options)
+    assert list(tmp_path.iterdir()) == []
 
 
 def widths(state: PublicState) -> dict[tuple[str, ...], float]:
@@ -382,7 +304,7 @@ def widths(state: PublicState) -> dict[tuple[str, ...], float]:
 
 
 def test_expected_pairs_are_measured_with_less_noise_and_others_with_at_most_twice_the_variance() -> None:
-    with expecting(seed=3) as session, expecting(expected=None, seed=3) as usual:
+    with expecting() as session, expecting(expected=None) as usual:
         found, before = widths(session.state), widths(usual.state)
         assert found.keys() == before.keys()
         for scope, variance in found.items():
@@ -392,52 +314,36 @@ def test_expected_pairs_are_measured_with_less_noise_and_others_with_at_most_twi
                 assert variance <= 2.01 * before[scope]
         assert session.state.ledger.share == pytest.approx(usual.state.ledger.share, abs=1e-6)
         assert session.verify().holds
+        for state, is_written in ((usual.state, False), (session.state, True)):
+            text = dumps([form_of(state.contract), form_of(state.plan)])
+            assert ('"expected"' in text) is ('"added"' in text) is is_written  # else it is as before
 
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Open a session in a file, ask something, and return its path."""
     repeat_noise(monkeypatch, 5)
-    FRAME.to_csv(tmp_path / "people.csv", index=False)
     path = tmp_path / "study.pmw"
-    options = pmw.Options(opening=pmw.Opening.PAIRS, expected=EXPECTED)
-    table = pmw.TableFile(tmp_path / "people.csv")
-    with pmw.open_session(table, DOMAIN, epsilon=1, delta="1e-9", path=path, options=options) as session:
+    with expecting(path) as session:
         session.ask("age >= 65 AND job = 'a'")
     return path
 
 
 def test_a_session_goes_on_with_them_and_holds(study: Path) -> None:
-    with pmw.resume_session(study) as session:
+    with pmw.resume_session(study, FRAME) as session:
         assert session.state.contract.options.expected == EXPECTED
         session.ask("rooms > 3 AND job = 'a' AND sex = 'm'")
         session.finish()
     assert failed(study) == {}
 
 
-def test_an_opening_that_was_interrupted_measures_the_rest_at_the_same_prices(tmp_path: Path) -> None:
-    path = tmp_path / "study.pmw"
-    with killed_drawing(lambda requested: requested.what.scope == PAIRS[3]):
-        expecting(path)
-    assert len(read_session(path)[0].marginals) == 3
-    with pmw.resume_session(path, FRAME) as session, expecting(seed=3) as whole:
-        assert widths(session.state).keys() == widths(whole.state).keys()
-        assert session.state.ledger.share == pytest.approx(whole.state.ledger.share, abs=1e-3)
-    assert failed(path) == {}
-
-
 @pytest.mark.parametrize(
     ("fact", "place", "value", "told"),
     [
-        (
-            "contract",
-            ("options", "expected", "counts"),
-            [5, 1],
-            "not shared as the expected questions ask for",
-        ),
-        ("opening_plan", ("expected",), "1/3", "not shared as the expected questions ask for"),
-        ("test_plan", (0, "added", 0, "price"), "1/1024", "not paid as the expected questions ask for"),
-        ("test_plan", (0, "added"), None, "not paid as the expected questions ask for"),
+        ("contract", ("options", "expected", "counts"), [5, 1], "not shared"),
+        ("opening_plan", ("expected",), "1/3", "not shared"),
+        ("test_plan", (0, "added", 0, "price"), "1/1024", "not paid"),
+        ("test_plan", (0, "added"), None, "not paid"),
     ],
 )
 def test_weights_that_are_not_those_of_the_questions_are_found(
@@ -456,11 +362,4 @@ def test_weights_that_are_not_those_of_the_questions_are_found(
         return json.dumps(form, separators=(",", ":"), ensure_ascii=False)
 
     edit(study, "meta", "value", f"key = '{fact}'", change)
-    assert told in failed(study)[FIT]
-
-
-def test_a_session_without_them_is_written_as_before() -> None:
-    with expecting(expected=None, seed=3) as session, expecting(seed=3) as with_them:
-        for state, is_written in ((session.state, False), (with_them.state, True)):
-            text = dumps([form_of(state.contract), form_of(state.plan)])
-            assert ('"expected"' in text) is ('"added"' in text) is is_written
+    assert f"{told} as the expected questions ask for" in failed(study)["the plans fit the contract"]

@@ -6,9 +6,6 @@ import copy
 import json
 import multiprocessing
 import pickle
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -25,6 +22,7 @@ from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.requests import Asked
+from pmw.session.store.rows import Outcome
 from pmw.session.store.store import SessionStore
 from queries import (
     CategoricalAttribute,
@@ -33,11 +31,10 @@ from queries import (
     QueryError,
 )
 from queries.parsing import Question, parse_where
-from tests.pmw.session.stored import bytes_of, cut_off, secrets_of, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, kill_at, secrets_of, waiting_of
 from tests.waiting import WAIT, joined
-from tests.worlds import PEOPLE, WHOLE_YEARS
+from tests.worlds import PEOPLE, WHOLE_YEARS, known
 
-REPLACE = pmw.NeighboringRelation.REPLACE_ONE
 QUESTIONS: list[Asked] = [
     "age BETWEEN 28 AND 39 AND sex = 'Female'",
     {"region": {"in": ["north", "east"]}, "member": {"eq": True}},
@@ -46,7 +43,7 @@ QUESTIONS: list[Asked] = [
 ]
 
 
-def opened(path: Path | None = None, *, epsilon: float = 1, **options: Any) -> pmw.Session:
+def opened(path: Path | None = None, *, epsilon: Any = 1, **options: Any) -> pmw.Session:
     return PEOPLE.opened(path, epsilon=epsilon, test=pmw.TestKind.QUERY, **options)
 
 
@@ -95,10 +92,13 @@ def test_a_durable_session_is_read_while_it_is_in_use_and_goes_on_where_it_was(t
         assert more.spent.share >= status.budget_share
 
 
-def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(tmp_path: Path) -> None:
-    with pytest.raises(pmw.NoiseError, match="never uses repeatable noise"):
-        opened(tmp_path / "s.pmw", seed=7)
-    assert list(tmp_path.iterdir()) == []
+def test_what_cannot_be_opened_leaves_no_file_and_repeatable_noise_announces_itself(tmp_path: Path) -> None:
+    refused: tuple[dict[str, Any], ...] = ({"seed": 7}, {"epsilon": 0}, {"delta": 1}, {"epsilon": "x"})
+    told = ("never uses repeatable noise", "epsilon > 0", "0 <= delta < 1", "expected a finite number")
+    for choices, message in zip(refused, told, strict=True):
+        with pytest.raises((pmw.NoiseError, pmw.BudgetError), match=message):
+            opened(tmp_path / "s.pmw", **choices)
+        assert list(tmp_path.iterdir()) == []
     with opened(seed=7) as session:
         assert session.ask("").to_dict()["seeded"] is True
         assert session.status().to_dict()["seeded"] is True
@@ -107,44 +107,30 @@ def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(tmp_path: Pa
     assert manifest["guarantee"].startswith("none: the noise of this session is seeded")
 
 
-@pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
-@pytest.mark.parametrize("place", [0, 2])
-def test_replace_one_needs_both_cells_of_every_attribute(place: int, missing: bool, other: bool) -> None:
+def replaced(table: Any, *attributes: Any) -> pmw.Session:
+    """Open a session that protects a replaced record."""
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    return pmw.open_session(table, Domain(attributes), epsilon=1, options=options)
+
+
+def test_replace_one_needs_both_cells_of_every_attribute() -> None:
     whole = list(WHOLE_YEARS.domain)[:3]
-    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)
-    with pmw.open_session(PEOPLE.frame, Domain(tuple(whole)), epsilon=1, options=options) as session:
+    with replaced(PEOPLE.frame, *whole) as session:
         assert session.state.total.estimate == len(PEOPLE.frame)
-    name, whole[place] = whole[place].name, replace(whole[place], missing=missing, other=other)
-    with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
-        pmw.open_session(PEOPLE.frame, Domain(tuple(whole)), epsilon=1, options=options)
+    for place, missing, other in ((0, True, False), (0, False, True), (2, False, False)):
+        attributes = list(whole)
+        attributes[place] = replace(whole[place], missing=missing, other=other)
+        with pytest.raises(pmw.BudgetError, match=f"attribute '{whole[place].name}' drops records"):
+            replaced(PEOPLE.frame, *attributes)
 
 
-HOSTILE_LINES = [
-    b"", b"\r", b"x", b"1,2,3", b'"open', b"\xff\xfe", b"0" * 2**20, b"30,Male\r31,Male", b'"a""',
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("line", HOSTILE_LINES, ids=lambda line: repr(line[:9]))
-def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, line: bytes) -> None:
-    domain = Domain(tuple(list(WHOLE_YEARS.domain)[:2]))
-    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)
+def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
-    for record in (b"30,Female", line):
+    hostile = (b"", b"\r", b"1,2,3", b'"open', b"\xff\xfe", b"0" * 2**20, b"30,Male\r31,Male", b'"a""')
+    for record in (b"30,Female", *hostile):
         path.write_bytes(b"age,sex\n" + b"40,Male\n" * 20 + record + b"\n" + b"40,Male\n" * 20)
-        with pmw.open_session(path, domain, epsilon=1, options=options) as session:
-            assert session.state.total.estimate == 41
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "message"),
-    [(0, 0, "expected epsilon > 0"), (1, 1, "expected 0 <= delta < 1"), ("x", 0, "expected a finite number")],
-)
-def test_an_impossible_budget_leaves_no_file(
-    tmp_path: Path, epsilon: Any, delta: float, message: str
-) -> None:
-    with pytest.raises(pmw.BudgetError, match=message):
-        opened(tmp_path / "s.pmw", epsilon=epsilon, delta=delta)
-    assert list(tmp_path.iterdir()) == []
+        with replaced(path, *list(WHOLE_YEARS.domain)[:2]) as session:
+            assert session.state.total.estimate == 41, record[:9]
 
 
 def test_a_bad_question_among_good_ones_costs_nothing() -> None:
@@ -156,13 +142,6 @@ def test_a_bad_question_among_good_ones_costs_nothing() -> None:
         other = Domain((CategoricalAttribute("sex", ("Female",)),))
         with pytest.raises(QueryError, match="made for another domain"):
             session.ask(LinearQuery.everything(other))
-
-
-def test_a_session_cannot_be_copied_or_pickled() -> None:
-    with opened(seed=7) as session:
-        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(pmw.PMWError, match="cannot be copied"):
-                attempt(session)
 
 
 TAKEN = "taken.html"  # a file that is in the working folder already, and not to be overwritten
@@ -230,18 +209,20 @@ def test_a_forked_process_can_do_nothing_with_the_session(tmp_path: Path) -> Non
             pmw.resume_session(tmp_path / "s.pmw")
 
 
-def test_reprs_show_public_facts_alone() -> None:
+def test_reprs_show_public_facts_alone_and_no_session_can_be_copied_or_pickled() -> None:
     # Seeded, since a released number may hold the digits of a secret one by chance.
     with opened(seed=7) as session:
         session.ask(QUESTIONS[0])
         text = repr(session)
         assert text.startswith("Session('people', 240 cells, epsilon=1, delta=1e-09, spent ")
         secret = session._engine._secret
-        (noisy,) = secret.thresholds
-        assert noisy is not None
+        upper = known(secret.thresholds[0]).upper
         for shown in (text, repr(session.state), repr(session.status()), repr(secret), repr(session._engine)):
-            assert str(noisy.upper) not in shown
+            assert str(upper) not in shown
             assert str(len(PEOPLE.frame)) not in shown
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(pmw.PMWError, match="cannot be copied"):
+                attempt(session)
 
 
 COVERED = "age >= 40"
@@ -394,49 +375,34 @@ def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(tmp_path: Pa
     assert pmw.verify_session(path).holds
 
 
-# Dies, without any warning, at a place of closing.
-KILLED = """
-import os, signal, sys
-import pmw
-from pmw.session.store.rows import Outcome
-from pmw.session.store.store import SessionStore
-
-place = sys.argv[2]
-step = getattr(SessionStore, place)
-
-def deadly(self, *arguments):
-    if place == "_insert" and "closed" not in arguments[1].meta:
-        return step(self, *arguments)
-    if place == "_insert":
-        step(self, *arguments)
-        self._connection.execute("DELETE FROM secrets")
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(SessionStore, place, deadly)
-pmw.finalize_session(sys.argv[1], abandon=True)
-"""
-
-
 @pytest.mark.parametrize("table", ["there", "gone"])
 @pytest.mark.parametrize("place", ["_insert", "scrub"])
 def test_a_closing_that_is_killed_happened_whole_or_not_at_all(
     asked_study: Path, place: str, table: str
 ) -> None:
+    def half_written(insert: Callable[..., None], store: SessionStore, intent: int, outcome: Outcome) -> bool:
+        insert(store, intent, outcome)
+        if "closed" not in outcome.meta:
+            return True
+        store._connection.execute("DELETE FROM secrets")
+        return False
+
+    def close() -> None:
+        pmw.finalize_session(asked_study, abandon=True)
+
     seed = interrupt(asked_study)
     if table == "gone":
         (asked_study.parent / "people.csv").rename(asked_study.parent / "away.csv")
     secrets, before = secrets_of(asked_study), read_ledger(asked_study)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(asked_study), place], capture_output=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
     if place == "_insert":  # inside the transaction
+        kill_at(place, close, before=half_written)
         assert not is_closed(asked_study)
         assert {"fingerprint", "fingerprint_key"} <= set(secrets_of(asked_study))
         assert read_ledger(asked_study) == before or table == "there"
         # What could be finished was, in a commit of its own.
         assert pmw.verify_session(asked_study).unfinished == (table == "gone")
     else:  # after it
+        kill_at(place, close)
         assert is_closed(asked_study)
         assert secrets_of(asked_study) == {}
     assert pmw.verify_session(asked_study).holds

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -29,7 +30,7 @@ import pmw
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.store import locking
 from pmw.session.store.columns import StoredAnswer
-from pmw.session.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome
+from pmw.session.store.rows import IntentRow, LedgerRow, MeasurementRow
 from pmw.session.store.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.errors import QueryError
@@ -58,26 +59,28 @@ def _people() -> pd.DataFrame:
 PEOPLE = _people()
 
 
+def opened(path: Path | None = None) -> pmw.Session:
+    return pmw.open_session(PEOPLE, DOMAIN, epsilon=1, delta=1e-9, path=path, options=OPTIONS)
+
+
 class Killed(BaseException):
     """The process ends here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """All that a session file holds and no crash may change, but for the outcome of an intent."""
 
     ledger: tuple[LedgerRow, ...]
     measurements: tuple[MeasurementRow, ...]
     answers: list[StoredAnswer]
-    secrets: dict[str, bytes | None]
+    threshold: bytes | None
     asked: int
     pending: IntentRow | None
 
 
 def rows_of(store: SessionStore) -> Rows:
-    secrets = {name: store.secret(name) for name in ("threshold 0", "threshold 1")}
-    chained, answers = store.chained(), list(store.answers.each())
-    return Rows(chained.ledger, chained.measurements, answers, secrets, store.asked(), store.pending())
+    chained, answers, threshold = store.chained(), list(store.answers.each()), store.secret("threshold 0")
+    return Rows(chained.ledger, chained.measurements, answers, threshold, store.asked(), store.pending())
 
 
 @dataclass(slots=True)
@@ -115,29 +118,26 @@ def drawing_from(seeds: Seeds) -> Iterator[None]:
 @contextmanager
 def killed(step: str, number: int, stores: list[SessionStore]) -> Iterator[None]:
     """End the process at the given commit: before it, or when it is durable and nothing else was done."""
-    begin, finish, left = SessionStore.begin, SessionStore.finish, [number]
+    commits = itertools.count(1)
 
-    def at(name: str, write: Callable[[], int | None]) -> int | None:
-        left[0] -= 1
-        if left[0] == 0 and step == "before":
-            raise Killed(name)
-        result = write()
-        if left[0] == 0:
-            raise Killed(name)
-        return result
+    def deadly(write: Callable[..., Any]) -> Callable[..., Any]:
+        def at(store: SessionStore, *given: Any) -> Any:
+            stores.append(store)
+            now = next(commits) == number
+            if now and step == "before":
+                raise Killed
+            result = write(store, *given)
+            if now:
+                raise Killed
+            return result
 
-    def deadly_begin(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
-        return at("intent", lambda: begin(store, kind, proposal, seed)) or 0
-
-    def deadly_finish(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        stores.append(store)
-        at("outcome", lambda: finish(store, intent, outcome))
+        return at
 
     gc.disable()  # what died before would write when it is collected, and be taken for this one
     try:
         with (
-            patch.object(SessionStore, "begin", deadly_begin),
-            patch.object(SessionStore, "finish", deadly_finish),
+            patch.object(SessionStore, "begin", deadly(SessionStore.begin)),
+            patch.object(SessionStore, "finish", deadly(SessionStore.finish)),
         ):
             yield
     finally:
@@ -162,11 +162,9 @@ class SessionMachine(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         with drawing_from(self.seeds):
-            self.session = pmw.open_session(
-                PEOPLE, DOMAIN, epsilon=1, delta=1e-9, path=self.path, options=OPTIONS
-            )
+            self.session = opened(self.path)
         with drawing_from(self.twin_seeds):
-            self.twin = pmw.open_session(PEOPLE, DOMAIN, epsilon=1, delta=1e-9, options=OPTIONS)
+            self.twin = opened()
         self.before = self.rows()
 
     # --- what is asked --------------------------------------------------------------------------------------
@@ -273,9 +271,9 @@ class SessionMachine(RuleBasedStateMachine):
         assert self.rows() == before
 
     @precondition(lambda self: self.session.state.version > 1 and not self.sealed)
-    @rule(data=st.integers(0, 9))
-    def finalize(self, data: int) -> None:
-        if data == 0:  # seldom: nothing is drawn any more
+    @rule(number=st.integers(0, 9))
+    def finalize(self, number: int) -> None:
+        if number == 0:  # seldom: nothing is drawn any more
             self.left_open = self.session.state.round_open
             self.session.finalize()
             self.twin.finalize()
@@ -305,11 +303,7 @@ class SessionMachine(RuleBasedStateMachine):
     def grew(self, before: Rows) -> None:
         """Nothing that was in the file has changed; what was pending has one outcome, or is as it was."""
         now = self.rows()
-        for old, new in (
-            (before.ledger, now.ledger),
-            (before.measurements, now.measurements),
-            (before.answers, now.answers),
-        ):
+        for old, new in zip(before[:3], now[:3], strict=True):
             assert new[: len(old)] == old
         assert now.asked >= before.asked
 
@@ -317,10 +311,9 @@ class SessionMachine(RuleBasedStateMachine):
     def the_file_says_what_the_twin_says_and_the_books_add_up(self) -> None:
         now, twin, state = self.rows(), rows_of(self.twin._open_store()), self.session.state
         assert now.pending is None
-        assert (now.ledger, now.measurements, now.secrets) == (twin.ledger, twin.measurements, twin.secrets)
-        assert [(row.query, row.count, row.interval) for row in now.answers] == [
-            (row.query, row.count, row.interval) for row in twin.answers
-        ]
+        assert (*now[:2], now.threshold) == (*twin[:2], twin.threshold)
+        told = [[(row.query, row.count, row.interval) for row in one.answers] for one in (now, twin)]
+        assert told[0] == told[1]
         assert self.seeds.recorded == self.twin_seeds.recorded
         spent = sum((Fraction(row.rho) for row in now.ledger), Fraction(0))
         assert spent == self.session.ledger().spent == state.ledger.spent <= state.ledger.cap
@@ -328,7 +321,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(measured) == state.positives_used == state.version <= 4
         rounds = [row for row in now.ledger if row.event.startswith("sparse vector")]
         assert len(rounds) == len(measured) + (state.round_open or self.left_open)
-        assert (now.secrets["threshold 0"] is not None) == state.round_open
+        assert (now.threshold is not None) == state.round_open
         stored = {row.query: row.count for row in now.answers}
         assert {text: stored[text] for text in self.told} == self.told
 
@@ -344,7 +337,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessionMachine = SessionMachine.TestCase
 TestSessionMachine.settings = settings(
-    max_examples=18,
+    max_examples=10,
     stateful_step_count=8,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # a file is slow to shrink
@@ -354,6 +347,6 @@ TestSessionMachine.settings = settings(
 
 def test_the_machine_reaches_what_it_is_for() -> None:
     # Else no crash would meet a positive.
-    with pmw.open_session(PEOPLE, DOMAIN, epsilon=1, delta=1e-9, options=OPTIONS) as session:
+    with opened() as session:
         session.ask_all(QUESTIONS)
         assert session.state.positives_used > 1

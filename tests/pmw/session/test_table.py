@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +16,7 @@ from pmw.data import CsvDialect
 from pmw.public.answer import Source
 from pmw.session.maintenance import read_session, remembered_table
 from pmw.session.store import locking
-from tests.pmw.session.stored import bytes_of, cut_off, pending_of, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, kill_at, pending_of, waiting_of
 from tests.worlds import PEOPLE
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
@@ -216,33 +213,13 @@ def test_an_opening_that_waits_is_finished_at_its_tables_new_place(tmp_path: Pat
         assert session.verify().holds
 
 
-# Dies, without any warning, before or after the commit that writes the place down.
-KILLED = """
-import os, signal, sys
-import pmw
-from pmw.session.store.store import SessionStore
-
-path, table, place = sys.argv[1:]
-step = getattr(SessionStore, place)
-
-def deadly(self, *arguments):
-    step(self, *arguments)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(SessionStore, place, deadly)
-pmw.move_session(path, table)
-"""
-
-
 @pytest.mark.parametrize("step", ["take_over", "_insert", "finish"])
 def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: str) -> None:
     leave_waiting(study, WRONG)
     waiting, before = pending_of(study), books_of(study)
     old, new = study.parent / "people.csv", study.parent / "moved.csv"
     shutil.copy(old, new)
-    command = [sys.executable, "-c", KILLED, str(study), str(new), step]
-    done = subprocess.run(command, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    kill_at(step, lambda: pmw.move_session(study, new), before=lambda method, *given: method(*given))
     assert place_of(study) == (new if step == "finish" else old)
     assert (pending_of(study), books_of(study)) == (waiting, before)
     pmw.move_session(study, new)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +27,8 @@ from pmw.session.store.connection import transaction
 from pmw.session.store.rows import IntentRow, LedgerRow, Outcome
 from pmw.session.store.store import SessionStore
 from queries import random_conjunctions
-from tests.pmw.session.stored import cut_off, tamper, waiting_of
-from tests.worlds import PEOPLE, WHOLE_YEARS
+from tests.pmw.session.stored import bytes_of, cut_off, tamper, waiting_of
+from tests.worlds import PEOPLE, WHOLE_YEARS, known
 
 SEED, SESSION = bytes(range(32)), b"0123456789abcdef"
 FIRST = IntentRow(1, "opening", "{}", SEED, 0)
@@ -70,37 +71,24 @@ def test_the_newest_batch_is_read_back_until_its_seed_is_overwritten(made: Compa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_batch_is_synchronised_before_it_counts_as_begun(
-    made: Companion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[bytes] = []
-
-    def noting(descriptor: int) -> None:
-        synced.append(os.pread(descriptor, 1 << 20, 0))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", noting)
-        made.begin(SESSION, SECOND)
-        assert len(synced) == 1
-        assert synced[0] == companion_of(tmp_path / "s.pmw").read_bytes()
-        assert SECOND.seed in synced[0]
-        made.wipe(2)
-    assert len(synced) == 1  # overwriting waits for no disk
-
-
-def test_the_file_lasts_under_its_name_before_a_session_begins(
+def test_the_file_lasts_under_its_name_and_a_batch_in_it_before_that_counts_as_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
+    made, file, synced = Companion(tmp_path / "s.pmw", "s.pmw"), companion_of(tmp_path / "s.pmw"), list[Any]()
 
     def noting(descriptor: int) -> None:
         folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        synced.append("folder" if folder and companion_of(tmp_path / "s.pmw").exists() else "file")
+        synced.append(file.exists() if folder else os.pread(descriptor, 1 << 20, 0))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", noting)
-        Companion(tmp_path / "s.pmw", "s.pmw").create(SESSION, FIRST)
-    assert synced == ["file", "folder"]
+        made.create(SESSION, FIRST)
+        assert synced == [file.read_bytes(), True]
+        made.begin(SESSION, SECOND)
+        assert synced[2:] == [file.read_bytes()]
+        assert SECOND.seed in synced[2]
+        made.wipe(2)
+    assert len(synced) == 3  # overwriting waits for no disk
 
 
 @given(data=st.data())
@@ -157,26 +145,26 @@ def test_a_seed_that_is_overwritten_in_part_is_read_no_more(
     assert made.read(SESSION, 0) == IntentRow(2, "", "", b"", 3)
 
 
-@pytest.mark.parametrize(
-    ("damage", "fault"),
-    [
-        (lambda file: file.unlink(), "is not beside it: the session was moved or copied alone"),
-        (lambda file: file.write_bytes(b""), "is damaged"),
-        (lambda file: file.write_bytes(bytes(9000)), "is damaged"),
-        (lambda file: file.write_bytes(b"my thesis" * 1000), "is damaged"),
-        (lambda file: (file.unlink(), file.mkdir()), "cannot be read: Is a directory"),
-    ],
-)
-def test_a_file_that_is_of_no_use_is_told_so(
-    made: Companion, tmp_path: Path, damage: Callable[[Path], object], fault: str
-) -> None:
-    damage(companion_of(tmp_path / "s.pmw"))
-    with pytest.raises(pmw.SessionCorruptError, match=fault):
-        made.read(SESSION, 0)
-    made.wipe(1)
-    if fault.startswith(("is not", "cannot")):
+def test_a_file_that_is_of_no_use_is_told_so(made: Companion, tmp_path: Path) -> None:
+    file = companion_of(tmp_path / "s.pmw")
+
+    def refused(fault: str) -> None:
+        with pytest.raises(pmw.SessionCorruptError, match=fault):
+            made.read(SESSION, 0)
+        made.wipe(1)
+
+    for content in (b"", bytes(9000), b"my thesis" * 1000):
+        file.write_bytes(content)
+        refused("is damaged")
+    file.unlink()
+    for fault in (
+        "is not beside it: the session was moved or copied alone",
+        "cannot be read: Is a directory",
+    ):
+        refused(fault)
         with pytest.raises(pmw.StoreError, match="nothing was drawn"):
             made.begin(SESSION, SECOND)
+        file.mkdir(exist_ok=True)
 
 
 def test_removing_it_overwrites_it_durably_but_never_the_file_that_a_link_leads_to(
@@ -207,7 +195,7 @@ def test_removing_it_overwrites_it_durably_but_never_the_file_that_a_link_leads_
 def test_a_batch_that_cannot_be_written_down_is_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, fsync = tmp_path / "s.pmw", os.fsync
+    path = tmp_path / "s.pmw"
 
     def full(*_: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "full")
@@ -224,10 +212,7 @@ def test_a_batch_that_cannot_be_written_down_is_not_begun(
                 store.begin("tests", "{}", SEED)
         assert store.pending() is None
         assert store.begin("tests", "{}", SEED) == 2
-        waiting = store.pending()
-        assert waiting is not None
-        assert (waiting.id, waiting.seed, waiting.charges) == (2, SEED, 1)
-    assert os.fsync is fsync
+        assert store.pending() == IntentRow(2, "tests", "{}", SEED, 1)
 
 
 def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
@@ -281,24 +266,21 @@ def test_who_takes_over_overwrites_the_seeds_of_finished_batches_and_no_other(tm
         assert store.begin("tests", "{}", SECOND.seed) == 2
         with closing(SessionStore.open(path)) as other:
             other.take_over()
-            waiting = other.pending()
-            assert waiting is not None
-            assert waiting.seed == SECOND.seed
+            assert known(other.pending()).seed == SECOND.seed
             assert SEED not in companion_of(path).read_bytes()
 
 
-def test_a_companion_that_a_killed_opening_left_is_replaced(tmp_path: Path) -> None:
-    Companion(tmp_path / "s.pmw", "s.pmw").create(SESSION, SECOND)
-    with closing(create(tmp_path / "s.pmw")) as store:
-        assert store.pending() == FIRST
-
-
-def test_a_session_in_memory_keeps_its_batch_and_forgets_the_seed(tmp_path: Path) -> None:
+def test_a_session_in_memory_keeps_its_batch_and_one_in_a_file_replaces_what_a_killed_opening_left(
+    tmp_path: Path,
+) -> None:
     with closing(create(None)) as store:
         assert store.pending() == FIRST
         store.finish(1, Outcome())
         assert store._companion.read(b"", 0) == replace(FIRST, seed=b"")
     assert list(tmp_path.iterdir()) == []
+    Companion(tmp_path / "s.pmw", "s.pmw").create(SESSION, SECOND)
+    with closing(create(tmp_path / "s.pmw")) as store:
+        assert store.pending() == FIRST
 
 
 def interrupted(path: Path) -> None:
@@ -307,14 +289,10 @@ def interrupted(path: Path) -> None:
         session.ask(QUESTION)
 
 
-@pytest.mark.parametrize("wiped", [True, False])
-@pytest.mark.parametrize("slot", [True, False])
-@pytest.mark.parametrize("requests", ["before", "half", "after"])
 def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: str, slot: bool, wiped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, kept = tmp_path / "s.pmw", tmp_path / "kept.pmw"
-
+    path = tmp_path / "s.pmw"
     with WHOLE_YEARS.opened(path, epsilon=1, delta=0, options=OPTIONS) as session:
         session.ask("age >= 40 AND region = 'north'")
         with monkeypatch.context() as patch:
@@ -325,26 +303,27 @@ def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
             session.ask(QUESTION)
         after = companion_of(path).read_bytes()
         number = session._engine._store.last_intent() + 1
-        kept.write_bytes(path.read_bytes())
-        kept.with_name(kept.name + "-wal").write_bytes(path.with_name(path.name + "-wal").read_bytes())
-    assert before[8192:] != after[8192:]
+        files = {end: path.with_name(path.name + end).read_bytes() for end in ("", "-wal")}
     size = max(len(before), len(after))
-    raw = bytearray((after if requests != "before" else before).ljust(size, b"\0"))
-    if requests == "half":
-        middle = (8192 + size) // 2
-        raw[8192:middle] = before.ljust(size, b"\0")[8192:middle]
-        assert raw[8192:] not in (before.ljust(size, b"\0")[8192:], after.ljust(size, b"\0")[8192:])
-    place, other = (0, 4096) if number % 2 == 0 else (4096, 0)
-    raw[place : place + 4096] = (after if slot else before)[place : place + 4096]
-    raw[other : other + 4096] = before[other : other + 4096]
-    companion_of(kept).write_bytes(bytes(raw))
-    if wiped:
-        Companion(kept, kept.name).wipe(number - 1)
-    begun = slot and requests == "after"
-    with pmw.resume_session(kept, PEOPLE.frame) as session:  # whose name the companion does not know
-        assert session._engine._store.last_intent() == number - 1 + begun
-        session.ask(QUESTION)
-        assert session.verify().holds
+    before, after, middle = before.ljust(size, b"\0"), after.ljust(size, b"\0"), (8192 + size) // 2
+    requests = {"before": before[8192:], "half": before[8192:middle] + after[middle:], "after": after[8192:]}
+    assert len(set(requests.values())) == 3
+    place = 4096 * (number % 2)  # of its slot
+    for (moment, written), slot, wiped in itertools.product(requests.items(), (True, False), (True, False)):
+        kept = tmp_path / f"{moment} {slot} {wiped}.pmw"
+        for end, content in files.items():
+            kept.with_name(kept.name + end).write_bytes(content)
+        head = bytearray(before[:8192])
+        if slot:
+            head[place : place + 4096] = after[place : place + 4096]
+        companion_of(kept).write_bytes(bytes(head) + written)
+        if wiped:
+            Companion(kept, kept.name).wipe(number - 1)
+        begun = slot and moment == "after"
+        with pmw.resume_session(kept, PEOPLE.frame) as session:  # whose name the companion does not know
+            assert session._engine._store.last_intent() == number - 1 + begun, kept.name
+            session.ask(QUESTION)
+            assert session.verify().holds, kept.name
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "random", "another session's", "an older copy"])
@@ -396,23 +375,19 @@ def test_a_batch_that_waits_is_refused_without_its_seed(tmp_path: Path) -> None:
         pmw.resume_session(path, PEOPLE.frame)
 
 
-def test_a_reader_of_older_pages_takes_no_finished_batch_for_one_that_waits(
-    tmp_path: Path,
-) -> None:
+def test_a_reader_of_older_pages_takes_no_finished_batch_for_one_that_waits(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     with closing(create(path)) as store, closing(SessionStore.open(path)) as reader:
         store.finish(1, Outcome())
         with reader.reading():
             assert reader.last_intent() == 1
-            number = store.begin("tests", "{}", SEED)
-            waiting = reader.pending()
-            assert waiting is not None
-            assert waiting.id == number == 2
-            store.finish(number, Outcome())
+            assert store.begin("tests", "{}", SEED) == 2
+            assert known(reader.pending()).id == 2
+            store.finish(2, Outcome())
             assert (reader.last_intent(), reader.pending()) == (1, None)
 
 
-def test_a_log_that_is_lost_with_charges_is_missed(tmp_path: Path) -> None:
+def test_a_log_that_is_lost_with_charges_is_missed_and_so_are_charges_alone(tmp_path: Path) -> None:
     path, lost = tmp_path / "s.pmw", tmp_path / "lost.pmw"
     with closing(create(path)) as store:
         store.finish(1, Outcome(ledger=[ROW], secrets={"threshold": b"1"}))  # the log was emptied
@@ -423,15 +398,10 @@ def test_a_log_that_is_lost_with_charges_is_missed(tmp_path: Path) -> None:
         SessionStore.open(lost)
     with closing(SessionStore.open(path)) as store:
         assert store.charge_count() == 2
-
-
-def test_charges_that_are_gone_are_missed_even_where_their_batches_are_not(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
-    with closing(create(path)) as store:
-        store.finish(1, Outcome(ledger=[ROW, ROW]))
+        store.take_over()
         store.finish(store.begin("tests", "{}", SEED), Outcome())
-    tamper(path, "DELETE FROM ledger WHERE sequence = 2")
-    with pytest.raises(pmw.SessionCorruptError, match="2 charges or more, and holds 2 and 1"):
+    tamper(path, "DELETE FROM ledger WHERE sequence = 2")  # its batch is there
+    with pytest.raises(pmw.SessionCorruptError, match="2 charges or more, and holds 3 and 1"):
         SessionStore.open(path)
 
 
@@ -477,16 +447,8 @@ class Notes:
     def left_in(self, path: Path, *, open_round: bool) -> list[bytes]:
         """Return what is left in a session's files of what was to be wiped."""
         past = self.thresholds[:-1] if open_round else self.thresholds
-        return [secret for secret in (*self.seeds, *past) if is_left_in(path, secret)]
-
-
-def content_of(path: Path) -> bytes:
-    files = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-companion")]
-    return b"|".join(file.read_bytes() for file in files if file.exists())
-
-
-def is_left_in(path: Path, secret: bytes) -> bool:
-    return secret in content_of(path)
+        content = bytes_of(path)
+        return [secret for secret in (*self.seeds, *past) if secret in content]
 
 
 @pytest.mark.usefixtures("repeatable")
@@ -501,7 +463,7 @@ def test_a_live_session_leaves_no_trace_of_a_finished_batch(
         def look(_: Sequence[pmw.Answer]) -> None:
             # Before an answer is given, and whatever is done with the model afterwards: what lies in the
             # files is what a kill would leave there.
-            held = bool(notes.thresholds) and is_left_in(path, notes.thresholds[-1])
+            held = bool(notes.thresholds) and notes.thresholds[-1] in bytes_of(path)
             left.extend(notes.left_in(path, open_round=held))
 
         for query in random_conjunctions(PEOPLE.domain, 400, seed=5):
@@ -546,9 +508,7 @@ def test_what_a_killed_session_left_in_its_files_is_wiped_when_it_is_resumed(tmp
         store._quiet_log = lambda: None  # type: ignore[method-assign]  # as killed before it was emptied
         store._companion.wipe = lambda *_: None  # type: ignore[method-assign]
         store.finish(1, Outcome(secrets={"threshold": None}))
-        assert is_left_in(path, seed)
-        assert is_left_in(path, threshold)
+        assert all(secret in bytes_of(path) for secret in (seed, threshold))
         with closing(SessionStore.open(path)) as other:
             other.take_over()
-            assert not is_left_in(path, seed)
-            assert not is_left_in(path, threshold)
+            assert not any(secret in bytes_of(path) for secret in (seed, threshold))

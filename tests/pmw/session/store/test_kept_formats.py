@@ -35,7 +35,7 @@ def made_now(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=[*(path.name for path in KEPT), "made now"])
+@pytest.fixture(params=[*(path.name for path in KEPT), pytest.param("made now", marks=pytest.mark.slow)])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a copy of files that an earlier program wrote, or this one."""
     name = str(request.param)

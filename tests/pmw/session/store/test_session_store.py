@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pmw
@@ -28,7 +27,6 @@ from pmw.session.store.columns import StoredAnswer
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.rows import LedgerRow, MeasurementRow, Outcome
 from pmw.session.store.store import SessionStore
-from queries import Domain
 from tests.pmw.session.stored import answer_to_request, columns_of, execute, newest_answer
 from tests.worlds import PEOPLE
 
@@ -56,13 +54,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionSto
         yield store
 
 
-def test_neither_what_is_recorded_nor_what_comes_of_it_shows_a_secret() -> None:
-    with closing(create(None)) as store:
-        for shown in map(repr, (store.pending(), FULL)):
-            assert not any(secret in shown for secret in ("sss", "[1,2]", "threshold"))
-
-
-def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
+def test_an_outcome_is_read_back_as_it_was_written_and_neither_it_nor_a_batch_shows_a_secret(
+    store: SessionStore,
+) -> None:
+    for shown in map(repr, (store.pending(), FULL)):
+        assert not any(secret in shown for secret in ("sss", "[1,2]", "threshold"))
     store.finish(1, FULL)
     assert store.pending() is None
     assert store.chained().ledger == tuple(FULL.ledger)
@@ -102,44 +98,34 @@ def test_a_snapshot_is_kept_and_checked(store: SessionStore, tmp_path: Path) -> 
     assert store.snapshot() is None
 
 
-def test_a_session_takes_over_empty_files_for_its_owner_alone(tmp_path: Path) -> None:
-    names = ["e.pmw", "e.pmw-wal", "e.pmw-shm", "e.pmw-lock", "e.pmw-companion"]
+def test_a_session_takes_over_empty_files_for_its_owner_alone_and_none_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, names = tmp_path / "e.pmw", ["e.pmw", "e.pmw-wal", "e.pmw-shm", "e.pmw-lock", "e.pmw-companion"]
     for name in names:
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o644)
-    lock = SessionLock(tmp_path / "e.pmw")
-    store = create(tmp_path / "e.pmw")
-    store.finish(1, FULL)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(names, 0o600)
-    store.close()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+        with pytest.raises(StoreError, match=r"e\.pmw: the file belongs to another user; choose another"):
+            create(path)
+    assert (stat.S_IMODE(path.stat().st_mode), path.read_bytes()) == (0o644, b"")
+    lock = SessionLock(path)
+    with closing(create(path)) as store:
+        store.finish(1, FULL)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        assert modes == dict.fromkeys(names, 0o600)
     lock.release()
-
-
-def test_an_empty_file_of_another_user_is_not_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "e.pmw"
-    path.touch()
-    path.chmod(0o644)
-    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
-    with pytest.raises(StoreError, match=r"e\.pmw: the file belongs to another user; choose another name"):
-        create(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert path.read_bytes() == b""
 
 
 @pytest.mark.parametrize("store", ["file"], indirect=True)
 def test_the_file_is_made_durable_at_every_commit(store: SessionStore) -> None:
-    settings = {
-        name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("journal_mode", "synchronous", "secure_delete")
-    }
-    assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
+    names = ("journal_mode", "synchronous", "secure_delete")
+    assert [store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1]
 
 
-def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
-    path = tmp_path / "s.pmw"
+def test_a_file_that_is_no_session_or_has_no_folder_is_told_so(tmp_path: Path) -> None:
+    path, absent = tmp_path / "s.pmw", tmp_path / "absent" / "s.pmw"
     with pytest.raises(SessionError, match="expected a session file, found none"):
         SessionStore.open(path)
     path.write_bytes(b"not a database, by any means" * 100)
@@ -149,23 +135,17 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
     execute(path, "CREATE TABLE t (x)")
     with pytest.raises(SessionCorruptError, match="another kind of file"):
         SessionStore.open(path)
-
-
-@pytest.mark.parametrize("version", [18, 20])
-def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
-    path = tmp_path / "s.pmw"
+    path.unlink()
     create(path).close()
-    execute(path, f"PRAGMA user_version = {version}")
-    told = f"a session of format {version}; this program reads format 19 alone"
-    with pytest.raises(SessionCorruptError, match=told):
-        SessionStore.open(path)
-
-
-def test_a_folder_that_is_not_there_is_told_in_our_words(tmp_path: Path) -> None:
+    for version in (18, 20):
+        execute(path, f"PRAGMA user_version = {version}")
+        told = f"a session of format {version}; this program reads format 19 alone"
+        with pytest.raises(SessionCorruptError, match=told):
+            SessionStore.open(path)
     with pytest.raises(StoreError, match="the session file cannot be made: No such file or directory"):
-        create(tmp_path / "absent" / "s.pmw")
+        create(absent)
     with pytest.raises(StoreError, match="the lock file cannot be made"):
-        SessionLock(tmp_path / "absent" / "s.pmw")
+        SessionLock(absent)
 
 
 @pytest.mark.parametrize("store", ["file"], indirect=True)
@@ -271,10 +251,9 @@ def test_what_fails_after_the_commit_takes_nothing_back(
             broken.finish(1, FULL)
             with pytest.raises(StoreError, match="cannot be read or written"):
                 broken.pending()
-    store = SessionStore.open(tmp_path / "s.pmw")
-    assert store.pending() is None
-    assert store.chained().ledger == tuple(FULL.ledger)
-    store.close()
+    with closing(SessionStore.open(tmp_path / "s.pmw")) as store:
+        assert store.pending() is None
+        assert store.chained().ledger == tuple(FULL.ledger)
 
 
 def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStore) -> None:
@@ -298,37 +277,29 @@ def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionSto
     assert store.charge_count() == 2
 
 
-Use = Callable[[Path, pd.DataFrame, Domain], object]
+USES: tuple[Callable[[Path], object], ...] = (
+    lambda study: pmw.resume_session(study, PEOPLE.frame).close(),
+    lambda study: pmw.resume_session(study).close(),
+    read_session,
+    read_ledger,
+    read_history,
+    lambda study: verify_session(study, study.with_name("anchor")),
+    lambda study: backup_session(study, study.with_name("copy.pmw")),
+    finalize_session,
+)
 
 
-USES: dict[str, Use] = {
-    "resume": lambda study, frame, domain: pmw.resume_session(study, frame).close(),
-    "resume without the table": lambda study, frame, domain: pmw.resume_session(study).close(),
-    "read": lambda study, frame, domain: read_session(study),
-    "read the ledger": lambda study, frame, domain: read_ledger(study),
-    "read the history": lambda study, frame, domain: read_history(study),
-    "verify": lambda study, frame, domain: verify_session(study, study.with_name("anchor")),
-    "back up": lambda study, frame, domain: backup_session(study, study.with_name("copy.pmw")),
-    "close permanently": lambda study, frame, domain: finalize_session(study),
-}
-
-FAULTS: dict[str, Callable[[Path], object]] = {
-    "no fault": lambda study: None,
-    "a damaged row": lambda study: execute(study, "UPDATE measurements SET units = x'00' WHERE sequence = 2"),
-    "another kind of database": lambda study: execute(study, "PRAGMA application_id = 7"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("use", USES)
-def test_every_use_of_a_session_file_closes_it(study: Path, use: str, fault: str) -> None:
-    FAULTS[fault](study)
-    with suppress(*() if fault == "no fault" else (pmw.PMWError,)):
-        USES[use](study, PEOPLE.frame, PEOPLE.domain)
-
-
-def fail(*arguments: object) -> NoReturn:
-    raise sqlite3.OperationalError("disk I/O error")
+@pytest.mark.parametrize(
+    "fault",
+    ["", "UPDATE measurements SET units = x'00' WHERE sequence = 2", "PRAGMA application_id = 7"],
+    ids=["no fault", "a damaged row", "another kind of database"],
+)
+def test_every_use_of_a_session_file_closes_it(study: Path, fault: str) -> None:
+    """Else the fixture that looks at connections fails the test."""
+    execute(study, fault)
+    for use in USES:
+        with suppress(*(pmw.PMWError,) if fault else ()):
+            use(study)
 
 
 @pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])

@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,7 @@ import pmw
 from pmw.session.store.connection import SessionFiles
 from pmw.session.store.store import SessionStore
 from pmw.session.verification.anchor import Anchor
-from tests.pmw.session.stored import tamper
+from tests.pmw.session.stored import secrets_of, tamper
 from tests.worlds import PEOPLE
 
 NAME = "the session goes on from its anchor"
@@ -47,19 +46,10 @@ def test_an_anchor_goes_on_with_its_session(study: Path, tmp_path: Path) -> None
     assert "nothing was spent since the anchor was last written" in verification.to_dict()["not_proved"][0]
 
 
-def test_an_anchor_holds_public_bytes_alone(study: Path, tmp_path: Path) -> None:
-    anchor = tmp_path / "study.anchor"
-    pmw.verify_session(study, anchor)
-    form = json.loads(anchor.read_text())
-    assert set(form) == {"anchor", "session", "closed", "links", "link", "answers"}
-    with closing(SessionStore.open(study)) as store:
-        secrets = [store.secret(name) or b"" for name in store.secret_names()]
-    assert not any(secret.hex() in anchor.read_text() for secret in secrets)
-
-
-def test_an_anchor_is_its_owners_alone_whatever_the_process_allows(study: Path, tmp_path: Path) -> None:
-    anchor = tmp_path / "study.anchor"
-    before = os.umask(0)
+def test_an_anchor_holds_public_bytes_alone_and_is_its_owners_whatever_the_process_allows(
+    study: Path, tmp_path: Path
+) -> None:
+    anchor, before = tmp_path / "study.anchor", os.umask(0)
     try:
         for mode in (None, 0o666):
             if mode is not None:
@@ -68,6 +58,8 @@ def test_an_anchor_is_its_owners_alone_whatever_the_process_allows(study: Path, 
             assert stat.S_IMODE(anchor.stat().st_mode) == 0o600
     finally:
         os.umask(before)
+    assert set(json.loads(anchor.read_text())) == {"anchor", "session", "closed", "links", "link", "answers"}
+    assert not any(secret.hex() in anchor.read_text() for secret in secrets_of(study).values())
 
 
 @pytest.mark.parametrize(("question", "what"), [(WRONG, "link"), ("age < 30", "answer")])
@@ -130,64 +122,49 @@ def test_of_a_free_answer_an_anchor_tells_its_loss_alone(study: Path, tmp_path: 
         assert fault(study, anchor) == words
 
 
-def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -> None:
+def test_a_session_that_had_been_closed_is_closed_and_another_is_another(study: Path, tmp_path: Path) -> None:
     anchor = tmp_path / "study.anchor"
     shutil.copy(study, tmp_path / "open.pmw")
     pmw.finalize_session(study)
     assert fault(study, anchor) is None
     assert "it had been closed: this is an older copy" in (fault(tmp_path / "open.pmw", anchor) or "")
-
-
-def test_an_anchor_is_of_one_session(study: Path, tmp_path: Path) -> None:
-    pmw.verify_session(study, tmp_path / "study.anchor")
     PEOPLE.opened(tmp_path / "twin.pmw", epsilon=5).close()
-    assert fault(tmp_path / "twin.pmw", tmp_path / "study.anchor") == "the anchor is of another session"
+    assert fault(tmp_path / "twin.pmw", anchor) == "the anchor is of another session"
 
 
-FORMS = [
-    json.dumps(
-        {"anchor": 2, "session": "00", "closed": False, "links": 1, "link": "00", "answers": 0} | wrong
-    )
-    for wrong in ({"anchor": 1}, {"links": 0}, {"links": None}, {"link": "x"}, {"session": 7})
-]
+FORM = {"anchor": 2, "session": "00", "closed": False, "links": 1, "link": "00", "answers": 0}
+WRONG_FORMS = ({"anchor": 1}, {"links": 0}, {"links": None}, {"link": "x"}, {"session": 7})
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', *FORMS, "\x00", "[" * 100_000])
-def test_a_file_that_is_no_anchor_is_left_alone(study: Path, tmp_path: Path, text: str) -> None:
-    (tmp_path / "a").write_text(text)
-    with pytest.raises(pmw.SessionError, match="expected an anchor, found something else"):
-        pmw.verify_session(study, tmp_path / "a")
-    assert (tmp_path / "a").read_text() == text
-
-
-def test_an_anchor_that_cannot_be_read_or_written_is_told(study: Path, tmp_path: Path) -> None:
-    uses: list[Callable[[], object]] = [
-        lambda: pmw.verify_session(study, tmp_path),
-        lambda: pmw.verify_session(study, tmp_path / "absent" / "a"),
-    ]
-    for use in uses:
+def test_a_file_that_is_no_anchor_is_left_alone_and_told(study: Path, tmp_path: Path) -> None:
+    file, forms = tmp_path / "a", [json.dumps(FORM | wrong) for wrong in WRONG_FORMS]
+    for text in ("", "{}", "[1]", '{"anchor": 2}', *forms, "\x00", "[" * 100_000):
+        file.write_text(text)
+        with pytest.raises(pmw.SessionError, match="expected an anchor, found something else"):
+            pmw.verify_session(study, file)
+        assert file.read_text() == text
+    for place in (tmp_path, tmp_path / "absent" / "a"):
         with pytest.raises(pmw.StoreError, match="the anchor cannot be"):
-            use()
+            pmw.verify_session(study, place)
+
+
+def compared(anchor: Anchor, study: Path) -> Anchor:
+    """Compare an anchor with a session, and write it not yet."""
+    with closing(SessionStore.open(study)) as store, store.reading():
+        anchor.compare(store)
+    return anchor
 
 
 def test_anchors_that_are_written_at_once_keep_the_newest(study: Path, tmp_path: Path) -> None:
     path, waiting = tmp_path / "a", []
     for age in range(24, 56, 4):
-        anchor = Anchor(path)
-        with closing(SessionStore.open(study)) as store, store.reading():
-            anchor.compare(store)
-        waiting.append(anchor)
+        waiting.append(compared(Anchor(path), study))
         ask(study, f"age < {age} AND region = 'north'")
-    newest = Anchor(tmp_path / "b")
-    with closing(SessionStore.open(study)) as store, store.reading():
-        newest.compare(store)
-    newest.update()
+    compared(Anchor(tmp_path / "b"), study).update()
     with ThreadPoolExecutor(8) as threads:
         for number in range(12):
             path.unlink(missing_ok=True)
-            last = Anchor(path)
-            with closing(SessionStore.open(study)) as store, store.reading():
-                last.compare(store)
+            last = compared(Anchor(path), study)
             # The newest is written among all the others, by turns first, in the middle and last.
             place = number % (len(waiting) + 1)
             order = [*waiting[:place], last, *waiting[place:]]
@@ -198,9 +175,7 @@ def test_anchors_that_are_written_at_once_keep_the_newest(study: Path, tmp_path:
 
 def test_an_anchor_that_became_one_of_another_session_is_left_alone(study: Path, tmp_path: Path) -> None:
     path, other = tmp_path / "a", tmp_path / "other.pmw"
-    slow = Anchor(path)
-    with closing(SessionStore.open(study)) as store, store.reading():
-        slow.compare(store)
+    slow = compared(Anchor(path), study)
     PEOPLE.opened(other, epsilon=1).close()
     pmw.verify_session(other, path)
     kept = path.read_bytes()

@@ -30,7 +30,7 @@ from pmw.session.verification.checks import answer_checks
 from queries import CategoricalAttribute, Domain, IntegerAttribute, parse_where
 from queries.person import Person
 from tests.pmw.session.stored import columns_of
-from tests.worlds import PEOPLE, World, repeat_noise
+from tests.worlds import INCOMES, PEOPLE, World, repeat_noise
 
 PRICES = "every charge is what its event costs"
 QUESTIONS = tuple(parse_where(text, PEOPLE.domain) for text in ("sex = 'Male'", "age < 40", "age < 50"))
@@ -82,14 +82,14 @@ def _visits() -> World:
 VISITS = _visits()
 
 
-def _half(moved: Moved) -> Moved:
-    return Moved(moved.l1 // 2, moved.l2_squared // 4)
-
-
 def _half_of(kind: type[Any]) -> Callable[[pytest.MonkeyPatch], None]:
     def change(patch: pytest.MonkeyPatch) -> None:
+        def half(self: Any, options: Options) -> Moved:
+            moved = rightly(self, options)
+            return Moved(moved.l1 // 2, moved.l2_squared // 4)
+
         rightly = kind.sensitivity
-        patch.setattr(kind, "sensitivity", lambda self, options: _half(rightly(self, options)))
+        patch.setattr(kind, "sensitivity", half)
 
     return change
 
@@ -104,12 +104,13 @@ def _trees_have_one_level(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(charges, "marginal_charge", lambda noise, options, levels=1: rightly(noise, options))
 
 
-# Wrong prices, and what is measured after opening so that one is charged.
-WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[pmw.Session], object]]] = {
-    "answers": (_answers_move_half, lambda _: None),
-    "cells": (_half_of(CellNumbers), lambda _: None),
-    "sums": (_half_of(SumNumbers), lambda session: session.measure_sum("visit")),
-    "persons": (_half_of(PersonNumbers), lambda session: session.measure_heads("region")),
+# Wrong prices, records, and what is measured after opening so that one is charged.
+WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], World, Callable[[pmw.Session], object]]] = {
+    "answers": (_answers_move_half, VISITS, lambda _: None),
+    "cells": (_half_of(CellNumbers), VISITS, lambda _: None),
+    "sums": (_half_of(SumNumbers), VISITS, lambda session: session.measure_sum("visit")),
+    "persons": (_half_of(PersonNumbers), VISITS, lambda session: session.measure_heads("region")),
+    "trees": (_trees_have_one_level, INCOMES, lambda _: None),
 }
 
 
@@ -117,23 +118,16 @@ WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[pmw.Sessi
 def test_a_price_that_is_wrong_wherever_it_is_computed_is_found(
     monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
-    change, measure = WRONG[wrong]
+    change, world, measure = WRONG[wrong]
     change(monkeypatch)
-    with VISITS.opened(epsilon=2, seed=4) as session:
+    test = pmw.TestKind.QUERY if world is INCOMES else pmw.TestKind.MARGINAL
+    with world.opened(test=test, seed=4) as session:
         measure(session)
-        checks = {check.name: check for check in session.verify().checks}
-    assert not checks[PRICES].holds
-    assert checks[PRICES].detail.split(" of ")[0] in ("epsilon", "rho", "mu^2")
-
-
-def test_a_tree_that_is_charged_for_one_level_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    _trees_have_one_level(monkeypatch)
-    incomes = Domain((IntegerAttribute("income", 0, 99),), name="incomes")
-    frame = pd.DataFrame({"income": np.random.default_rng(1).integers(0, 100, 3000)})
-    world = World(incomes, frame)
-    with world.opened(epsilon=1, test=pmw.TestKind.QUERY, seed=4) as session:
-        assert "hierarchical histogram" in {line.event for line in session.ledger().lines}
-        assert PRICES in {check.name for check in session.verify().checks if not check.holds}
+        events = {line.event for line in session.ledger().lines}
+        assert ("hierarchical histogram" in events) == (world is INCOMES)
+        (check,) = (check for check in session.verify().checks if check.name == PRICES)
+    assert not check.holds
+    assert check.detail.split(" of ")[0] in ("epsilon", "rho", "mu^2")
 
 
 @pytest.fixture(scope="module")
