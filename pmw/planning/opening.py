@@ -30,7 +30,7 @@ from pmw.model.prices import AxisPrice, SharedPrices, asked_prices, rows_of, sha
 from pmw.model.strategy import widest_of_rows
 from pmw.model.value_sums import SummedValues, opening_sums
 from pmw.planning.calibration import marginal_statistic, noise_of_price, scaled_test
-from pmw.planning.refusals import check_expected, check_reserve, check_triples
+from pmw.planning.refusals import check_expected, check_prior, check_reserve, check_triples
 from pmw.planning.tiers import DEFAULT_SCHEDULE, VALUE_SHARE, most_positives, plan_test
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
@@ -336,6 +336,7 @@ def open_contract(domain: Domain, budget: Budget, options: Options) -> tuple[Con
     plan = plan_opening(domain, ledger, contract.options)
     check_reserve(contract, plan)
     check_expected(contract, plan)
+    check_prior(contract, plan)
     check_scales(contract, plan)
     return contract, plan
 

@@ -16,7 +16,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
 from pmw.public.options import ModelKind, Opening, Options
 from pmw.public.plans import MOST_RESIDUAL_CELLS, OpeningPlan
-from pmw.public.prior import Prior, is_prior_of
+from pmw.public.prior import is_prior_of
 from queries.domain import Domain, require_domain
 
 _MOST_TRIPLES = 1_000  # that are measured before any question: of 19 attributes
@@ -53,14 +53,17 @@ def check_attributes(domain: Domain) -> None:
         )
 
 
-def check_prior(domain: Domain, prior: Prior | None, plan: OpeningPlan) -> None:
+def check_prior(contract: Contract, plan: OpeningPlan) -> None:
     """Refuse a prior that is about other attributes, or in a session that has no pairs to compare it with."""
-    if prior is not None and not is_prior_of(prior, domain):
+    prior = contract.options.prior
+    if prior is None:
+        return
+    if not is_prior_of(prior, contract.domain):
         raise BudgetError(
             "expected a prior of the schema's attributes, got one of others; make it by public_prior with "
             "this schema, or leave it out"
         )
-    if prior is not None and plan.order == 1:
+    if plan.order == 1:
         raise BudgetError(
             "a prior is taken or dropped by pairs that are measured before any question, and this session "
             "measures none: it has another opening, no delta, an accuracy contract, simultaneous intervals, "

@@ -58,7 +58,7 @@ def open_session(
     """
     from pmw.data import as_place, as_source  # late: going on with a session plans nothing
     from pmw.planning.opening import open_contract
-    from pmw.planning.refusals import check_model_size, check_neighbors, check_prior
+    from pmw.planning.refusals import check_model_size, check_neighbors
 
     domain, chosen = agreed(domain, options or Options())
     budget = None if epsilon is None else Budget.of(epsilon, delta)  # refused first
@@ -71,7 +71,6 @@ def open_session(
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
     contract, plan = open_contract(domain, budget, chosen)
-    check_prior(domain, chosen.prior, plan)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
     with ExitStack() as undone:

@@ -202,8 +202,8 @@ def test_sessions_that_measure_no_pairs_say_why_they_refuse_what_they_are_told(
     ):
         with pytest.raises(pmw.BudgetError, match=why):
             opened(FRAME, DOMAIN, tmp_path / "s.pmw", epsilon=1, delta=delta, options=options)
-    with pytest.raises(pmw.BudgetError, match=told):
-        pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=delta, options=expecting)
+        with pytest.raises(pmw.BudgetError, match=why):
+            pmw.plan_session(DOMAIN, records=3000, epsilon=1, delta=delta, options=options)
     assert list(tmp_path.iterdir()) == []
 
 
