@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -37,7 +36,7 @@ from pmw.service.wire_dialogue import columns_of
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, TimeAttribute
 from queries.dates import clock_time
 from queries.parsing import parse_sql
-from tests.pmw.service.studies import Running, Wired, packed, until_ready
+from tests.pmw.service.studies import Wired, packed, until_ready
 from tests.waiting import WAIT, joined
 
 GROUPS = "SELECT sex, region, COUNT(*) AS n FROM people GROUP BY sex, region"
@@ -582,23 +581,6 @@ def test_an_address_of_a_network_needs_a_proxy_with_tls() -> None:
         assert len(sockets) == 2
     with _sockets(Address("0.0.0.0", 0)) as sockets:  # noqa: S104
         assert len(sockets) == 1
-
-
-def test_the_command_serves_both_and_ends_by_a_signal(study: Path, users: UsersFile, add: Any) -> None:
-    token = add("ann")["Authorization"].removeprefix("Bearer ")
-    running = Running(study, users.path, "--postgres", "0")
-    try:
-        found = re.fullmatch(
-            r"Serving at http://127\.0\.0\.1:\d+ and (postgresql://127\.0\.0\.1:\d+); Ctrl-C ends it\.\n",
-            running.told,
-        )
-        assert found is not None
-        with closing(psycopg.connect(f"{found[1]}/study?user=ann&password={token}", autocommit=True)) as idle:
-            assert len(idle.execute(BY_SEX).fetchall()) == 4
-            assert running.end() in (0, -signal.SIGTERM)
-    finally:
-        running.process.kill()
-    assert json.loads(running.log[-1])["event"] == "end"
 
 
 # --- files --------------------------------------------------------------------------------------------------
