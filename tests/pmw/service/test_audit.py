@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,10 @@ from pmw.service.audit import Asked, Audit, audit_checks, audit_lines
 from pmw.service.guard import Log
 from pmw.service.hosting import Service, hosting
 from pmw.service.users import Role, UsersFile
-from pmw.service.wire_server import WireServer
 from pmw.session.accounts import Booked
 from pmw.session.maintenance import read_ledger
 from tests.pmw.cli.commands import Run
+from tests.pmw.service.studies import Wired, opened_study
 
 ASK, MEASURE = "/sessions/study/ask", "/sessions/study/measure"
 WORDS = ("age", "Female", "north", "region", "SELECT", "pmw_")
@@ -178,8 +176,6 @@ def test_no_line_can_be_changed_left_out_or_put_elsewhere(
 
 @pytest.fixture(scope="module")
 def opened_ledger(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from tests.pmw.service.studies import opened_study
-
     return read_ledger(opened_study(tmp_path_factory.mktemp("opened")))
 
 
@@ -275,30 +271,23 @@ def test_a_failed_write_leaves_the_chain_as_it_was(path: Path, monkeypatch: pyte
 
 
 def test_what_is_asked_over_postgres_protocol_is_audited_too(
-    service: Service, add: Any, path: Path, study: Path, log: Any, monkeypatch: pytest.MonkeyPatch
+    wire: Wired, path: Path, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
-    token, count = add("ann")["Authorization"].split()[1], "SELECT COUNT(*) FROM people"
-    new = f"{count} WHERE sex = 'Male' AND region = 'north'"
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = WireServer(listening, service, Log(log))
-        place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "dbname": "study"}
-        with closing(psycopg.connect(**place, user="ann", password=token, autocommit=True)) as wire:
-            for _ in range(2):  # the second answer is remembered
-                wire.execute(count)
-            wire.execute("SELECT 1")  # which asks nothing of the session
-            with pytest.raises(psycopg.Error):
-                wire.execute("SELECT height FROM synthetic.people")  # nor does this
-            with pytest.raises(psycopg.Error):
-                wire.execute(f"{count} WHERE height > 2")
-            wire.execute("SET pmw.at_most = '50%'")
-            wire.execute(new)
-            with monkeypatch.context() as patched:
-                patched.setattr("pmw.service.audit.os.write", lambda *_: 5)
-                with pytest.raises(psycopg.Error):
-                    wire.execute(count)
-            wire.execute(count)
-        server.close()
+    connection, count = wire.connect(), "SELECT COUNT(*) FROM people"
+    for _ in range(2):  # the second answer is remembered
+        connection.execute(count)
+    connection.execute("SELECT 1")  # which asks nothing of the session
+    for text in ("SELECT height FROM synthetic.people", f"{count} WHERE height > 2"):  # nor does the first
+        with pytest.raises(psycopg.Error):
+            connection.execute(text)
+    connection.execute("SET pmw.at_most = '50%'")
+    connection.execute(f"{count} WHERE sex = 'Male' AND region = 'north'")
+    with monkeypatch.context() as patched:
+        patched.setattr("pmw.service.audit.os.write", lambda *_: 5)
+        with pytest.raises(psycopg.Error):
+            connection.execute(count)
+    connection.execute(count)
     found = [(one["user"], one["kind"], one["code"]) for one in lines(path)]
     answered = ("ann", "sql", None)
     assert found == [answered, answered, ("ann", "sql", "unknown_attribute"), answered, answered]

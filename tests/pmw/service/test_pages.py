@@ -148,7 +148,7 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
     assert "It charged" not in again
     assert ledger()["spent"] == paid_for["spent"]
     poor = add("poor", Fraction(1, 1000))
-    dear = {"q": "sex = 'Female' AND region = 'south'", "within": "30"}
+    dear = {"q": "member = true AND region = 'south'", "within": "30"}
     page = client.get("/page/study", params=dear, headers=poor).text
     assert "so much is not left" in page
     assert "Pay, and answer" not in page
