@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
@@ -25,7 +26,7 @@ from pmw.service.users import Role, UsersFile
 from tests.pmw.service.studies import posted
 from tests.waiting import WAIT
 
-ASK = "/sessions/study/ask"
+ASK, MEASURE = "/sessions/study/ask", "/sessions/study/measure"
 TESTED = "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
 MANY_GROUPS = "SELECT age, sex, region, member, COUNT(*) AS n FROM people"
 
@@ -165,61 +166,6 @@ def test_whose_a_charge_and_a_question_is_are_told_to_those_who_may_know(
         assert {(one["name"], one["session"]) for one in asked} == {(name, "study") for name in names}
 
 
-def test_a_key_gets_the_same_answer(client: TestClient, add: Any) -> None:
-    ann, bea = add("ann"), add("bea")
-    key = {"Idempotency-Key": "k1"}
-    first = client.post(ASK, json={"where": "age >= 30"}, headers={**ann, **key})
-    again = client.post(ASK, json={"where": "age >= 30"}, headers={**ann, **key})
-    assert again.content == first.content
-    other = client.post(ASK, json={"where": "age >= 31"}, headers={**ann, **key})
-    assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
-    assert client.post(ASK, json={"where": "age >= 31"}, headers={**bea, **key}).status_code == 200
-    for bad, (address, body) in product(
-        ("", "x" * 201, "a\tb"),
-        ((ASK, {"where": "age >= 31"}), ("/sessions/study/measure", {"scope": ["sex"]})),
-    ):
-        got = client.post(address, json=body, headers={**ann, "Idempotency-Key": bad})
-        assert got.status_code == 400
-
-
-def test_a_key_is_charged_for_one_measurement(client: TestClient, add: Any) -> None:
-    ann, bea, cat = add("ann"), add("bea"), add("cat", role=Role.CUSTODIAN)
-    key, measure = {"Idempotency-Key": "k1"}, "/sessions/study/measure"
-
-    def lines() -> list[dict[str, Any]]:
-        return list(client.get("/sessions/study/ledger", headers=cat).json()["entries"])
-
-    before, body = len(lines()), {"scope": ["sex"], "sum": "age", "share": 0.01}
-    priced = client.post(measure, json={**body, "dry_run": True}, headers={**ann, **key})
-    with ThreadPoolExecutor(2) as pool:
-        sent = [pool.submit(client.post, measure, json=body, headers={**ann, **key}) for _ in range(4)]
-        contents = {one.result(WAIT).content for one in sent}
-    assert contents == {priced.content}
-    assert len(lines()) == before + 1
-    for address, other in (
-        (measure, {"scope": ["sex"]}),
-        (measure, {"scope": ["sex"], "sum": "age"}),
-        (ASK, {"where": "age >= 30"}),
-        (ASK, {"queries": [{"where": "age >= 30"}, {"where": "age >= 31"}]}),
-    ):
-        refused = client.post(address, json=other, headers={**ann, **key})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
-    assert client.post(ASK, json={"where": "age >= 30"}, headers={**ann, "Idempotency-Key": "q"}).is_success
-    refused = client.post(measure, json=body, headers={**ann, "Idempotency-Key": "q"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
-    assert len(lines()) == before + 1
-    assert client.post(measure, json=body, headers={**bea, **key}).is_success
-    assert client.post(measure, json=body, headers=ann).is_success
-    assert len(lines()) == before + 3
-    assert "k1" not in json.dumps(lines())
-
-
-WITHIN: dict[str, dict[str, Any]] = {
-    "counts": {"where": "sex = 'Male' AND region = 'north'", "within": 40},
-    "sums": {"sql": "SELECT AVG(age) FROM people", "within": 0.5},
-}
-
-
 def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient, add: Any) -> None:
     ann = add("ann")
     sql = "SELECT sex, AVG(age) AS a FROM people WHERE region = 'north' GROUP BY sex"
@@ -242,32 +188,67 @@ def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient
     assert any("the widest that came out" in note for note in answer.json()["notes"])
 
 
-@pytest.mark.parametrize("kind", WITHIN)
-def test_a_key_pays_for_one_bar(kind: str, client: TestClient, add: Any) -> None:
-    ann, reader, body = add("ann"), add("rea", role=Role.READER), WITHIN[kind]
+PAYING: dict[str, tuple[str, dict[str, Any]]] = {
+    "a bar": (ASK, {"where": "sex = 'Male' AND region = 'north'", "within": 40}),
+    "the bar of a mean": (ASK, {"sql": "SELECT AVG(age) FROM people", "within": 0.5}),
+    "a measurement": (MEASURE, {"scope": ["sex"], "sum": "age", "share": 0.01}),
+}
+OTHERS_OF_A_KEY: list[tuple[str, dict[str, Any]]] = [
+    (ASK, {"where": "age >= 30"}), (ASK, {"queries": [{"where": "age >= 30"}, {"where": "age >= 31"}]}),
+    (ASK, {"where": "sex = 'Male' AND region = 'north'", "within": 41}), (MEASURE, {"scope": ["sex"]}),
+    (ASK, {"sql": "SELECT AVG(age) FROM people", "within": 0.4}), (MEASURE, {"scope": ["sex"], "sum": "age"}),
+]  # fmt: skip
 
-    def sent(headers: Any, address: str = ASK, **body: Any) -> Any:
-        return client.post(address, json={**body, "at_most": 1}, headers={**headers, "Idempotency-Key": "k"})
 
-    def spent() -> float:
-        return float(client.get("/sessions/study", headers=ann).json()["you"]["spent"])
+@pytest.fixture
+def keyed(client: TestClient) -> Callable[..., Any]:
+    def sent(headers: Any, address: str, key: str = "k1", **body: Any) -> Any:
+        return client.post(address, json=body, headers={**headers, "Idempotency-Key": key})
 
-    for told in ({"dry_run": True}, {**body, "dry_run": True}, {"explain": True}):
-        question = {name: text for name, text in body.items() if name != "within"}
-        assert sent(ann, **{**question, **told}).is_success  # nothing is charged, and no key is used
-    assert spent() == 0
-    assert sent(reader, **body).status_code == 403
-    first = sent(ann, **body)
-    assert first.is_success
-    paid = spent()
-    assert paid > 0
-    for other in ({**body, "within": 41}, {**body, "within": 0.4}):
-        refused = sent(ann, **other)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
-    assert sent(ann, "/sessions/study/measure", scope=["sex"]).status_code == 409
-    assert sent(ann, where="age >= 30").status_code == 409
-    assert sent(ann, **body).json() == first.json()
-    assert spent() == paid
+    return sent
+
+
+def test_a_key_pays_once_and_gets_the_same_answer(client: TestClient, add: Any, keyed: Any) -> None:
+    reader, cat = add("rea", role=Role.READER), add("cat", role=Role.CUSTODIAN)
+
+    def lines() -> list[dict[str, Any]]:
+        return list(client.get("/sessions/study/ledger", headers=cat).json()["entries"])
+
+    for what, (address, body) in PAYING.items():
+        ann, before = add(what, "1/8"), len(lines())
+        priced = keyed(ann, address, **body, dry_run=True)  # charges nothing, and no key is used
+        question = {name: part for name, part in body.items() if name != "within"}
+        assert address == MEASURE or keyed(ann, ASK, **question, explain=True).is_success
+        assert keyed(reader, address, **body, at_most=1).status_code == 403
+        assert len(lines()) == before
+        with ThreadPoolExecutor(2) as pool:
+            each = [pool.submit(keyed, ann, address, **body, at_most=1) for _ in range(4)]
+            answers = [one.result(WAIT) for one in each]
+        assert all(one.is_success for one in (priced, *answers))
+        assert {one.content for one in answers} == {answers[0].content}
+        assert address == ASK or answers[0].content == priced.content
+        assert len(lines()) == before + 1, what
+        for other, another in OTHERS_OF_A_KEY:
+            refused = keyed(ann, other, **another)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused"), what
+        assert len(lines()) == before + 1
+    address, body = PAYING["a measurement"]
+    assert keyed(add("another"), address, **body).is_success  # whose key it is not
+    assert client.post(address, json=body, headers=ann).is_success
+    assert len(lines()) == before + 3
+    assert "k1" not in json.dumps(lines())
+
+
+def test_a_key_of_a_question_gets_the_same_answer_and_no_other(add: Any, keyed: Any) -> None:
+    ann = add("ann")
+    first = keyed(ann, ASK, where="age >= 30")
+    assert keyed(ann, ASK, where="age >= 30").content == first.content
+    for address, body in ((ASK, {"where": "age >= 31"}), PAYING["a measurement"]):
+        other = keyed(ann, address, **body)
+        assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
+        assert keyed(add(address), address, **body).is_success
+        for bad in ("", "x" * 201, "a\tb"):
+            assert keyed(ann, address, bad, **body).status_code == 400
 
 
 def test_a_user_has_one_export_at_a_time_and_one_that_is_refused_or_sent_makes_room_for_the_next(
