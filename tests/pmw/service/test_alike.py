@@ -468,7 +468,9 @@ def test_a_service_does_any_request_as_its_session_does(
 
 def test_a_request_with_a_field_that_cannot_be_is_never_made() -> None:
     kinds = (Kinds.QUOTE, Kinds.ASK_WITHIN, Kinds.SQL_WITHIN)
-    cases = [{"kind": kind, "within": width} for kind in kinds for width in (None, 0, -1, "x")]
+    cases: list[dict[str, Any]] = [
+        {"kind": kind, "within": width} for kind in kinds for width in (None, 0, -1, "x")
+    ]
     for fields in (*cases, {"kind": Kinds.SQL, "at_most": "x"}):
         with pytest.raises(pmw.PMWError, match="expected a"):
             SessionRequest(**fields)

@@ -387,7 +387,8 @@ def test_a_yes_pays_the_price_that_the_person_read_and_no_more(session: pmw.Sess
 
 
 def test_a_statement_is_paid_as_a_whole(session: pmw.Session) -> None:
-    for wanted in ({"question": GROUPS, "within": 60}, {"question": MEAN, "within": 2}):
+    statements: list[dict[str, Any]] = [{"question": GROUPS, "within": 60}, {"question": MEAN, "within": 2}]
+    for wanted in statements:
         ledger, price = session.state.ledger, session.quote(**wanted).share
         (table,) = called(purse_of(session), [("pay", wanted)], Person(YES))
         assert table["rows"]
