@@ -457,7 +457,7 @@ def outcome(session: Any, request: SessionRequest[Any]) -> str:
     return repr(found) if isinstance(found, Answer) else exact_text(found)
 
 
-@settings(max_examples=80)
+@settings(max_examples=150)
 @given(request=REQUESTS)
 def test_a_service_does_any_request_as_its_session_does(
     pair: tuple[pmw.Analyst, pmw.RemoteSession], request: SessionRequest[Any]

@@ -75,6 +75,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("SELECT COUNT(*) FROM people", 1),
         ("SELECT COUNT(*) FROM people WHERE sex = 'Male'", 1),
         (BY_SEX, 4),
+        ("SELECT COUNT(*) FILTER (WHERE NOT (age > 30)) AS n, COUNT(*) FROM people", 2),
         (WIDE, WIDE_CELLS),
         ("SELECT AVG(age) FROM people", 1),
         ("SELECT MEDIAN(age), MAX(age), COUNT(*) FROM people", 41 + 41 + 1),
