@@ -26,6 +26,14 @@ from queries import Domain, IntegerAttribute
 from tests import worlds
 from tests.waiting import WAIT, joined
 
+INITIALIZE = {  # what an assistant sends first
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}  # fmt: skip
+
 
 def opened_study(folder: Path) -> Path:
     """Return the file of a new session over the people in a file, by single years."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
@@ -25,7 +26,8 @@ from pmw.service.users import Role, UsersFile
 from tests.pmw.service.studies import posted
 from tests.waiting import WAIT
 
-ASK = "/sessions/study/ask"
+ASK, MEASURE = "/sessions/study/ask", "/sessions/study/measure"
+TESTED = "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
 MANY_GROUPS = "SELECT age, sex, region, member, COUNT(*) AS n FROM people"
 
 
@@ -34,6 +36,11 @@ def test_what_needs_no_token(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) >= {"/sessions", "/sessions/{name}/ask", "/activity"}
     assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
+    for address in ("/health", "/nothing", "/sessions"):
+        headers = client.get(address).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
 
 
 def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add: Any) -> None:
@@ -45,16 +52,12 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     }  # fmt: skip
     groups = client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
     assert [one["sex"] for one in groups.json()["rows"]][:2] == ["Female", "Male"]
-    mean = {"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex", "at_most": 1}
-    means = client.post(ASK, json=mean, headers=ann)
-    assert means.status_code == 200
     several: list[Any] = [{"id": "a", "where": "age >= 30"}, {"id": 2, "where": "height > 2"}]
     several.append({"where": {"sex": {"eq": "Male"}}})
     answers = client.post(ASK, json={"queries": several}, headers=ann).json()["answers"]
     assert answers[0] == {"id": "a", **answer.json(), "spent": answers[0]["spent"]}
     assert answers[0]["spent"]["share"] >= answer.json()["spent"]["share"]
-    assert answers[1]["id"] == 2
-    assert answers[1]["error"]["code"] == "unknown_attribute"
+    assert (answers[1]["id"], answers[1]["error"]["code"]) == (2, "unknown_attribute")
     assert answers[2]["interval"] is not None
 
 
@@ -91,158 +94,76 @@ def test_a_question_above_its_ceiling_is_403_with_the_price_and_costs_nothing(
 
 def test_among_several_each_that_could_cost_more_has_its_own_error(client: TestClient, add: Any) -> None:
     ann = add("ann", "1/2")
+    dear = {"where": "sex = 'Male' AND region = 'north'"}
     queries = [
-        {"id": 1, "where": "region = 'north'"},
-        {"id": 2, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 1, "where": "region = 'north'"}, {"id": 2, **dear},
         {"id": 3, "sql": "SELECT sex, member, COUNT(*) FROM people GROUP BY sex, member"},
-        {"id": 4, "where": "height > 2"},
-        {"id": 5, "where": "sex = 'Male' AND region = 'north'"},
+        {"id": 4, "where": "height > 2"}, {"id": 5, **dear},
         {"id": 6, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"},
-    ]
-    for key in ({}, {"Idempotency-Key": "k"}):
-        answers = client.post(ASK, json={"queries": queries}, headers={**ann, **key}).json()["answers"]
-        assert [one["id"] for one in answers] == [1, 2, 3, 4, 5, 6]
-        codes = [one.get("error", {}).get("code") for one in answers]
-        assert codes == [None, "not_paid", "not_paid", "unknown_attribute", "not_paid", None]
-        assert answers[1]["error"]["price"] > 0.05
-    assert client.get("/sessions/study/you", headers=ann).json()["spent"] == 0
-    answers = client.post(
-        ASK, json={"queries": queries, "at_most": 1}, headers={**ann, "Idempotency-Key": "k"}
-    ).json()["answers"]
-    assert [one.get("error", {}).get("code") for one in answers] == [
-        None, None, None, "unknown_attribute", None, None,
     ]  # fmt: skip
+
+    def sent(**more: Any) -> tuple[list[Any], list[str | None]]:
+        body, headers = {"queries": queries, **more}, {**ann, "Idempotency-Key": "k"}
+        answers = client.post(ASK, json=body, headers=headers).json()["answers"]
+        assert [one["id"] for one in answers] == [1, 2, 3, 4, 5, 6]
+        return answers, [one.get("error", {}).get("code") for one in answers]
+
+    answers, codes = sent()
+    assert codes == [None, "not_paid", "not_paid", "unknown_attribute", "not_paid", None]
+    assert answers[1]["error"]["price"] > 0.05
+    assert client.get("/sessions/study/you", headers=ann).json()["spent"] == 0
+    answers, codes = sent(at_most=1)
+    assert codes == [None, None, None, "unknown_attribute", None, None]
     charged = sum(one.get("spent", {}).get("charged", 0) for one in answers)
     assert charged == pytest.approx(client.get("/sessions/study/you", headers=ann).json()["spent"], rel=1e-5)
 
 
-NO_BARS: list[dict[str, Any]] = [
-    {"queries": [{"where": ""}], "within": 40},
-    {"where": "", "within": 40, "fresh": True},
-    {"where": "", "dry_run": True, "explain": True},
-    {"where": "", "within": 0},
-    {"where": "", "within": -1.5},
-    {"where": "", "within": "x"},
-    {"sql": "SELECT sex, COUNT(*) * 2 FROM people GROUP BY sex", "within": 40},
-    {"sql": "SELECT MEDIAN(age) FROM people", "within": 40},
-    {"where": "height > 3", "within": 40},
-    {"where": "sex = 'Male' AND region = 'north'", "within": 1e-9},
-]
-
-
-def test_a_bar_that_cannot_be_had_costs_nothing(client: TestClient, add: Any) -> None:
-    ann = add("ann", "1/2")
-    for body in NO_BARS:
-        refused = client.post(ASK, json=body, headers=ann)
-        assert refused.status_code == 400, (body, refused.text)
-    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
-
-
-def test_activity_and_whose_a_charge_is_are_told_to_those_who_may_know(client: TestClient, add: Any) -> None:
-    ann, bea, cat = add("ann", "1/2"), add("bea", 0), add("cat", role=Role.CUSTODIAN)
-    reader = add("rea", "1/2", role=Role.READER)  # whose share counts for nothing: the role decides
-    for headers in (ann, bea, reader):
-        sent = {"where": "age >= 30 AND member = TRUE AND region = 'north'", "at_most": 1}
-        assert client.post(ASK, json=sent, headers=headers).status_code == 200
-    for headers in (bea, reader):
-        measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=headers)
-        assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
-    told = client.get("/sessions/study/ledger", headers=cat).json()
-    spent = {one["name"]: one["spent"] for one in told["analysts"]}
-    assert spent["bea"] == spent["rea"] == 0
-    assert sum(spent.values()) == pytest.approx(told["share"])
-    for headers, whose in ((ann, {"ann"}), (cat, {"ann"}), (bea, set())):
-        lines = client.get("/sessions/study/ledger", headers=headers).json()["entries"]
-        assert {one["analyst"] for line in lines for one in line.get("booked", ())} == whose
-    assert client.get("/sessions/study", headers=ann).json()["you"]["questions"] == 1
-    for headers, names in ((bea, {"bea"}), (ann, {"ann"}), (cat, {"ann"})):  # who asked it first
-        asked = client.get("/activity", headers=headers).json()["activity"]
-        assert {(one["name"], one["session"]) for one in asked} == {(name, "study") for name in names}
-
-
-def test_the_ledger_shows_an_analyst_neither_names_nor_questions_of_others(
+def test_whose_a_charge_and_a_question_is_are_told_to_those_who_may_know(
     client: TestClient, add: Any, service: Service
 ) -> None:
-    ann, bea, cat = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN)
-    for headers, scope in ((ann, ["sex"]), (bea, ["region"])):
-        body = {"scope": scope, "at_most": 1}
-        assert client.post("/sessions/study/measure", json=body, headers=headers).status_code == 200
-    client.post(ASK, json={"where": "age >= 30"}, headers=bea)
-    (hosted,) = service.visible(service.users.listed()[0])
-    booked = {one.name: one for one in hosted.session.bookings()}
+    ann, bea, cat, dan = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN), add("dan", 0)
+    reader = add("rea", "1/2", role=Role.READER)  # whose share counts for nothing: the role decides
+    where = {"where": "age >= 30 AND member = TRUE AND region = 'north'", "at_most": 1}
+    for headers, scope, status in (
+        (ann, "sex", 200), (bea, "region", 200), (dan, "member", 403), (reader, "member", 403)
+    ):  # fmt: skip
+        body = {"scope": [scope], "at_most": 1}
+        measured = client.post("/sessions/study/measure", json=body, headers=headers)
+        assert measured.status_code == status
+        assert status == 200 or measured.json()["error"]["code"] == "budget_exhausted"
+    for headers in (ann, dan, reader):
+        assert client.post(ASK, json=where, headers=headers).status_code == 200
+    booked = {one.name: one for one in service._hosted["study"].session.bookings()}
 
     def told(headers: Any) -> Any:
         return client.get("/sessions/study/ledger", headers=headers).json()
 
-    assert told(cat)["analysts"] == [one.to_dict() for one in booked.values()]
-    assert set(booked) == {"", "ann", "bea"}
-    for headers, name, other in ((ann, "ann", "bea"), (bea, "bea", "ann")):
+    everything = told(cat)
+    assert everything["analysts"] == [one.to_dict() for one in booked.values()]
+    assert sum(one["spent"] for one in everything["analysts"]) == pytest.approx(everything["share"])
+    assert {name for name, one in booked.items() if one.spent} == {"", "ann", "bea"}
+    for headers, whose in (
+        (ann, {"ann"}),
+        (bea, {"bea"}),
+        (cat, {"ann", "bea"}),
+        (dan, set()),
+        (reader, set()),
+    ):
+        seen = told(headers)
+        assert {one["analyst"] for line in seen["entries"] for one in line.get("booked", ())} == whose
+        assert [one["exact"] for one in seen["entries"]] == [one["exact"] for one in everything["entries"]]
+    for headers, name, other in ((ann, "ann", "bea"), (bea, "bea", "ann"), (reader, "rea", "ann")):
         seen, (own,) = told(headers), told(headers)["analysts"]
         assert (own["name"], own["exact"]) == (name, str(booked[name].spent))
-        assert [one["exact"] for one in seen["entries"]] == [one["exact"] for one in told(cat)["entries"]]
-        assert [one["label"] for one in seen["entries"]].count(OTHERS) == 1
+        payers = [{one["analyst"] for one in line.get("booked", ())} for line in everything["entries"]]
+        of_others = [bool(each - {name}) for each in payers]
+        assert [one["label"] == OTHERS for one in seen["entries"]] == of_others
+        assert any(of_others)
         assert other not in str(seen)
-    (own,) = told(add("rea", 0, role=Role.READER))["analysts"]
-    assert (own["name"], own["spent"]) == ("rea", 0)
-
-
-def test_a_key_gets_the_same_answer(client: TestClient, add: Any) -> None:
-    ann, bea = add("ann"), add("bea")
-    key = {"Idempotency-Key": "k1"}
-    first = client.post(ASK, json={"where": "age >= 30"}, headers={**ann, **key})
-    again = client.post(ASK, json={"where": "age >= 30"}, headers={**ann, **key})
-    assert again.content == first.content
-    other = client.post(ASK, json={"where": "age >= 31"}, headers={**ann, **key})
-    assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
-    assert client.post(ASK, json={"where": "age >= 31"}, headers={**bea, **key}).status_code == 200
-    for bad in ("", "x" * 201, "a\tb"):
-        got = client.post(ASK, json={"where": "age >= 31"}, headers={**ann, "Idempotency-Key": bad})
-        assert got.status_code == 400
-
-
-def test_a_key_is_charged_for_one_measurement(client: TestClient, add: Any) -> None:
-    ann, bea, cat = add("ann"), add("bea"), add("cat", role=Role.CUSTODIAN)
-    key, measure = {"Idempotency-Key": "k1"}, "/sessions/study/measure"
-
-    def lines() -> list[dict[str, Any]]:
-        return list(client.get("/sessions/study/ledger", headers=cat).json()["entries"])
-
-    before, body = len(lines()), {"scope": ["sex"], "sum": "age", "share": 0.01}
-    priced = client.post(measure, json={**body, "dry_run": True}, headers={**ann, **key})
-    with ThreadPoolExecutor(2) as pool:
-        sent = [pool.submit(client.post, measure, json=body, headers={**ann, **key}) for _ in range(4)]
-        contents = {one.result(WAIT).content for one in sent}
-    assert contents == {priced.content}
-    assert len(lines()) == before + 1
-    for address, other in (
-        (measure, {"scope": ["sex"]}),
-        (measure, {"scope": ["sex"], "sum": "age"}),
-        (ASK, {"where": "age >= 30"}),
-        (ASK, {"queries": [{"where": "age >= 30"}, {"where": "age >= 31"}]}),
-    ):
-        refused = client.post(address, json=other, headers={**ann, **key})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
-    assert client.post(ASK, json={"where": "age >= 30"}, headers={**ann, "Idempotency-Key": "q"}).is_success
-    refused = client.post(measure, json=body, headers={**ann, "Idempotency-Key": "q"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
-    assert len(lines()) == before + 1
-    assert client.post(measure, json=body, headers={**bea, **key}).is_success
-    assert client.post(measure, json=body, headers=ann).is_success
-    assert len(lines()) == before + 3
-    assert "k1" not in json.dumps(lines())
-    for bad in ("", "x" * 201, "a\tb"):
-        got = client.post(measure, json=body, headers={**ann, "Idempotency-Key": bad})
-        assert got.status_code == 400
-
-
-WITHIN: dict[str, dict[str, Any]] = {
-    "counts": {"where": "sex = 'Male' AND region = 'north'", "within": 40},
-    "a statement of one count": {
-        "sql": "SELECT COUNT(*) FROM people WHERE sex = 'Male' AND region = 'north'",
-        "within": 40,
-    },
-    "sums": {"sql": "SELECT AVG(age) FROM people", "within": 0.5},
-}
+    assert client.get("/sessions/study", headers=ann).json()["you"]["questions"] == 1
+    for headers, names in ((dan, {"dan"}), (ann, {"ann"}), (cat, {"ann"})):  # who asked it first
+        asked = client.get("/activity", headers=headers).json()["activity"]
+        assert {(one["name"], one["session"]) for one in asked} == {(name, "study") for name in names}
 
 
 def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient, add: Any) -> None:
@@ -267,35 +188,72 @@ def test_a_price_of_a_mean_is_told_and_paid_and_tests_nothing(client: TestClient
     assert any("the widest that came out" in note for note in answer.json()["notes"])
 
 
-@pytest.mark.parametrize("kind", WITHIN)
-def test_a_key_pays_for_one_bar(kind: str, client: TestClient, add: Any) -> None:
-    ann, reader, body = add("ann"), add("rea", role=Role.READER), WITHIN[kind]
-
-    def sent(headers: Any, address: str = ASK, **body: Any) -> Any:
-        return client.post(address, json={**body, "at_most": 1}, headers={**headers, "Idempotency-Key": "k"})
-
-    def spent() -> float:
-        return float(client.get("/sessions/study", headers=ann).json()["you"]["spent"])
-
-    for told in ({"dry_run": True}, {**body, "dry_run": True}, {"explain": True}):
-        question = {name: text for name, text in body.items() if name != "within"}
-        assert sent(ann, **{**question, **told}).is_success  # nothing is charged, and no key is used
-    assert spent() == 0
-    assert sent(reader, **body).status_code == 403
-    first = sent(ann, **body)
-    assert first.is_success
-    paid = spent()
-    assert paid > 0
-    for other in ({**body, "within": 41}, {**body, "within": 0.4}):
-        refused = sent(ann, **other)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused")
-    assert sent(ann, "/sessions/study/measure", scope=["sex"]).status_code == 409
-    assert sent(ann, where="age >= 30").status_code == 409
-    assert sent(ann, **body).json() == first.json()
-    assert spent() == paid
+PAYING: dict[str, tuple[str, dict[str, Any]]] = {
+    "a bar": (ASK, {"where": "sex = 'Male' AND region = 'north'", "within": 40}),
+    "the bar of a mean": (ASK, {"sql": "SELECT AVG(age) FROM people", "within": 0.5}),
+    "a measurement": (MEASURE, {"scope": ["sex"], "sum": "age", "share": 0.01}),
+}
+OTHERS_OF_A_KEY: list[tuple[str, dict[str, Any]]] = [
+    (ASK, {"where": "age >= 30"}), (ASK, {"queries": [{"where": "age >= 30"}, {"where": "age >= 31"}]}),
+    (ASK, {"where": "sex = 'Male' AND region = 'north'", "within": 41}), (MEASURE, {"scope": ["sex"]}),
+    (ASK, {"sql": "SELECT AVG(age) FROM people", "within": 0.4}), (MEASURE, {"scope": ["sex"], "sum": "age"}),
+]  # fmt: skip
 
 
-def test_an_export_that_is_refused_or_sent_makes_room_for_the_next(client: TestClient, add: Any) -> None:
+@pytest.fixture
+def keyed(client: TestClient) -> Callable[..., Any]:
+    def sent(headers: Any, address: str, key: str = "k1", **body: Any) -> Any:
+        return client.post(address, json=body, headers={**headers, "Idempotency-Key": key})
+
+    return sent
+
+
+def test_a_key_pays_once_and_gets_the_same_answer(client: TestClient, add: Any, keyed: Any) -> None:
+    reader, cat = add("rea", role=Role.READER), add("cat", role=Role.CUSTODIAN)
+
+    def lines() -> list[dict[str, Any]]:
+        return list(client.get("/sessions/study/ledger", headers=cat).json()["entries"])
+
+    for what, (address, body) in PAYING.items():
+        ann, before = add(what, "1/8"), len(lines())
+        priced = keyed(ann, address, **body, dry_run=True)  # charges nothing, and no key is used
+        question = {name: part for name, part in body.items() if name != "within"}
+        assert address == MEASURE or keyed(ann, ASK, **question, explain=True).is_success
+        assert keyed(reader, address, **body, at_most=1).status_code == 403
+        assert len(lines()) == before
+        with ThreadPoolExecutor(2) as pool:
+            each = [pool.submit(keyed, ann, address, **body, at_most=1) for _ in range(4)]
+            answers = [one.result(WAIT) for one in each]
+        assert all(one.is_success for one in (priced, *answers))
+        assert {one.content for one in answers} == {answers[0].content}
+        assert address == ASK or answers[0].content == priced.content
+        assert len(lines()) == before + 1, what
+        for other, another in OTHERS_OF_A_KEY:
+            refused = keyed(ann, other, **another)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "key_reused"), what
+        assert len(lines()) == before + 1
+    address, body = PAYING["a measurement"]
+    assert keyed(add("another"), address, **body).is_success  # whose key it is not
+    assert client.post(address, json=body, headers=ann).is_success
+    assert len(lines()) == before + 3
+    assert "k1" not in json.dumps(lines())
+
+
+def test_a_key_of_a_question_gets_the_same_answer_and_no_other(add: Any, keyed: Any) -> None:
+    ann = add("ann")
+    first = keyed(ann, ASK, where="age >= 30")
+    assert keyed(ann, ASK, where="age >= 30").content == first.content
+    for address, body in ((ASK, {"where": "age >= 31"}), PAYING["a measurement"]):
+        other = keyed(ann, address, **body)
+        assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
+        assert keyed(add(address), address, **body).is_success
+        for bad in ("", "x" * 201, "a\tb"):
+            assert keyed(ann, address, bad, **body).status_code == 400
+
+
+def test_a_user_has_one_export_at_a_time_and_one_that_is_refused_or_sent_makes_room_for_the_next(
+    client: TestClient, add: Any, service: Service
+) -> None:
     ann = add("ann")
     for _ in range(2):
         assert client.get("/sessions/none/export", headers=ann).status_code == 403
@@ -304,9 +262,18 @@ def test_an_export_that_is_refused_or_sent_makes_room_for_the_next(client: TestC
         for format in ("csv", "parquet", "model"):
             got = client.get(f"/sessions/study/export?format={format}", headers=ann)
             assert (got.status_code, len(got.content) > 1000) == (200, True)
+    service.exports.begin("ann")
+    for format in ("csv", "parquet", "model"):
+        got = client.get(f"/sessions/study/export?format={format}", headers=ann)
+        assert (got.status_code, got.headers["retry-after"]) == (429, "1")
+        assert got.json()["error"]["code"] == "busy"
+        assert "another export of yours" in got.json()["error"]["message"]
+    assert client.get("/sessions/study/export?rows=1", headers=add("bea")).status_code == 200
+    service.exports.end("ann")
+    assert client.get("/sessions/study/export?rows=1", headers=ann).status_code == 200
 
 
-@pytest.mark.parametrize(("rows", "seed"), [(25_001, 7), (1, 0), (None, 3)])
+@pytest.mark.parametrize(("rows", "seed"), [(25_001, 7), (None, 3)])
 def test_an_export_holds_the_bytes_of_the_file(
     client: TestClient, add: Any, service: Service, tmp_path: Path, rows: int | None, seed: int
 ) -> None:
@@ -317,19 +284,6 @@ def test_an_export_holds_the_bytes_of_the_file(
     assert got.headers["content-type"] == "text/csv; charset=utf-8"
     assert "content-length" not in got.headers  # it is sent as it is written
     assert got.content == (tmp_path / "rows.csv").read_bytes()
-
-
-def test_a_second_export_of_a_user_is_told_to_wait(client: TestClient, add: Any, service: Service) -> None:
-    ann = add("ann")
-    service.exports.begin("ann")
-    for format in ("csv", "parquet", "model"):
-        got = client.get(f"/sessions/study/export?format={format}", headers=ann)
-        assert (got.status_code, got.headers["retry-after"]) == (429, "1")
-        assert got.json()["error"]["code"] == "busy"
-        assert "another export of yours" in got.json()["error"]["message"]
-    assert client.get("/sessions/study/export", headers=add("bea")).status_code == 200
-    service.exports.end("ann")
-    assert client.get("/sessions/study/export", headers=ann).status_code == 200
 
 
 def test_an_export_ends_where_its_client_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,6 +325,14 @@ def test_a_session_of_others_is_not_told_from_none(client: TestClient, add: Any)
     assert client.get("/activity?session=study", headers=ann).status_code == 403
 
 
+NO_BARS: list[dict[str, Any]] = [
+    {"queries": [{"where": ""}], "within": 40}, {"where": "", "within": 40, "fresh": True},
+    {"where": "", "dry_run": True, "explain": True}, {"where": "", "within": 0},
+    {"where": "", "within": -1.5},
+    {"where": "", "within": "x"}, {"sql": "SELECT sex, COUNT(*) * 2 FROM people GROUP BY sex", "within": 40},
+    {"sql": "SELECT MEDIAN(age) FROM people", "within": 40}, {"where": "height > 3", "within": 40},
+    {"where": "sex = 'Male' AND region = 'north'", "within": 1e-9},
+]  # fmt: skip
 NOT_MEASURED: list[dict[str, Any]] = [
     {"scope": ["nope"], "heads": True}, {"scope": ["age", "age"], "heads": True},
     {"scope": ["nope"], "sum": "age"}, {"scope": ["age", "age"], "sum": "age"}, {"scope": ["nope"]},
@@ -415,6 +377,8 @@ def test_what_cannot_be_read_or_measured_is_refused_by_itself_and_costs_nothing(
         for more in ({}, {"dry_run": True}):
             got = sent("/sessions/study/measure", {**body, **more})
             assert (got.status_code, got.json()["error"]["message"] != "") == (400, True), body
+    for body in NO_BARS:
+        assert sent(ASK, body).status_code == 400, body
     for form in ODD_TEXTS:
         for how in ({}, {"explain": True}, {"within": 100}):
             assert sent(ASK, {**form, **how}).status_code == 400, ascii(form)
@@ -465,23 +429,20 @@ def test_too_many_requests_wait_or_come(client: TestClient, add: Any, service: S
     assert client.get("/sessions", headers=add("bea")).status_code == 200
 
 
-@pytest.mark.parametrize("fault", ["read by others", "no share", "deep"])
 def test_a_users_file_that_is_no_good_stops_all_until_it_is_mended(
-    client: TestClient, add: Any, users: UsersFile, fault: str
+    client: TestClient, add: Any, users: UsersFile
 ) -> None:
     ann = add("ann")
     good = users.path.read_text()
-    if fault == "read by others":
-        users.path.chmod(0o644)
-    else:
-        users.path.write_text("[" * 100_000 if fault == "deep" else good.replace('"1/2"', '"1/0"'))
-    for address in ("/sessions", "/sessions/study"):
-        got = client.get(address, headers=ann)
-        assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")
-        assert str(users.path) not in got.text
-    assert client.post("/sign-in", data={"token": "x"}).status_code == 503
+    for text, mode in ((good, 0o644), ("[" * 100_000, 0o600), (good.replace('"1/2"', '"1/0"'), 0o600)):
+        users.path.write_text(text)
+        users.path.chmod(mode)
+        for address in ("/sessions", "/sessions/study"):
+            got = client.get(address, headers=ann)
+            assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")
+            assert str(users.path) not in got.text
+        assert client.post("/sign-in", data={"token": "x"}).status_code == 503
     users.path.write_text(good)
-    users.path.chmod(0o600)
     assert client.get("/sessions", headers=ann).status_code == 200
 
 
@@ -502,22 +463,22 @@ def test_a_session_damaged_behind_the_service_is_an_error_of_its_own(
     assert client.get("/sessions", headers=ann).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "kind", [RuntimeError, DataError, StoreError, SessionCorruptError, SessionLockedError]
-)
 def test_what_fails_tells_its_code_and_the_log_its_kind_and_nothing_else(
-    client: TestClient, add: Any, log: StringIO, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+    client: TestClient, add: Any, log: StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise kind(LITERAL)
+    ann = add("ann")
+    for kind in (RuntimeError, DataError, StoreError, SessionCorruptError, SessionLockedError):
 
-    monkeypatch.setattr("pmw.service.asking.answered", fails)
-    got = client.post(ASK, json={"where": ""}, headers=add("ann"))
-    told = (500, "internal") if kind is RuntimeError else (503, "session_unavailable")
-    assert (got.status_code, got.json()["error"]["code"]) == told
-    assert LITERAL not in got.text + log.getvalue()
-    assert kind.__name__ in log.getvalue()
-    assert kind is not RuntimeError or got.json()["error"]["request_id"] in log.getvalue()
+        def fails(*_: object, kind: type[Exception] = kind, **__: object) -> None:
+            raise kind(LITERAL)
+
+        monkeypatch.setattr("pmw.service.asking.answered", fails)
+        got = client.post(ASK, json={"where": ""}, headers=ann)
+        told = (500, "internal") if kind is RuntimeError else (503, "session_unavailable")
+        assert (got.status_code, got.json()["error"]["code"]) == told
+        assert LITERAL not in got.text + log.getvalue()
+        assert kind.__name__ in log.getvalue()
+        assert kind is not RuntimeError or got.json()["error"]["request_id"] in log.getvalue()
 
 
 def test_the_log_has_no_question_and_no_token(client: TestClient, add: Any, log: StringIO) -> None:
@@ -531,14 +492,6 @@ def test_the_log_has_no_question_and_no_token(client: TestClient, add: Any, log:
     assert len({line["request_id"] for line in lines}) == 3
     for told in (LITERAL, "north", ann["Authorization"].split()[1]):
         assert told not in log.getvalue()
-
-
-def test_every_response_has_the_headers(client: TestClient) -> None:
-    for address in ("/health", "/nothing", "/sessions"):
-        headers = client.get(address).headers
-        assert headers["content-security-policy"].startswith("default-src 'none'")
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-store"
 
 
 # --- the page's cookie --------------------------------------------------------------------------------------
@@ -635,12 +588,11 @@ def test_tables_are_read_before_anybody_asks(
 
     monkeypatch.setattr("pmw.data.as_source", counted)
     add("ann")
-    wide = "age >= 30 AND sex = 'Male' AND region = 'north' AND member = true"
     with hosting([study], users) as service:
         assert len(read) == 1
         session = service.visible(users.listed()[0])[0].session
         before = session.state.ledger.spent
-        session.ask(wide)  # which is tested
+        session.ask(TESTED)
         assert session.state.ledger.spent > before
         assert len(read) == 1
         session.finalize()
@@ -657,23 +609,9 @@ def test_without_its_table_a_session_is_served_and_the_first_test_says_so(
         session = service.visible(users.listed()[0])[0].session
         assert session.ask("age >= 30").interval is not None
         with pytest.raises(DataError, match="no such file"):
-            session.ask("age >= 30 AND sex = 'Male' AND region = 'north' AND member = true")
+            session.ask(TESTED)
         (study.parent / "moved.csv").rename(study.parent / "people.csv")
-        session.ask("age >= 30 AND sex = 'Male' AND region = 'north' AND member = true")
-
-
-MANY = "SELECT age, sex, region, member, " + ", ".join(
-    f"COUNT(*) FILTER (WHERE age > {age}) AS n{age}" for age in range(20, 36)
-)
-MANY += " FROM people GROUP BY age, sex, region, member"
-
-
-def test_what_is_too_large_to_ask_is_too_large_to_price(client: TestClient, add: Any) -> None:
-    ann = add("ann", "1/2")
-    for more in ({}, {"dry_run": True}, {"explain": True}):
-        refused = client.post(ASK, json={"sql": MANY, **more}, headers=ann)
-        assert refused.status_code == 400, more
-        assert refused.json()["error"]["code"] == "too_large"
+        session.ask(TESTED)
 
 
 def test_questions_are_listed_some_at_a_time(
@@ -723,24 +661,32 @@ def test_shares_tell_what_is_left_of_the_budget_where_that_is_less(
 # --- Bodies: how long one may be, and that nobody reads what a stranger sends -------------------------------
 
 
-def test_a_long_body_is_refused_before_it_is_read(client: TestClient, add: Any) -> None:
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def test_bodies_and_forms_are_bounded_and_those_of_strangers_short(client: TestClient, add: Any) -> None:
     ann = add("ann")
     got = client.post(ASK, content=b"x" * 10_000_000, headers=ann)
     assert (got.status_code, got.json()["error"]["code"]) == (413, "too_long")
     parts = (b"x" * 100_000 for _ in range(100))
     assert client.post(ASK, content=parts, headers=ann).status_code == 413
-
-
-@pytest.mark.parametrize(
-    ("address", "most", "status"),
-    [("/sign-in", 4096, 303), (ASK, 2**14, 401), ("/page/study/ask", 2**14, 401)],
-)
-def test_the_body_of_a_stranger_is_short(client: TestClient, address: str, most: int, status: int) -> None:
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    for size in (most, most + 1):
-        got = client.post(address, content=b"&" * size, headers=form, follow_redirects=False)
-        assert got.status_code == (status if size == most else 413), size
-    assert f"at most {most:,} bytes" in got.text
+    for address, most, status in (
+        ("/sign-in", 4096, 303),
+        (ASK, 2**14, 401),
+        ("/page/study/ask", 2**14, 401),
+    ):
+        for size in (most, most + 1):
+            got = client.post(address, content=b"&" * size, headers=FORM, follow_redirects=False)
+            assert got.status_code == (status if size == most else 413), size
+        assert f"at most {most:,} bytes" in got.text
+    for count, status in ((4096, 200), (4097, 400)):
+        many = "&".join(["q=age%3E3"] * count)
+        assert client.post("/page/study/ask", content=many, headers={**ann, **FORM}).status_code == status
+    token = ann["Authorization"].partition(" ")[2]
+    for fields, address in ((6, "/page/study"), (9, "/?refused=1")):
+        body = "&".join([f"token={token}", "to=/page/study", *["a=1"] * (fields - 2)])
+        got = client.post("/sign-in", content=body, headers=FORM, follow_redirects=False)
+        assert (got.status_code, got.headers["location"]) == (303, address)
 
 
 def test_nobody_reads_what_is_in_the_body_of_a_stranger(
@@ -749,28 +695,11 @@ def test_nobody_reads_what_is_in_the_body_of_a_stranger(
     read = list[Any]()
     for module, name in (("access", "parse_qs"), ("pages", "parse_qsl")):
         monkeypatch.setattr(f"pmw.service.{module}.{name}", lambda *given, **_: read.append(given))
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    for address, headers in ((ASK, {"Content-Type": "application/json"}), ("/page/study/ask", form)):
+    for address, headers in ((ASK, {"Content-Type": "application/json"}), ("/page/study/ask", FORM)):
         for body in (b"[" * 9000, b"a=1&" * 2000, b"{"):
             got = client.post(address, content=body, headers=headers)
             assert got.status_code == 401, (address, got.text)
     assert read == []
-
-
-def test_many_fields_sign_nobody_in(client: TestClient, add: Any) -> None:
-    token = add("ann")["Authorization"].partition(" ")[2]
-    for fields, address in ((6, "/page/study"), (9, "/?refused=1")):
-        body = "&".join([f"token={token}", "to=/page/study", *["a=1"] * (fields - 2)])
-        form = {"Content-Type": "application/x-www-form-urlencoded"}
-        got = client.post("/sign-in", content=body, headers=form, follow_redirects=False)
-        assert (got.status_code, got.headers["location"]) == (303, address)
-
-
-def test_a_form_has_a_bound(client: TestClient, add: Any) -> None:
-    form = {**add("ann"), "Content-Type": "application/x-www-form-urlencoded"}
-    for count, status in ((4096, 200), (4097, 400)):
-        got = client.post("/page/study/ask", content="&".join(["q=age%3E3"] * count), headers=form)
-        assert got.status_code == status
 
 
 def test_a_bearer_that_is_no_good_is_refused_before_the_body_is_read(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, suppress
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +18,6 @@ from pmw.errors import ServiceError
 from pmw.service.hosting import Service, hosting
 from pmw.service.users import Role, User, UsersFile
 from tests.pmw.service.conftest import AddUser
-from tests.pmw.service.studies import opened_study
 
 pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
 
@@ -31,8 +28,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from pmw.service import app, assistant_server, assistants
 from pmw.service.app import create_app
-from pmw.service.limits import BODY_BYTES
-from tests.pmw.service.studies import Running, serving
+from pmw.service.limits import BODY_BYTES, Rate
+from tests.pmw.service.studies import INITIALIZE, serving
 from tests.pmw.service.test_assistants import (
     FREE_TOOLS,
     GROUPS,
@@ -49,16 +46,6 @@ from tests.pmw.service.test_assistants import (
 from tests.pmw.service.test_assistants import called as called_here
 from tests.waiting import WAIT
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "raw", "version": "1"},
-    },
-}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
@@ -132,20 +119,18 @@ def place(study: Path, users: UsersFile, add: AddUser, audit: Path) -> Iterator[
 def test_the_tools_and_the_resource_are_those_of_the_command(place: Place, mode: str) -> None:
     token, here = place.add("ann"), purse_of(place.session)
     calls: Calls = [
-        ("attributes", {}),
-        ("ask", {"question": "age >= 40"}),
-        ("ask", {"question": GROUPS}),
-        ("cost", {"question": GROUPS}),
-        ("price", PAID),
-        ("ask", {"question": "sexx = 1"}),
-        ("nothing", {}),
-    ]
+        ("attributes", {}), ("ask", {"question": "age >= 40"}), ("cost", {"question": GROUPS}),
+        ("price", PAID), ("ask", {"question": "sexx = 1"}), ("nothing", {}),
+    ]  # fmt: skip
     assert place.called(token, calls, mode=mode) == called_here(here, calls)
-    tools = place.used(token, lambda client: client.list_tools(), mode=mode).tools
+    uri = "pmw://schema"
+
+    async def listed(client: Client) -> tuple[Any, Any]:
+        return (await client.list_tools()).tools, (await client.read_resource(uri)).contents
+
+    tools, (content,) = place.used(token, listed, mode=mode)
     assert tools == asked(here, lambda client: client.list_tools()).tools
     assert {one.name for one in tools} == {*FREE_TOOLS, "pay"}
-    uri = "pmw://schema"
-    (content,) = place.used(token, lambda client: client.read_resource(uri), mode=mode).contents
     assert json.loads(content.text) == place.session.schema() | {
         name: json.loads(content.text)[name] for name in ("words", "questions")
     }
@@ -191,9 +176,18 @@ def test_ceilings_shares_and_sessions_are_those_of_the_user(place: Place) -> Non
     assert not place.charged("ann") + place.charged("eve")
 
 
-def test_what_was_taken_away_while_a_person_thinks_is_not_paid(place: Place) -> None:
-    person = Person(YES)
-    token = place.add("ann", 1)
+def test_what_was_taken_away_while_a_person_thinks_is_not_paid_and_no_file_is_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_: Any) -> Any:
+        raise ServiceError(f"{place.users.path}: the users file cannot be read")
+
+    token, person = place.add("ann", 1), Person(YES)
+    person.before = lambda: monkeypatch.setattr(assistant_server, "user_of", unknown)
+    (told,) = place.called(token, [("pay", PAID)], person, "legacy")
+    monkeypatch.undo()
+    assert told["code"] == "service"
+    assert str(place.users.path) not in told["message"]
     person.before = lambda: place.users.change("ann", lambda user: User(user.name, user.role, Fraction(0)))
     (told,) = place.called(token, [("pay", PAID)], person, "legacy")
     assert "code" in told
@@ -209,17 +203,14 @@ def test_a_token_that_is_revoked_while_a_person_thinks_pays_nothing(place: Place
     assert place.charged("ann") == 0
 
 
-def test_nobody_without_a_good_token_is_answered(place: Place) -> None:
+def test_nobody_without_a_good_token_is_answered_and_a_cookie_of_the_page_is_none(place: Place) -> None:
     for token, method in itertools.product([None, "wrong", "pmw_" + "x" * 43], ["POST", "GET", "DELETE"]):
         refused = place.sent(token, INITIALIZE, method)
         assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
-
-
-def test_a_cookie_of_the_page_is_no_token(client: TestClient, add: Any) -> None:
-    token = add("ann")["Authorization"].split()[1]
-    client.post("/sign-in", data={"token": token})
-    assert client.get("/sessions").status_code == 200
-    assert client.post("/sessions/study/mcp", json=INITIALIZE, headers=ACCEPT).status_code == 401
+    with httpx2.Client(base_url=place.url) as page:
+        page.post("/sign-in", data={"token": place.add("ann")})
+        assert page.get("/sessions").status_code == 200
+        assert page.post("/sessions/study/mcp", json=INITIALIZE, headers=ACCEPT).status_code == 401
 
 
 def test_another_users_dialogue_is_not_found(place: Place) -> None:
@@ -268,6 +259,12 @@ def test_dialogues_calls_and_bodies_are_bounded(place: Place, monkeypatch: pytes
     monkeypatch.setattr(assistant_server, "_MOST_SERVERS", 64)
     monkeypatch.setattr(assistant_server, "_OWN_SERVERS", 1)
     assert place.sent(place.users.rotate("ann"), INITIALIZE).status_code == 429
+    monkeypatch.undo()
+    own = place.dialogue(bea)
+    place.service.rate = Rate(0.001, 2)
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    statuses = [place.sent(bea, listing, mcp_session_id=own).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
 
 
 def test_calls_that_clients_left_open_are_bounded_and_end_with_the_dialogue(
@@ -324,32 +321,6 @@ def test_each_question_is_in_the_audit_and_the_history_of_its_user(place: Place,
     assert sorted(kept) == sorted([PAIR, GROUPS])
 
 
-def test_requests_are_counted_by_the_users_rate(study: Path, users: UsersFile) -> None:
-    from pmw.service.limits import Rate
-
-    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    with hosting([study], users, Rate(0.001, 3)) as service, serving(service) as url:
-        place = Place(service, url, users)
-        own = place.dialogue(token)
-        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-        statuses = [place.sent(token, listing, mcp_session_id=own).status_code for _ in range(3)]
-    assert statuses == [200, 200, 429]
-
-
-def test_users_that_cannot_be_looked_up_are_told_without_the_file(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unknown(_: Any) -> Any:
-        raise ServiceError(f"{place.users.path}: the users file cannot be read")
-
-    token = place.add("ann", 1)
-    person = Person(YES, lambda: monkeypatch.setattr(assistant_server, "user_of", unknown))
-    (told,) = place.called(token, [("pay", PAID)], person, "legacy")
-    assert told["code"] == "service"
-    assert str(place.users.path) not in told["message"]
-    assert place.charged("ann") == 0
-
-
 def test_without_the_extra_the_address_says_so_in_one_line(
     service: Service, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,27 +332,3 @@ def test_without_the_extra_the_address_says_so_in_one_line(
     message = told.json()["error"]["message"]
     assert "install the extra 'mcp'" in message
     assert "\n" not in message
-
-
-def test_a_service_ends_at_once_though_an_assistant_listens(tmp_path: Path) -> None:
-    users = UsersFile(tmp_path / "users.json")
-    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    running = Running(opened_study(tmp_path), users.path)
-    with ExitStack() as held:
-        held.callback(lambda: running.process.poll() is None and running.end())
-        headers = {**ACCEPT, "Authorization": f"Bearer {token}"}
-        address = f"{running.url}/sessions/study/mcp"
-        begun = httpx2.post(address, json=INITIALIZE, headers=headers, timeout=WAIT)
-        headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
-        odds: list[Any] = [[], "17 records", {"jsonrpc": "2.0"}, {**INITIALIZE, "id": {"of": "Ann"}}]
-        for odd in odds:
-            httpx2.post(address, json=odd, headers=headers, timeout=WAIT)
-        stream = held.enter_context(httpx2.stream("GET", address, headers=headers, timeout=WAIT))
-        assert stream.status_code == 200
-        began = time.monotonic()
-        assert running.end() in (0, -signal.SIGTERM)
-        assert time.monotonic() - began < 20, "it waits 30 seconds for requests that do not end"
-        with suppress(httpx2.RemoteProtocolError):  # it is cut
-            assert "event: message" not in "".join(stream.iter_text())
-    assert "Ann" not in "".join(running.log)
-    assert {json.loads(line)["event"] for line in running.log} == {"start", "request", "end"}

@@ -65,14 +65,10 @@ class Person:
 
 
 YES = ElicitResult(action="accept", content={"pay": True})
-NOES = {
-    "declined": ElicitResult(action="decline"),
-    "cancelled": ElicitResult(action="cancel"),
-    "accepted with a no": ElicitResult(action="accept", content={"pay": False}),
-    "accepted without an answer": ElicitResult(action="accept"),
-    "accepted with another form": ElicitResult(action="accept", content={"pay": "yes"}),
-    "accepted with a number": ElicitResult(action="accept", content={"pay": 1}),
-}
+NOES = [
+    ElicitResult(action="decline"), ElicitResult(action="cancel"), ElicitResult(action="accept"),
+    *(ElicitResult(action="accept", content={"pay": said}) for said in (False, "yes", 1)),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +92,13 @@ def purse_of(session: Asking, at_most: str | int = 0, total: str | int | None = 
     )
 
 
-def called(purse: Purse, calls: Calls, person: Person | None = None, mode: Any = "auto") -> list[Any]:
+def called(
+    purse: Purse, calls: Calls, person: Person | None = None, mode: Any = "auto", log: StringIO | None = None
+) -> list[Any]:
     """Return what an assistant is told of some calls, in one connection; of an error, the error."""
 
     async def run() -> list[CallToolResult]:
-        server = server_of(purse, Log(StringIO()))
+        server = server_of(purse, Log(log or StringIO()))
         async with Client(server, elicitation_callback=person, mode=mode) as client:
             return [await client.call_tool(*call) for call in calls]
 
@@ -129,17 +127,11 @@ def asked(purse: Purse, use: Callable[[Client], Awaitable[Any]]) -> Any:
 
 def test_each_tool_tells_what_the_session_tells_and_charges_nothing(shared: pmw.Session) -> None:
     before, purse = shared.state.ledger.spent, purse_of(shared)
-    attributes, one, rows, cost, price, budget = called(
-        purse,
-        [
-            ("attributes", {}),
-            ("ask", {"question": "age >= 40"}),
-            ("ask", {"question": GROUPS}),
-            ("cost", {"question": GROUPS}),
-            ("price", {"question": MEAN, "within": 2}),
-            ("budget", {}),
-        ],
-    )
+    calls: Calls = [
+        ("attributes", {}), ("ask", {"question": "age >= 40"}), ("ask", {"question": GROUPS}),
+        ("cost", {"question": GROUPS}), ("price", {"question": MEAN, "within": 2}), ("budget", {}),
+    ]  # fmt: skip
+    attributes, one, rows, cost, price, budget = called(purse, calls)
     assert [one["name"] for one in attributes["attributes"]] == list(shared.domain.names)
     assert "sex (categorical): Female, Male" in attributes["words"]
     assert attributes["guarantee"] == shared.guarantee
@@ -185,48 +177,34 @@ def test_a_model_answers_and_refuses_to_measure(shared: pmw.Session) -> None:
 
 
 def test_errors_are_a_code_and_a_message(shared: pmw.Session) -> None:
-    refused = called(
-        purse_of(shared),
-        [
-            ("ask", {"question": "sexx = 'Male'"}),
-            ("ask", {"question": "SELECT * FROM people"}),
-            ("ask", {}),
-            ("ask", {"question": 3}),
-            ("price", {"question": PAIR, "within": "wide"}),
-            ("price", {"question": PAIR, "within": -1}),
-            ("nothing", {}),
-        ],
-    )
+    calls: Calls = [
+        ("ask", {"question": "sexx = 'Male'"}), ("ask", {"question": "SELECT * FROM people"}), ("ask", {}),
+        ("ask", {"question": 3}), ("price", {"question": PAIR, "within": "wide"}),
+        ("price", {"question": PAIR, "within": -1}), ("nothing", {}),
+    ]  # fmt: skip
+    refused = called(purse_of(shared), calls)
     codes = [one["code"] for one in refused]
     assert codes[:4] == ["unknown_attribute", "unsupported", "bad_request", "bad_request"]
     assert codes[4:] == ["width_not_possible", "width_not_possible", "bad_request"]
     assert "did you mean 'sex'?" in refused[0]["message"]
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, StoreError])
 def test_an_unexpected_error_tells_its_name_alone(
-    shared: pmw.Session,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: type[Exception],
+    shared: pmw.Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise error("17 records of Ann")
+    for error, code in ((ZeroDivisionError, "internal"), (StoreError, "session_unavailable")):
 
-    purse, log = purse_of(shared), StringIO()
-    monkeypatch.setattr(purse.session, "ask", fails)
+        def fails(*_: object, error: type[Exception] = error, **__: object) -> None:
+            raise error("17 records of Ann")
 
-    async def run() -> CallToolResult:
-        async with Client(server_of(purse, Log(log))) as client:
-            return await client.call_tool("ask", {"question": PAIR})
-
-    told = read(asyncio.run(run()))
-    expected = {ZeroDivisionError: "internal", StoreError: "session_unavailable"}
-    assert told["code"] == expected[error]
-    printed = capsys.readouterr()
-    assert "Ann" not in json.dumps(told) + log.getvalue() + printed.out + printed.err
-    assert json.loads(log.getvalue())["error"] == error.__name__
-    assert printed.out == ""
+        purse, log = purse_of(shared), StringIO()
+        monkeypatch.setattr(purse.session, "ask", fails)
+        (told,) = called(purse, [("ask", {"question": PAIR})], log=log)
+        assert told["code"] == code
+        printed = capsys.readouterr()
+        assert "Ann" not in json.dumps(told) + log.getvalue() + printed.out + printed.err
+        assert json.loads(log.getvalue())["error"] == error.__name__
+        assert printed.out == ""
 
 
 # --- without a person ---------------------------------------------------------------------------------------
@@ -253,8 +231,8 @@ CALLS = st.lists(
 )
 
 
-@given(CALLS, st.sampled_from([None, *NOES.values()]), st.sampled_from(PROTOCOLS))
-@settings(max_examples=25)
+@given(CALLS, st.sampled_from([None, *NOES]), st.sampled_from(PROTOCOLS))
+@settings(max_examples=12)
 def test_hundreds_of_hostile_calls_spend_nothing_where_nobody_agrees(
     shared: pmw.Session, calls: Calls, says: ElicitResult | None, mode: str
 ) -> None:
@@ -268,31 +246,23 @@ def test_hundreds_of_free_questions_release_no_part_of_the_reserve() -> None:
     """A part falls due after 64 questions of somebody who may pay, whatever one of them may cost."""
     with pmw.open_session(worlds.YEARS.frame, worlds.YEARS.domain, epsilon=1, delta=1e-9) as session:
         before, purse = session.state.ledger.spent, purse_of(session, "1/1000")
-        ages = [(first, first + width) for first in range(20, 50) for width in (3, 6, 9)]
         questions = [
-            f"age BETWEEN {a} AND {b} AND sex = '{sex}'" for a, b in ages for sex in ("Male", "Female")
+            f"age BETWEEN {a} AND {a + b} AND sex = 'Male'" for a in range(20, 50) for b in (3, 6, 9)
         ]
         found = called(purse, [("ask", {"question": one}) for one in questions])
         assert {one["source"] for one in found} == {"synthetic"}
-        assert len(found) == 180
+        assert len(found) == 90
         assert session.state.ledger.spent == before
 
 
 @pytest.mark.parametrize("mode", PROTOCOLS)
-@pytest.mark.parametrize("says", NOES.values(), ids=NOES)
-def test_nothing_but_a_yes_pays(shared: pmw.Session, says: ElicitResult, mode: str) -> None:
-    before, person = shared.state.ledger.spent, Person(says)
-    (told,) = called(purse_of(shared), [("pay", PAID)], person, mode)
-    assert told["code"] == "not_paid"
-    assert len(person.read) == 1
-    assert shared.state.ledger.spent == before
-
-
-@pytest.mark.parametrize("mode", PROTOCOLS)
-def test_a_client_that_cannot_ask_is_refused_in_one_line_with_the_price(
-    shared: pmw.Session, mode: str
-) -> None:
-    before, price = shared.state.ledger.spent, shared.quote(PAIR, 60).share
+def test_nothing_but_a_yes_pays(shared: pmw.Session, mode: str) -> None:
+    before = shared.state.ledger.spent
+    for says in NOES:
+        person = Person(says)
+        (told,) = called(purse_of(shared), [("pay", PAID)], person, mode)
+        assert (told["code"], len(person.read)) == ("not_paid", 1), says
+    price = shared.quote(PAIR, 60).share  # a client that cannot ask is refused in one line with the price
     (told,) = called(purse_of(shared), [("pay", PAID)], None, mode)
     assert told["code"] == "not_paid"
     assert price <= told["price"] < price + 0.0001
@@ -319,7 +289,7 @@ def test_a_client_that_says_it_asks_and_then_fails_spends_nothing(shared: pmw.Se
 def test_up_to_the_ceiling_it_pays_by_itself_and_no_further(session: pmw.Session) -> None:
     cap, before = session.state.ledger.cap, session.state.ledger.spent
     price = session.quote(PAIR, 60).share
-    person = Person(NOES["declined"])
+    person = Person(NOES[0])
     below = purse_of(session, str(Fraction(price) * Fraction(999, 1000)), 1)
     (refused,) = called(below, [("pay", PAID)], person)
     assert refused["code"] == "not_paid"
@@ -347,12 +317,11 @@ def test_many_questions_below_the_ceiling_stay_below_the_total(session: pmw.Sess
         for age in (30, 40, 50)
     ]
     purse = purse_of(session, "1/100", "3/100")
-    told = called(purse, [("pay", {"question": one, "within": 150}) for one in questions] * 9)
+    told = called(purse, [("pay", {"question": one, "within": 150}) for one in questions] * 2)
     spent = (session.state.ledger.spent - before) / cap
     assert 0 < spent <= Fraction(3, 100)
     assert spent == pytest.approx(Fraction(3, 100) - purse.left)
     assert {one.get("code") for one in told} == {None, "not_paid"}
-    assert len(told) > 200
 
 
 def test_what_two_threads_pay_is_within_one_total(
@@ -377,32 +346,22 @@ def test_what_two_threads_pay_is_within_one_total(
     assert 0 < (session.state.ledger.spent - before) / cap <= price * 3 / 2
 
 
-def test_a_place_that_was_not_free_takes_nothing_off_a_purse(
+def test_what_may_have_been_charged_counts_as_charged_and_a_place_that_was_not_free_does_not(
     shared: pmw.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     purse = purse_of(shared, "1/50", "1/20")
-    for error, left in ((BusyError("all places are taken"), "1/20"), (EndingError("it ends", 5), "3/100")):
+    for error, left in (
+        (BusyError("all places are taken"), "1/20"),
+        (EndingError("it ends", 5), "3/100"),  # it may have begun to charge
+        (StoreError("the disk is full"), "1/100"),
+        (StoreError("the disk is full"), "0"),
+    ):
 
         def refused(*_: object, error: Exception = error, **__: object) -> None:
             raise error
 
         monkeypatch.setattr(purse.session, "ask_within", refused)
-        with pytest.raises(BusyError):
-            purse.offer(PAIR, 60)
-        assert purse.left == Fraction(left)  # a service that ends may have begun to charge
-
-
-def test_what_may_have_been_charged_counts_as_charged(
-    shared: pmw.Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    purse = purse_of(shared, "1/50", "1/20")
-
-    def lost(*_: object, **__: object) -> None:
-        raise StoreError("the disk is full")
-
-    monkeypatch.setattr(purse.session, "ask_within", lost)
-    for left in ("3/100", "1/100", "0"):
-        with pytest.raises(StoreError):
+        with pytest.raises(type(error)):
             purse.offer(PAIR, 60)
         assert purse.left == Fraction(left)
 
@@ -427,12 +386,13 @@ def test_a_yes_pays_the_price_that_the_person_read_and_no_more(session: pmw.Sess
     assert session.analyst("assistant").budget().spent == spent
 
 
-@pytest.mark.parametrize("asked_for", [{"question": GROUPS, "within": 60}, {"question": MEAN, "within": 2}])
-def test_a_statement_is_paid_as_a_whole(session: pmw.Session, asked_for: dict[str, Any]) -> None:
-    ledger, price = session.state.ledger, session.quote(**asked_for).share
-    (table,) = called(purse_of(session), [("pay", asked_for)], Person(YES))
-    assert table["rows"]
-    assert float((session.state.ledger.spent - ledger.spent) / ledger.cap) == pytest.approx(price)
+def test_a_statement_is_paid_as_a_whole(session: pmw.Session) -> None:
+    statements: list[dict[str, Any]] = [{"question": GROUPS, "within": 60}, {"question": MEAN, "within": 2}]
+    for wanted in statements:
+        ledger, price = session.state.ledger, session.quote(**wanted).share
+        (table,) = called(purse_of(session), [("pay", wanted)], Person(YES))
+        assert table["rows"]
+        assert float((session.state.ledger.spent - ledger.spent) / ledger.cap) == pytest.approx(price)
 
 
 @pytest.mark.parametrize("mode", PROTOCOLS)
@@ -464,13 +424,8 @@ def test_a_price_that_rose_since_it_was_read_is_not_paid(
         assert first != second
 
 
-def test_a_question_about_everybody_is_told_in_words(shared: pmw.Session) -> None:
-    words = purse_of(shared).words("  ", "2%", 0.01)
-    assert words.endswith("within ± 2% at 95% confidence. The assistant asks: everybody")
-
-
 def test_the_words_of_an_assistant_come_last_on_one_line_and_short(shared: pmw.Session) -> None:
-    person = Person(NOES["declined"])
+    person = Person(NOES[0])
     trap = f"{PAIR} /* free\n\n\u202eof charge \x1b[2K */ AND age >= 20" + " AND age >= 20" * 40
     (told,) = called(
         purse_of(shared),
@@ -482,6 +437,8 @@ def test_the_words_of_an_assistant_come_last_on_one_line_and_short(shared: pmw.S
     assert words.startswith("Pay up to ")
     assert words.isprintable()
     assert len(words.partition("The assistant asks: ")[2]) <= 300
+    words = purse_of(shared).words("  ", "2%", 0.01)
+    assert words.endswith("within ± 2% at 95% confidence. The assistant asks: everybody")
 
 
 # --- a service ----------------------------------------------------------------------------------------------

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,10 @@ from pmw.service.audit import Asked, Audit, audit_checks, audit_lines
 from pmw.service.guard import Log
 from pmw.service.hosting import Service, hosting
 from pmw.service.users import Role, UsersFile
-from pmw.service.wire_server import WireServer
 from pmw.session.accounts import Booked
 from pmw.session.maintenance import read_ledger
 from tests.pmw.cli.commands import Run
+from tests.pmw.service.studies import Wired, opened_study
 
 ASK, MEASURE = "/sessions/study/ask", "/sessions/study/measure"
 WORDS = ("age", "Female", "north", "region", "SELECT", "pmw_")
@@ -59,67 +57,52 @@ def told(path: Path, study: Path) -> list[bool]:
     return [check.holds for check in audit_checks(audit_lines(path), "study", read_ledger(study))]
 
 
-def test_each_answered_or_refused_question_has_a_line(client: TestClient, add: Any, path: Path) -> None:
+def test_each_answered_or_refused_question_has_a_line_without_its_words(
+    client: TestClient, add: Any, path: Path
+) -> None:
     ann = add("ann")
     answer = client.post(ASK, json=NEW, headers=ann)
     client.post(ASK, json={"where": "height > 2"}, headers=ann)
     client.post(ASK, json={**NEW, "at_most": None, "dry_run": True}, headers=ann)
     client.post(ASK, json={"sql": "SELECT COUNT(*) FROM people", "at_most": 0}, headers=ann)
-    several = {"queries": [{"where": "age >= 30"}, {"where": "height > 2"}], "at_most": 0}
+    several = {"queries": [{"where": "NOT age < 30"}, {"where": "height > 2"}], "at_most": 0}
     client.post(ASK, json=several, headers=ann)
     client.post(MEASURE, json={"scope": ["sex"], "dry_run": True}, headers=ann)
+    client.post(ASK, json={"where": "age   >= 30  ", "at_most": 0}, headers=ann)
     found = lines(path)
-    kinds = ["ask", "ask", "forecast", "sql", "ask", "ask", "quote"]
+    kinds = ["ask", "ask", "forecast", "sql", "ask", "ask", "quote", "ask"]
     assert [one["kind"] for one in found] == kinds
-    codes = [None, "unknown_attribute", None, None, None, "unknown_attribute", None]
+    codes = [None, "unknown_attribute", None, None, None, "unknown_attribute", None, None]
     assert [one["code"] for one in found] == codes
     assert {(one["user"], one["session"]) for one in found} == {("ann", "study")}
     assert Fraction(found[0]["charge"]) == pytest.approx(answer.json()["spent"]["charged"], rel=1e-9)
     assert all(one["charge"] == "0" for one in found[1:])
     assert found[0]["request"] == answer.headers["x-request-id"]
     assert found[4]["request"] == found[5]["request"] != found[3]["request"]
-
-
-def test_a_question_stands_there_by_its_canonical_text(client: TestClient, add: Any, path: Path) -> None:
-    ann = add("ann")
-    for text in ("age >= 30", "age   >= 30  ", "NOT age < 30"):
-        client.post(ASK, json={"where": text, "at_most": 0}, headers=ann)
-    (canonical,) = client.get("/sessions/study/asked", headers=ann).json()["queries"]
-    assert {one["question"] for one in lines(path)} == {digest(canonical)}
-    client.post(ASK, json={"sql": "SELECT COUNT(*) FROM people", "at_most": 0}, headers=ann)
-    client.post(ASK, json={"where": "height > 2"}, headers=ann)
-    *_, statement, unread = lines(path)
-    assert statement["question"] == digest("SELECT COUNT(*) FROM people")
-    assert unread["question"] == digest(json.dumps({"where": "height > 2"}))
+    canonical = client.get("/sessions/study/asked", headers=ann).json()["queries"]
+    assert found[4]["question"] == found[7]["question"] == digest(canonical[-1])
+    assert found[3]["question"] == digest("SELECT COUNT(*) FROM people")
+    assert found[1]["question"] == digest(json.dumps({"where": "height > 2"}))  # which is unread
+    text, token = path.read_text(), ann["Authorization"].removeprefix("Bearer ")
+    for word in (*WORDS, token, digest(token), str(answer.json()["count"])):
+        assert word not in text
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_page_is_audited_too(client: TestClient, add: Any, path: Path) -> None:
-    ann = add("ann")
-    form = {"q": "sex = 'Male' AND region = 'north'"}
+    ann, form = add("ann"), {"q": "sex = 'Male' AND region = 'north'"}
     client.post("/page/study/ask", data=form, headers=ann, follow_redirects=False)
     client.post("/page/study/ask", data={"q": "height > 2"}, headers=ann)
     client.get("/page/study", params=form, headers=ann)
     client.get("/page/study/answer.csv", params=form, headers=ann)
     client.get("/page/study", headers=ann)  # which asks nothing
+    client.post("/page/study/ask", data={**form, "price": "1"}, headers=ann, follow_redirects=False)
     found = [(one["kind"], one["code"]) for one in lines(path)]
-    assert found == [("ask", "not_paid"), ("ask", "unknown_attribute"), ("look", None), ("look", "not_asked")]
-    paid = {**form, "price": "1"}
-    client.post("/page/study/ask", data=paid, headers=ann, follow_redirects=False)
-    assert (lines(path)[-1]["kind"], lines(path)[-1]["code"]) == ("ask", None)
-    assert Fraction(lines(path)[-1]["charge"]) > 0
-
-
-def test_the_audit_holds_no_question_no_answer_and_no_token(client: TestClient, add: Any, path: Path) -> None:
-    ann = add("ann")
-    answer = client.post(ASK, json=NEW, headers=ann).json()
-    client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
-    client.post(MEASURE, json={"scope": ["sex", "region"], "dry_run": True}, headers=ann)
-    client.post("/page/study/ask", data={"q": "age >= 41"}, headers=ann)
-    text = path.read_text()
-    token = ann["Authorization"].removeprefix("Bearer ")
-    for word in (*WORDS, token, digest(token), str(answer["count"])):
-        assert word not in text
-    assert path.stat().st_mode & 0o777 == 0o600
+    refused = [("ask", "not_paid"), ("ask", "unknown_attribute")]
+    assert found == [*refused, ("look", None), ("look", "not_asked"), ("ask", None)]
+    charges = [Fraction(one["charge"]) for one in lines(path)]
+    assert sum(charges) == charges[-1] > 0
+    assert not any(word in path.read_text() for word in WORDS)
 
 
 def test_a_chain_holds_and_its_charges_are_in_the_ledger(
@@ -191,36 +174,27 @@ def test_no_line_can_be_changed_left_out_or_put_elsewhere(
 
 @pytest.fixture(scope="module")
 def opened_ledger(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from tests.pmw.service.studies import opened_study
-
     return read_ledger(opened_study(tmp_path_factory.mktemp("opened")))
 
 
-def test_a_charge_that_the_ledger_has_not_is_found(path: Path, opened_ledger: Any) -> None:
+def test_what_is_no_line_is_told_as_such_and_a_charge_that_the_ledger_has_not_is_found(
+    path: Path, opened_ledger: Any
+) -> None:
     whole = written(path)
+    # what was charged since the line before
+    assert [json.loads(line)["charge"] for line in whole] == ["1/100"] * 3
     (chain, charges) = audit_checks(whole, "study", opened_ledger)
     assert (chain.holds, charges.holds) == (True, False)
     assert "1 of 1 users" in charges.detail
     assert all(check.holds for check in audit_checks(whole, "another", opened_ledger))
     assert chain.detail == f"3 lines, the last with the hash {hashlib.sha256(whole[-1]).hexdigest()}"
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
+    changes: list[dict[str, Any]] = [
         {"user": ["ann"]}, {"charge": "1e999999999"}, {"charge": "-1"}, {"charge": "1/0"}, {"charge": 1},
         {"session": None}, {"before": 0}, {"answer": 5},
-    ],
-)  # fmt: skip
-def test_what_is_no_line_is_told_as_such(path: Path, opened_ledger: Any, changed: dict[str, Any]) -> None:
-    (line, *_) = written(path)
-    altered = json.dumps({**json.loads(line), **changed}).encode()
-    assert [check.holds for check in audit_checks([altered], "study", opened_ledger)] == [False, False]
-
-
-def test_a_charge_is_what_was_charged_since_the_line_before(path: Path) -> None:
-    charges = [json.loads(line)["charge"] for line in written(path)]
-    assert charges == ["1/100"] * 3
+    ]  # fmt: skip
+    for changed in changes:
+        altered = json.dumps({**json.loads(whole[0]), **changed}).encode()
+        assert [check.holds for check in audit_checks([altered], "study", opened_ledger)] == [False, False]
 
 
 def test_an_audit_goes_on_after_a_restart_and_without_a_torn_line(path: Path, opened_ledger: Any) -> None:
@@ -232,25 +206,22 @@ def test_an_audit_goes_on_after_a_restart_and_without_a_torn_line(path: Path, op
     assert audit_checks(audit_lines(path), "other", opened_ledger)[0].holds
 
 
-@pytest.mark.parametrize("content", [b"a line\n", b"{}\n", b"no end", b'{"time": 1}\n' * 5])
-def test_another_file_is_not_written_to(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(ServiceError, match=r"expected a file that pmw serve --audit wrote; name another"):
-        Audit(path)
-    assert path.read_bytes() == content
-
-
-def test_two_services_do_not_write_one_audit(path: Path) -> None:
+def test_another_file_a_link_and_the_audit_of_another_service_are_not_written_to(
+    path: Path, tmp_path: Path
+) -> None:
+    for content in (b"a line\n", b"{}\n", b"no end", b'{"time": 1}\n' * 5):
+        path.write_bytes(content)
+        with pytest.raises(ServiceError, match=r"expected a file that pmw serve --audit wrote; name another"):
+            Audit(path)
+        assert path.read_bytes() == content
+    path.unlink()
     audit = Audit(path)
     with pytest.raises(ServiceError, match="another service writes this audit"):
         Audit(path)
     audit.close()
     Audit(path).close()
-
-
-def test_an_audit_is_no_link_and_needs_its_folder(path: Path, tmp_path: Path) -> None:
-    path.symlink_to(tmp_path / "elsewhere")
-    for place in (path, tmp_path / "none" / "audit.jsonl"):
+    (tmp_path / "link").symlink_to(path)
+    for place in (tmp_path / "link", tmp_path / "none" / "audit.jsonl"):
         with pytest.raises(ServiceError, match="the audit cannot be written"):
             Audit(place)
 
@@ -298,30 +269,23 @@ def test_a_failed_write_leaves_the_chain_as_it_was(path: Path, monkeypatch: pyte
 
 
 def test_what_is_asked_over_postgres_protocol_is_audited_too(
-    service: Service, add: Any, path: Path, study: Path, log: Any, monkeypatch: pytest.MonkeyPatch
+    wire: Wired, path: Path, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
-    token, count = add("ann")["Authorization"].split()[1], "SELECT COUNT(*) FROM people"
-    new = f"{count} WHERE sex = 'Male' AND region = 'north'"
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = WireServer(listening, service, Log(log))
-        place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "dbname": "study"}
-        with closing(psycopg.connect(**place, user="ann", password=token, autocommit=True)) as wire:
-            for _ in range(2):  # the second answer is remembered
-                wire.execute(count)
-            wire.execute("SELECT 1")  # which asks nothing of the session
-            with pytest.raises(psycopg.Error):
-                wire.execute("SELECT height FROM synthetic.people")  # nor does this
-            with pytest.raises(psycopg.Error):
-                wire.execute(f"{count} WHERE height > 2")
-            wire.execute("SET pmw.at_most = '50%'")
-            wire.execute(new)
-            with monkeypatch.context() as patched:
-                patched.setattr("pmw.service.audit.os.write", lambda *_: 5)
-                with pytest.raises(psycopg.Error):
-                    wire.execute(count)
-            wire.execute(count)
-        server.close()
+    connection, count = wire.connect(), "SELECT COUNT(*) FROM people"
+    for _ in range(2):  # the second answer is remembered
+        connection.execute(count)
+    connection.execute("SELECT 1")  # which asks nothing of the session
+    for text in ("SELECT height FROM synthetic.people", f"{count} WHERE height > 2"):  # nor does the first
+        with pytest.raises(psycopg.Error):
+            connection.execute(text)
+    connection.execute("SET pmw.at_most = '50%'")
+    connection.execute(f"{count} WHERE sex = 'Male' AND region = 'north'")
+    with monkeypatch.context() as patched:
+        patched.setattr("pmw.service.audit.os.write", lambda *_: 5)
+        with pytest.raises(psycopg.Error):
+            connection.execute(count)
+    connection.execute(count)
     found = [(one["user"], one["kind"], one["code"]) for one in lines(path)]
     answered = ("ann", "sql", None)
     assert found == [answered, answered, ("ann", "sql", "unknown_attribute"), answered, answered]

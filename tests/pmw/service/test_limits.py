@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -16,7 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import pmw.service.limits
-from pmw.errors import ServiceError
+from pmw.errors import PMWError, ServiceError
 from pmw.service import asking
 from pmw.service.app import create_app
 from pmw.service.connection import Connection, Response, drawn_part, pause_before
@@ -34,16 +38,8 @@ from tests.waiting import WAIT
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'service' is not installed")
 
-
-import http.client
-import socket
-import sys
-from contextlib import ExitStack
-
-import pytest
 import uvicorn
 
-from pmw.errors import PMWError
 from pmw.service.server import PatientProtocol
 
 ASK = "/sessions/study/ask"
@@ -79,6 +75,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("SELECT COUNT(*) FROM people", 1),
         ("SELECT COUNT(*) FROM people WHERE sex = 'Male'", 1),
         (BY_SEX, 4),
+        ("SELECT COUNT(*) FILTER (WHERE NOT (age > 30)) AS n, COUNT(*) FROM people", 2),
         (WIDE, WIDE_CELLS),
         ("SELECT AVG(age) FROM people", 1),
         ("SELECT MEDIAN(age), MAX(age), COUNT(*) FROM people", 41 + 41 + 1),
@@ -99,37 +96,33 @@ def test_a_request_of_too_many_cells_is_refused_before_anything_is_asked(
     few = 20_000 // WIDE_CELLS
     narrow = "SELECT age, sex, region, COUNT(*) FROM people GROUP BY age, sex, region"  # 1,008 cells
     left = 20_000 - few * WIDE_CELLS - 3 * 1008
+    alone = WIDE.replace("COUNT(*)", "COUNT(*), AVG(age), MAX(age), MIN(age), SUM(age), STDDEV(age)")
     bodies: list[dict[str, Any]] = [
         {"queries": [{"sql": WIDE}] * (few + 1)},
         {"queries": [{"sql": WIDE}] * few + [{"sql": narrow}] * 3 + [{"where": "age >= 30"}] * (left + 1)},
         {"queries": [{"where": "height > 3"}] + [{"sql": f"{WIDE} LIMIT {n}"} for n in range(1, few + 3)]},
+        *({"sql": alone, **more} for more in ({}, {"dry_run": True}, {"explain": True})),
     ]
+    messages = list[str]()
     for body in bodies:
         got = client.post(ASK, json=body, headers=ann)
         error = got.json()["error"]
         assert (got.status_code, error["code"]) == (400, "too_large")
         assert "expected at most 20,000 cells" in error["message"]
         assert "in several requests" in error["message"]
-    first = client.post(ASK, json=bodies[0], headers=ann).json()["error"]["message"]
-    assert f"got {(few + 1) * WIDE_CELLS:,} in the first {few + 1} questions" in first
-    six = "COUNT(*), AVG(age), MAX(age), MIN(age), SUM(age), STDDEV(age)"
-    alone = WIDE.replace("COUNT(*)", six)
-    got = client.post(ASK, json={"sql": alone}, headers=ann)
-    assert (got.status_code, got.json()["error"]["code"]) == (400, "too_large")
+        messages.append(error["message"])
+    assert f"got {(few + 1) * WIDE_CELLS:,} in the first {few + 1} questions" in messages[0]
     shown = client.post("/page/study/ask", data={"q": alone}, headers=ann)
     assert "expected at most 20,000 cells" in shown.text
     assert asked == []
     assert hosted.session.status().queries_answered == 0
 
 
-def test_the_largest_request_is_answered_in_turns(client: TestClient, add: Any, asked: list[int]) -> None:
-    ann = add("ann")
-    few = 20_000 // WIDE_CELLS
-    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few, "at_most": 1}, headers=ann)
-    answers = got.json()["answers"]
-    assert [len(one["rows"]) for one in answers] == [WIDE_CELLS] * few
-    assert answers[0] == answers[-1]
-    assert sum(asked) == WIDE_CELLS  # equal questions are asked once
+def test_a_large_request_is_answered_in_turns(client: TestClient, add: Any, asked: list[int]) -> None:
+    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * 2, "at_most": 1}, headers=add("ann"))
+    first, second = got.json()["answers"]
+    assert first == second
+    assert len(first["rows"]) == sum(asked) == WIDE_CELLS  # equal questions are asked once
     assert max(asked) <= TURN_WORK
 
 
@@ -149,17 +142,16 @@ def test_equal_questions_are_read_once_and_given_at_each_place(
     monkeypatch.setattr(type(hosted.session.reader), "statement", counted)
     forms: list[dict[str, Any]] = [
         {"id": "a", "sql": BY_SEX}, {"where": "age >= 30"}, {"id": "b", "sql": BY_SEX},
-        {"where": "height > 3"}, {"where": "age >= 30", "id": 3}, {"sql": "SELECT AVG(age) FROM people"},
-        {"where": "height > 3", "id": 4}, {"sql": "SELECT AVG(age) FROM people", "id": 5},
+        {"where": "height > 3"}, {"where": "age >= 30", "id": 3}, {"where": "height > 3", "id": 4},
     ]  # fmt: skip
     for fresh in (False, True):
         read.clear()
         asked.clear()
         found = client.post(ASK, json={"queries": forms, "fresh": fresh}, headers=ann).json()["answers"]
-        assert sorted(read) == sorted({form["sql"] for form in forms if "sql" in form})
-        assert sum(asked) <= 4 + 1 + 1
-        assert [one.get("id") for one in found] == ["a", None, "b", None, 3, None, 4, 5]
-        for one, other in ((0, 2), (1, 4), (3, 6), (5, 7)):
+        assert read == [BY_SEX]
+        assert sum(asked) <= 4 + 1
+        assert [one.get("id") for one in found] == ["a", None, "b", None, 3, 4]
+        for one, other in ((0, 2), (1, 4), (3, 5)):
             assert {**found[one], "id": 0} == {**found[other], "id": 0}
 
 
@@ -229,21 +221,6 @@ def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
     assert order[3:] == [str(number) for number in range(2, 122) if number != 5]
 
 
-def test_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> None:
-    async def main() -> None:
-        queue = Queue(places=1, most=9, seconds=0)
-        async with queue.place("ann"):
-            with pytest.raises(BusyError, match="no place within 0 seconds") as told:
-                async with queue.place("ann"):
-                    pass
-            assert told.value.retry_after == 1
-            assert queue.waiting == 0
-        async with queue.place("ann"):
-            pass
-
-    asyncio.run(main())
-
-
 def test_a_user_has_few_places_and_users_are_served_in_turns() -> None:
     order = list[str]()
 
@@ -278,14 +255,21 @@ def test_a_user_has_few_places_and_users_are_served_in_turns() -> None:
     asyncio.run(main())
 
 
-def test_a_place_that_is_free_when_a_wait_ends_is_nobodys_and_not_lost() -> None:
+def test_who_waits_for_too_long_is_told_so_and_a_place_that_is_free_by_then_is_not_lost() -> None:
     async def main() -> None:
-        queue = Queue(places=1, most=9, seconds=WAIT)
+        queue = Queue(places=1, most=9, seconds=0)
 
         async def enter() -> None:
             async with queue.place("ann"):
                 pass
 
+        async with queue.place("ann"):
+            with pytest.raises(BusyError, match="no place within 0 seconds") as told:
+                await enter()
+            assert told.value.retry_after == 1
+            assert queue.waiting == 0
+        await enter()
+        queue = Queue(places=1, most=9, seconds=WAIT)
         async with queue.place("ann"):
             waits = asyncio.create_task(enter())
             await asyncio.sleep(0)
@@ -299,9 +283,7 @@ def test_a_place_that_is_free_when_a_wait_ends_is_nobodys_and_not_lost() -> None
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    "address", ["/activity", "/activity?session=study", "/sessions/study", "/page/study"]
-)
+@pytest.mark.parametrize("address", ["/activity", "/activity?session=study", "/page/study"])
 def test_requests_at_a_busy_session_leave_threads_to_others(
     service: Service, log: StringIO, add: Any, hosted: Hosted, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -371,6 +353,10 @@ def test_an_export_on_its_way_holds_no_place_and_no_thread(
 # --- work that nobody waits for -----------------------------------------------------------------------------
 
 
+async def unheard(_: Any) -> None:
+    """Send where nobody is there."""
+
+
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
     """What is done once the engine has answered the first part of a request."""
@@ -391,7 +377,6 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
     ("address", "came"),
     [
         ("/page/study/ask", b"question=age >= 3"),  # of 30
-        ("/page/study/pay", b"question=sex = 'Male'&within=100&price=1"),  # of 1,000 records
         (ASK, b'{"where": "age >= 30"}'),  # spaces were to come
         ("/sessions/study/measure", b'{"scope": ["sex"]}'),
     ],
@@ -406,10 +391,7 @@ def test_a_request_whose_client_leaves_within_its_body_is_dropped(
     async def receive() -> Any:
         return told.pop() if len(told) > 1 else told[0]
 
-    async def send(_: Any) -> None:
-        pass  # nobody is there
-
-    asyncio.run(client.app(posted(address, {**ann, **head}), receive, send))  # type: ignore[arg-type]
+    asyncio.run(client.app(posted(address, {**ann, **head}), receive, unheard))  # type: ignore[arg-type]
     assert hosted.session.status().queries_answered == 0
     assert hosted.session.ledger().spent == spent
     (line,) = [json.loads(line) for line in log.getvalue().splitlines()]
@@ -432,10 +414,7 @@ def test_work_stops_when_the_client_has_left(
                 await asyncio.sleep(0.001)
             return told.pop() if told else {"type": "http.disconnect"}
 
-        async def send(_: Any) -> None:
-            pass  # nobody is there
-
-        await client.app(scope, receive, send)
+        await client.app(scope, receive, unheard)
 
     real = hosted.working.look
 
@@ -549,14 +528,12 @@ def test_a_question_that_takes_too_much_to_read_says_so_and_costs_nothing(
     ann, spent = add("ann"), hosted.session.ledger().spent
     text = "CAST(age AS VARCHAR) || region || sex || CASE WHEN member = true THEN 'a' ELSE 'b' END"
     where = " OR ".join(f"LEFT({text}, {number}) = 'a'" for number in range(1, 38))
-    for more in ({}, {"explain": True}, {"within": 10, "dry_run": True}):
+    for more in ({}, {"within": 10, "dry_run": True}):
         got = client.post(ASK, json={"where": f"region = 'north' AND ({where})", **more}, headers=ann)
         error = got.json()["error"]
         assert (got.status_code, error["code"]) == (400, "too_large")
         assert "would evaluate more than 1,048,576 cells" in error["message"]
         assert where[error["position"] - len("region = 'north' AND (") :].startswith("LEFT(")
-    shown = client.get("/page/study", params={"q": where}, headers=ann)
-    assert "would evaluate more than 1,048,576 cells" in shown.text
     assert hosted.session.ledger().spent == spent
 
 
@@ -576,9 +553,8 @@ def test_a_client_waits_as_long_as_it_is_told_and_no_two_alike() -> None:
     assert 0 <= drawn_part() < 1
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    paused, busy = list[float](), 9
+def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = list[float]()
     refusal = b'{"error": {"message": "too many requests wait for this session; ask again later"}}'
 
     def tried(*_: object) -> Response:
@@ -590,14 +566,16 @@ def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch, status: int) 
     monkeypatch.setattr("pmw.service.connection.time.sleep", paused.append)
     monkeypatch.setattr("pmw.service.connection.drawn_part", lambda: 0.5)
     session = Connection("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
-    assert session.sent("GET", "/ledger").content == b'{"share": 0}'
-    assert paused == [2.5] * 9
-    paused.clear()
-    busy = 10
-    with pytest.raises(ServiceError, match="too many requests wait") as refused:
-        session.sent("GET", "/ledger")
-    assert refused.value.status == status
-    assert len(paused) == 9
+    for status in (429, 503):
+        paused.clear()
+        busy = 9
+        assert session.sent("GET", "/ledger").content == b'{"share": 0}'
+        assert paused == [2.5] * 9
+        paused.clear()
+        busy = 10
+        with pytest.raises(ServiceError, match="too many requests wait") as refused:
+            session.sent("GET", "/ledger")
+        assert (refused.value.status, len(paused)) == (status, 9)
 
 
 # --- Connections: those of nobody take no places of health checks and good tokens ---------------------------
@@ -703,36 +681,35 @@ def test_where_all_are_many_the_address_with_the_most_gives_way(crowd: Crowd, ad
     assert crowd.get("/sessions")[0] == 401  # who is nobody is answered too
 
 
-def test_requests_of_nobody_leave_places_to_health_and_good_tokens(crowd: Crowd, add: Any, log: Any) -> None:
+def test_requests_of_nobody_leave_places_to_health_and_good_tokens_and_cookies(
+    crowd: Crowd, add: Any, log: Any
+) -> None:
     ann = add("ann")
+    connection = http.client.HTTPConnection("127.0.0.1", crowd.port, timeout=60)
+    connection.request("POST", "/sign-in", f"token={ann['Authorization'].partition(' ')[2]}")
+    cookie = str(connection.getresponse().getheader("Set-Cookie")).partition(";")[0]
+    connection.close()
+
+    def is_busy(headers: dict[str, str]) -> bool:
+        status, retry, content = crowd.get("/sessions", headers)
+        assert status == 200 or (status, retry, json.loads(content)["error"]["code"]) == (503, "1", "busy")
+        return status != 200
+
     for _ in range(MOST - KEPT):
         crowd.begin()
-    bad = [{"Authorization": "Bearer x"}, {"Authorization": "Basic x"}, {"Cookie": "pmw_session=x"}]
-    for headers in ({}, *bad):
-        status, retry, content = crowd.get("/sessions", headers)
-        assert (status, retry, json.loads(content)["error"]["code"]) == (503, "1", "busy")
+    for headers in (
+        {}, {"Authorization": "Bearer x"}, {"Authorization": "Basic x"}, {"Cookie": "pmw_session=x"},
+        {"Cookie": cookie + "x"},
+    ):  # fmt: skip
+        assert is_busy(headers)
     assert crowd.get("/health")[0] == 200
-    assert crowd.get("/sessions", ann)[0] == 200
+    assert not is_busy(ann)
+    assert not is_busy({"Cookie": cookie})
     for _ in range(KEPT):
         crowd.begin(ann)
-    status, retry, content = crowd.get("/sessions", ann)
-    assert (status, retry, json.loads(content)["error"]["code"]) == (503, "1", "busy")
+    assert is_busy(ann)
     assert crowd.get("/health")[0] == 200
-    assert sum(json.loads(line)["status"] == 503 for line in log.getvalue().splitlines()) == 5
-
-
-def test_a_cookie_is_a_good_token_too(crowd: Crowd, add: Any) -> None:
-    token = add("ann")["Authorization"].partition(" ")[2]
-    connection = http.client.HTTPConnection("127.0.0.1", crowd.port, timeout=60)
-    connection.request("POST", "/sign-in", f"token={token}")
-    response = connection.getresponse()
-    response.read()
-    connection.close()
-    cookie = str(response.getheader("Set-Cookie")).partition(";")[0]
-    for _ in range(MOST - KEPT):
-        crowd.begin()
-    assert crowd.get("/sessions", {"Cookie": cookie})[0] == 200
-    assert crowd.get("/sessions", {"Cookie": cookie + "x"})[0] == 503
+    assert sum(json.loads(line)["status"] == 503 for line in log.getvalue().splitlines()) == 6
 
 
 def test_health_waits_for_no_body(crowd: Crowd) -> None:
@@ -745,19 +722,10 @@ def test_health_waits_for_no_body(crowd: Crowd) -> None:
 # --- The connection: whatever a service sends, a client gets a result or an error of ours -------------------
 
 
-DEEP = b"[" * 100_000
 BROKEN = (
-    b"",
-    b"{}",
-    b"[]",
-    b"5",
-    b"null",
-    b"\xff",
-    DEEP,
-    b'{"error": 5}',
-    b'{"error": {"code": []}}',
+    b"", b"{}", b"[]", b"5", b"null", b"\xff", b"[" * 100_000, b'{"error": 5}', b'{"error": {"code": []}}',
     b'{"sessions": 5}',
-)
+)  # fmt: skip
 
 
 def connection(monkeypatch: pytest.MonkeyPatch, status: int, content: bytes) -> Connection:
@@ -766,17 +734,15 @@ def connection(monkeypatch: pytest.MonkeyPatch, status: int, content: bytes) -> 
     return Connection("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
 
 
-@pytest.mark.parametrize("content", BROKEN, ids=lambda content: content[:20].decode(errors="replace"))
 @pytest.mark.parametrize("status", [200, 400, 403, 500])
-def test_what_is_no_answer_is_an_error_of_ours(
-    monkeypatch: pytest.MonkeyPatch, status: int, content: bytes
-) -> None:
-    held = connection(monkeypatch, status, content)
-    if status != 200:
-        with pytest.raises(PMWError):
-            held.sent("GET", "/ledger")
-    with pytest.raises(ServiceError):
-        Connection("http://127.0.0.1:9", token="x")  # noqa: S106
+def test_what_is_no_answer_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    for content in BROKEN:
+        held = connection(monkeypatch, status, content)
+        if status != 200:
+            with pytest.raises(PMWError):
+                held.sent("GET", "/ledger")
+        with pytest.raises(ServiceError):
+            Connection("http://127.0.0.1:9", token="x")  # noqa: S106
 
 
 def test_messages_of_a_service_are_fit_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import http.client
 import json
 import os
 import re
@@ -12,12 +11,13 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
@@ -28,42 +28,33 @@ from pmw.service.guard import Log, reason_of
 from pmw.service.hosting import Service, hosting
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.maintenance import backup_session
-from tests.pmw.service.studies import Running, opened_study
+from tests.pmw.service.studies import INITIALIZE, Running, opened_study
 from tests.waiting import WAIT
 
 ASK = "/sessions/study/ask"
-ROOT = Path(__file__).parents[3]
+PAGE = Path(__file__).parents[3] / "docs" / "service.md"
 PRIVATE = "age = 41 AND region = 'north'"
 
 
-def test_a_service_is_ready_without_a_token(client: TestClient) -> None:
-    assert client.get("/ready").json() == {"status": "ready"}
-
-
-def unready(client: TestClient) -> str:
-    told = client.get("/ready")
-    assert told.status_code == 503, told.text
-    return str(told.json()["error"]["code"])
-
-
-def test_a_service_without_its_users_file_is_not_ready(client: TestClient, users: UsersFile) -> None:
-    users.path.unlink()
-    assert unready(client) == "users_unavailable"
-
-
-def test_a_service_without_a_session_file_is_not_ready(client: TestClient, study: Path) -> None:
-    away = study.rename(study.with_name("away.pmw"))
-    assert unready(client) == "session_unavailable"
-    assert "study" not in client.get("/ready").text  # whoever has no token learns no name
-    away.rename(study)
-    assert client.get("/ready").status_code == 200
-
-
-def test_a_service_without_room_on_its_disk_is_not_ready(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
+def test_a_service_is_ready_without_a_token_or_tells_in_a_word_why_not(
+    client: TestClient, users: UsersFile, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.service.hosting._LEAST_ROOM", 2**80)
-    assert unready(client) == "disk_full"
+    def unready() -> str:
+        told = client.get("/ready")
+        assert told.status_code == 503, told.text
+        assert "study" not in told.text  # whoever has no token learns no name
+        return str(told.json()["error"]["code"])
+
+    assert client.get("/ready").json() == {"status": "ready"}
+    away = study.rename(study.with_name("away.pmw"))
+    assert unready() == "session_unavailable"
+    away.rename(study)
+    with monkeypatch.context() as patched:
+        patched.setattr("pmw.service.hosting._LEAST_ROOM", 2**80)
+        assert unready() == "disk_full"
+    assert client.get("/ready").status_code == 200
+    users.path.unlink()
+    assert unready() == "users_unavailable"
 
 
 # --- metrics --------------------------------------------------------------------------------------------
@@ -77,23 +68,30 @@ def metrics(client: TestClient, headers: Any) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_metrics_count_requests_refusals_and_what_is_spent(
+def test_metrics_count_requests_refusals_and_what_is_spent_and_name_no_user_and_no_question(
     client: TestClient, service: Service, add: Any
 ) -> None:
-    ann, cat = add("ann"), add("cat", role=Role.CUSTODIAN)
+    ann, cat = add("ann-the-analyst"), add("cat-the-custodian", role=Role.CUSTODIAN)
     client.post(ASK, json={"where": "age >= 30", "at_most": 1}, headers=ann)
     client.post(ASK, json={"where": "height > 2"}, headers=ann)
-    client.get("/nothing/at/all")
+    client.post(ASK, json={"where": PRIVATE, "at_most": 0}, headers=ann)
+    client.get(f"/nothing/{PRIVATE}")
+    client.get(f"/sessions/{PRIVATE}/you", headers=ann)
+    client.request("PRIVATES", "/sessions", headers=ann)
     found = metrics(client, cat)
     asked = 'method="POST",route="/sessions/{name}/ask"'
-    assert found[f'pmw_requests_total{{{asked},status="200"}}'] == 1
+    assert found[f'pmw_requests_total{{{asked},status="200"}}'] == 2
     assert found[f'pmw_requests_total{{{asked},status="400"}}'] == 1
-    assert found['pmw_request_seconds_count{route="/sessions/{name}/ask"}'] == 2
+    assert found['pmw_request_seconds_count{route="/sessions/{name}/ask"}'] == 3
     assert found['pmw_refusals_total{code="unknown_attribute"}'] == 1
     assert found['pmw_refusals_total{code="not_found"}'] == 1
     (hosted,) = service.visible(service.users.listed()[0])
     assert found['pmw_budget_spent_ratio{session="study"}'] == hosted.session.state.ledger.share > 0
     assert found['pmw_waiting{session="study"}'] == 0
+    told = client.get("/metrics", headers=cat).text
+    for text in ("ann-the-analyst", "cat-the-custodian", "age = 41", "north", "PRIVATES"):
+        assert text not in told
+    assert 'method="other"' in told
 
 
 def test_metrics_are_for_custodians_alone_and_tell_of_their_sessions(client: TestClient, add: Any) -> None:
@@ -104,21 +102,12 @@ def test_metrics_are_for_custodians_alone_and_tell_of_their_sessions(client: Tes
     assert not any("study" in name for name in metrics(client, other))
 
 
-def test_metrics_name_no_user_and_no_question_whatever_is_asked(client: TestClient, add: Any) -> None:
-    ann, cat = add("ann-the-analyst"), add("cat-the-custodian", role=Role.CUSTODIAN)
-    client.post(ASK, json={"where": PRIVATE}, headers=ann)
-    client.get(f"/sessions/{PRIVATE}/you", headers=ann)
-    client.request("PRIVATES", "/sessions", headers=ann)
-    told = client.get("/metrics", headers=cat).text
-    for text in ("ann-the-analyst", "cat-the-custodian", "age = 41", "north", "PRIVATES"):
-        assert text not in told
-    assert 'method="other"' in told
-
-
 # --- HTTP -----------------------------------------------------------------------------------------------
 
 
-def test_head_is_told_what_get_is(client: TestClient, log: StringIO, add: Any) -> None:
+def test_head_is_told_what_get_is_and_a_method_that_is_not_allowed_all_that_are(
+    client: TestClient, log: StringIO, add: Any
+) -> None:
     ann = add("ann")
     for path in ("/health", "/ready", "/sessions", "/sessions/study/schema", "/sessions/none", "/nothing"):
         got, head = client.get(path, headers=ann), client.head(path, headers=ann)
@@ -127,15 +116,8 @@ def test_head_is_told_what_get_is(client: TestClient, log: StringIO, add: Any) -
         assert abs(int(head.headers["content-length"]) - int(got.headers["content-length"])) < 3
     assert json.loads(log.getvalue().splitlines()[-1])["method"] == "HEAD"
     assert client.head("/sessions").status_code == 401
-
-
-def test_head_of_an_export_ends_it_so_that_another_one_may_begin(client: TestClient, add: Any) -> None:
-    ann = add("ann")
-    for _ in range(2):
+    for _ in range(2):  # the first export has ended, though nobody reads it
         assert client.head("/sessions/study/export?rows=50", headers=ann).status_code == 200
-
-
-def test_a_method_that_is_not_allowed_is_told_all_that_are(client: TestClient) -> None:
     for path, allowed in (("/sessions", "GET, HEAD"), (ASK, "POST"), ("/health", "GET, HEAD")):
         refused = client.request("DELETE", path)
         assert (refused.status_code, refused.headers["Allow"]) == (405, allowed)
@@ -197,44 +179,35 @@ def test_a_failure_has_its_reason_as_a_word_of_a_list(
     Log(written).failure(raised(error, cause), request_id="1")
     line = json.loads(written.getvalue())
     assert (line["error"], line["reason"]) == (type(error).__name__, word)
-    assert "41" not in json.dumps([line["error"], line["reason"]])
     assert PRIVATE not in written.getvalue()
     assert "/secret" not in written.getvalue()
 
 
-def test_errors_that_were_made_from_each_other_have_a_reason_too() -> None:
+def test_every_reason_is_a_word_of_the_list_on_the_page_and_errors_made_from_each_other_have_one() -> None:
     one, two = ValueError("a"), StoreError("b")
     one.__context__, two.__context__ = two, one
     assert reason_of(one) == reason_of(two) == "file"
-
-
-def test_every_reason_is_a_word_of_the_list_on_the_page() -> None:
     words = {*guard._SYSTEM.values(), *(word for _, word in guard._REASONS), "unexpected"}
-    page = (ROOT / "docs" / "service.md").read_text()
-    listed = page.partition("of a fixed list: ")[2].partition(". ")[0]
+    listed = PAGE.read_text().partition("of a fixed list: ")[2].partition(". ")[0]
     assert set(re.findall(r"`(\w+)`", listed)) == words
 
 
-def test_a_refused_request_has_its_code_in_the_log(client: TestClient, log: StringIO, add: Any) -> None:
-    client.post(ASK, json={"where": "height > 2"}, headers=add("ann"))
-    client.get("/health")
-    codes = [json.loads(line)["code"] for line in log.getvalue().splitlines()[-2:]]
-    assert codes == ["unknown_attribute", None]
-
-
-def test_a_session_that_cannot_be_used_is_told_in_the_log_by_its_reason(
+def test_the_log_has_the_code_of_a_refused_request_and_why_a_session_cannot_be_used(
     service: Service, log: StringIO, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise StoreError(PRIVATE) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    (hosted,) = service._hosted.values()
-    monkeypatch.setattr(type(hosted.session), "_engaged", broken)
+    ann = add("ann")
     with TestClient(create_app(service, Log(log)), raise_server_exceptions=False) as client:
-        refused = client.post(ASK, json={"where": "age >= 30"}, headers=add("ann"))
-    assert refused.status_code == 503
-    failures = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == "failure"]
-    assert [one["reason"] for one in failures] == ["disk_full"]
+        client.post(ASK, json={"where": "height > 2"}, headers=ann)
+        client.get("/health")
+        monkeypatch.setattr(type(service._hosted["study"].session), "_engaged", broken)
+        assert client.post(ASK, json={"where": "age >= 30"}, headers=ann).status_code == 503
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    codes = [one["code"] for one in lines if one["event"] == "request"]
+    assert codes == ["unknown_attribute", None, "session_unavailable"]
+    assert [one["reason"] for one in lines if one["event"] == "failure"] == ["disk_full"]
     assert PRIVATE not in log.getvalue()
 
 
@@ -278,12 +251,13 @@ def test_a_session_that_is_put_into_a_folder_is_taken_up_and_nobody_is_signed_ou
     folder: Path, other: Path, users: UsersFile, add: Any
 ) -> None:
     token = add("ann")["Authorization"].split()[1]
+    before = signal.getsignal(signal.SIGHUP)
     with (
         hosting([folder], users, audit=folder / "audit.jsonl") as service,
-        TestClient(create_app(service)) as client,
+        TestClient(create_app(service, Log(StringIO()))) as client,
     ):
+        assert signal.getsignal(signal.SIGHUP) == before  # an application in another thread takes no signal
         client.post("/sign-in", data={"token": token})
-        assert names(client) == ["study"]
         put(other, folder, "survey")
         assert names(client) == ["study"]
         service.take_up()
@@ -312,45 +286,50 @@ def test_a_file_that_cannot_be_opened_leaves_the_others(
         pass
 
 
-def test_sighup_has_a_running_service_take_up_sessions(folder: Path, other: Path, users: UsersFile) -> None:
+def test_the_command_serves_both_protocols_takes_up_sessions_at_sighup_and_ends_at_once(
+    folder: Path, other: Path, users: UsersFile
+) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="the extra 'sources' is not installed")
+    pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    running = Running(folder, users.path)
-
-    def served() -> list[str]:
-        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=WAIT)
-        with closing(connection):
-            connection.request("GET", "/sessions", headers={"Authorization": f"Bearer {token}"})
-            return [one["name"] for one in json.load(connection.getresponse())["sessions"]]
-
-    try:
-        assert served() == ["study"]
+    running = Running(folder, users.path, "--postgres", "0")
+    with ExitStack() as held:
+        held.callback(lambda: running.process.poll() is None and running.end())
+        place = re.fullmatch(
+            r"Serving at (http://127\.0\.0\.1:\d+) and (postgresql://127\.0\.0\.1:\d+); Ctrl-C ends it\.\n",
+            running.told,
+        )
+        assert place is not None
+        idle = held.enter_context(closing(psycopg.connect(f"{place[2]}/study?user=ann&password={token}")))
+        assert len(idle.execute("SELECT sex, COUNT(*) FROM people GROUP BY sex").fetchall()) == 4
+        http = held.enter_context(httpx2.Client(base_url=place[1], timeout=WAIT))
+        http.headers.update(
+            {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+        )
+        address = "/sessions/study/mcp"
+        begun = http.post(address, json=INITIALIZE)
+        http.headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        odds: list[Any] = [[], "17 records", {"jsonrpc": "2.0"}, {**INITIALIZE, "id": {"of": "Ann"}}]
+        for odd in odds:
+            http.post(address, json=odd)
         put(other, folder, "survey")
-        running.process.send_signal(signal.SIGHUP)
-        until(lambda: served() == ["study", "survey"])
-    finally:
-        code = running.end()
-    assert code in (0, -signal.SIGTERM)
-    assert [json.loads(line)["event"] for line in running.log][-1] == "end"
-
-
-def test_what_cannot_be_taken_up_is_in_the_log(folder: Path, users: UsersFile) -> None:
-    users.add(User("ann", Role.ANALYST, Fraction(1)))
-    running = Running(folder, users.path)
-    try:
         (folder / "broken.pmw").write_text("no session")
         running.process.send_signal(signal.SIGHUP)
         until(lambda: any('"failure"' in line for line in running.log))
-    finally:
-        running.end()
-    (failure,) = [one for one in map(json.loads, running.log) if one["event"] == "failure"]
+        assert [one["name"] for one in http.get("/sessions").json()["sessions"]] == ["study", "survey"]
+        stream = held.enter_context(http.stream("GET", address))  # an assistant listens
+        assert stream.status_code == 200
+        began = time.monotonic()
+        assert running.end() in (0, -signal.SIGTERM)
+        assert time.monotonic() - began < 20, "it waits 30 seconds for requests that do not end"
+        with suppress(httpx2.RemoteProtocolError):  # it is cut
+            assert "event: message" not in "".join(stream.iter_text())
+    assert "Ann" not in "".join(running.log)
+    lines = [json.loads(line) for line in running.log]
+    assert {one["event"] for one in lines} == {"start", "connection", "request", "failure", "end"}
+    (failure,) = [one for one in lines if one["event"] == "failure"]
     assert (failure["error"], failure["reason"]) == ("SessionCorruptError", "damaged")
-
-
-def test_an_application_in_another_thread_takes_no_signal(folder: Path, users: UsersFile, add: Any) -> None:
-    add("ann")
-    before = signal.getsignal(signal.SIGHUP)
-    with hosting([folder], users) as service, TestClient(create_app(service, Log(StringIO()))):
-        assert signal.getsignal(signal.SIGHUP) == before
+    assert lines[-1]["event"] == "end"
 
 
 def test_backups_are_served_read_only_by_several_processes_at_once(

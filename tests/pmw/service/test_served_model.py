@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from pmw.service.app import create_app
 from pmw.service.hosting import Service, hosting, names_of
 from pmw.service.limits import GoneError
 from pmw.service.served_model import ServedModel
-from tests.pmw.service.studies import Running, serving
+from tests.pmw.service.studies import serving
 from tests.waiting import joined
 
 QUESTIONS = (
@@ -83,17 +82,15 @@ def but_notes(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name != "notes"}
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_answers_are_those_of_the_command_over_the_file(
-    client: TestClient, ann: Any, model: Path, question: str
-) -> None:
-    told = client.post("/sessions/study/ask", json={**form(question), "at_most": 1}, headers=ann)
-    assert told.status_code == 200, told.text
-    assert but_notes(told.json()) == by_command(model, question)
-    several = {"queries": [form(question), {"where": "nothing = 1"}, form(question)]}
-    first, refused, last = client.post("/sessions/study/ask", json=several, headers=ann).json()["answers"]
-    assert first == last == told.json()
-    assert refused["error"]["code"] == "unknown_attribute"
+def test_answers_are_those_of_the_command_over_the_file(client: TestClient, ann: Any, model: Path) -> None:
+    for question in QUESTIONS:
+        told = client.post("/sessions/study/ask", json={**form(question), "at_most": 1}, headers=ann)
+        assert told.status_code == 200, told.text
+        assert but_notes(told.json()) == by_command(model, question)
+        several = {"queries": [form(question), {"where": "nothing = 1"}, form(question)]}
+        answers = client.post("/sessions/study/ask", json=several, headers=ann).json()["answers"]
+        assert answers[0] == answers[2] == told.json()
+        assert answers[1]["error"]["code"] == "unknown_attribute"
 
 
 def test_a_python_client_asks_it_as_it_asks_the_file(service: Service, users: UsersFile, model: Path) -> None:
@@ -104,7 +101,6 @@ def test_a_python_client_asks_it_as_it_asks_the_file(service: Service, users: Us
         assert [answer.to_dict() for answer in one] == [answer.to_dict() for answer in other]
         assert there.ask("age >= 30", request_id="again") == here.ask("age >= 30")
         assert there.sql(QUESTIONS[3]).rows == here.sql(QUESTIONS[3]).rows
-        assert there.schema() == here.schema()
         assert there.explain(QUESTIONS[3]).to_dict() == here.explain(QUESTIONS[3]).to_dict()
         assert there.quote(QUESTIONS[2], 60).share == here.quote(QUESTIONS[2], 60).share
         assert there.forecast(QUESTIONS[2]).most == 0
@@ -112,30 +108,22 @@ def test_a_python_client_asks_it_as_it_asks_the_file(service: Service, users: Us
         assert there.status().budget_share == here.status().budget_share
         own = there.budget()
         assert (own.name, own.spent, own.left) == ("ann", Fraction(0), Fraction(0))
-        assert (there.history(), there.asked()) == ((), ())
+        assert (there.schema(), there.history(), there.asked()) == (here.schema(), (), ())
 
 
-@pytest.mark.parametrize(
-    ("address", "body"),
-    [
+def test_what_a_model_cannot_do_is_refused_in_one_line(client: TestClient, ann: Any) -> None:
+    told = [client.get("/sessions/study/ledger", headers=ann)]
+    for address, body in (
         ("ask", {"where": QUESTIONS[2], "within": 60, "at_most": 1}),
         ("ask", {"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex", "within": 0.5, "at_most": 1}),
         ("measure", {"scope": ["sex", "region"], "at_most": 1}),
-        ("measure", {"sum": "age", "share": 0.1}),
         ("measure", {"questions": [QUESTIONS[1]], "within": 30, "at_most": 1}),
-        ("ledger", None),
-    ],
-)
-def test_what_a_model_cannot_do_is_refused_in_one_line(
-    client: TestClient, ann: Any, address: str, body: Any
-) -> None:
-    path = f"/sessions/study/{address}"
-    told = client.get(path, headers=ann) if body is None else client.post(path, json=body, headers=ann)
-    assert told.status_code == 400, told.text
-    error = told.json()["error"]
-    assert error["code"] == "not_possible"
-    assert error["message"].startswith("a model file may not ")
-    assert "\n" not in error["message"]
+    ):
+        told.append(client.post(f"/sessions/study/{address}", json=body, headers=ann))
+    for one in told:
+        assert (one.status_code, one.json()["error"]["code"]) == (400, "not_possible")
+        assert one.json()["error"]["message"].startswith("a model file may not ")
+        assert "\n" not in one.json()["error"]["message"]
 
 
 def test_a_price_is_told_and_no_user_has_anything_to_spend(
@@ -151,14 +139,9 @@ def test_a_price_is_told_and_no_user_has_anything_to_spend(
         assert client.get("/sessions/study", headers=headers).json()["you"]["spent"] == 0
 
 
-def test_tables_and_models_are_exported_from_it(client: TestClient, ann: Any, model: Path) -> None:
-    export = "/sessions/study/export"
-    table = client.get(export, params={"rows": 100, "seed": 1}, headers=ann)
-    assert len(table.text.splitlines()) == 101
-    assert client.get(export, params={"format": "model"}, headers=ann).content == model.read_bytes()
-
-
-def test_each_page_is_shown_or_refused_in_words(client: TestClient, ann: Any) -> None:
+def test_each_page_is_shown_or_refused_in_words_and_exports_are_sent(
+    client: TestClient, ann: Any, model: Path
+) -> None:
     for path in ("", "/table", "/history", "/history.csv", "/build?by=sex"):
         assert client.get(f"/page/study{path}", headers=ann).status_code == 200, path
     for path in ("/custodian", "/report"):
@@ -167,6 +150,9 @@ def test_each_page_is_shown_or_refused_in_words(client: TestClient, ann: Any) ->
         assert "a model file may not " in told.text
     assert client.get("/activity", headers=ann).json() == {"activity": []}
     assert client.get("/metrics", headers=ann).status_code == 200
+    table = client.get("/sessions/study/export?rows=100&seed=1", headers=ann)
+    assert len(table.text.splitlines()) == 101
+    assert client.get("/sessions/study/export?format=model", headers=ann).content == model.read_bytes()
 
 
 def test_a_model_that_nobody_may_write_is_ready(client: TestClient, service: Service, model: Path) -> None:
@@ -186,6 +172,10 @@ def test_a_folder_serves_its_sessions_and_the_models_of_other_names(
     assert names_of([folder]) == {"study": folder / "study.pmw", "other": folder / "other.model"}
     with pytest.raises(ServiceError, match="the same name 'study'"):
         names_of([folder / "study.pmw", folder / "study.model"])
+    broken = users.path.with_name("broken.model")
+    broken.write_text("{}")
+    with pytest.raises(ModelFileError, match="no model"), hosting([broken], users):
+        pass
     with hosting([folder], users) as service, TestClient(create_app(service)) as client:
         told = {
             name: client.post(f"/sessions/{name}/ask", json={"where": "age >= 40"}, headers=ann).json()
@@ -195,38 +185,22 @@ def test_a_folder_serves_its_sessions_and_the_models_of_other_names(
     assert told["study"]["count"] == pytest.approx(told["other"]["count"])
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path, users: UsersFile, add: Callable[..., Any]) -> None:
-    add("ann")
-    broken = tmp_path / "broken.model"
-    broken.write_text("{}")
-    with pytest.raises(ModelFileError, match="no model"), hosting([broken], users):
-        pass
-
-
-def test_two_processes_serve_one_file_and_give_the_same_answers(tmp_path: Path, model: Path) -> None:
-    users = UsersFile(tmp_path / "users.json")
-    token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    questions = [f"age >= {age} AND sex = 'Male'" for age in range(20, 60)]
-    found: list[list[float]] = [[], []]
-    with ExitStack() as held:
-        running = [Running(model, users.path) for _ in found]
-        for one in running:
-            held.callback(one.end)
-
-        def ask(place: int) -> None:
-            with pmw.connect(running[place].url, token=token) as session:
-                for _ in range(5):
-                    found[place] = [answer.count for answer in session.ask_all(questions)]
-
-        threads = [threading.Thread(target=ask, args=(place,)) for place in range(2)]
-        for thread in threads:
-            thread.start()
-        joined(*threads)
-    here = [answer.count for answer in pmw.load_model(model).ask_all(questions)]
+def test_two_services_of_one_file_lock_nothing_and_give_the_same_answers(
+    users: UsersFile, add: Callable[..., Any], model: Path
+) -> None:
+    ann, found = add("ann", 1), []
+    body = {"queries": [{"where": f"age >= {age} AND sex = 'Male'"} for age in range(20, 60)]}
+    with hosting([model], users) as one, hosting([model], users) as other:
+        for service in (one, other):
+            with TestClient(create_app(service)) as client:
+                answers = client.post("/sessions/study/ask", json=body, headers=ann).json()["answers"]
+            found.append([answer["count"] for answer in answers])
+        beside = [path.name for path in model.parent.iterdir() if path.name.startswith("study.model")]
+        assert beside == ["study.model"], "no lock, and no file beside it"
+    here = [
+        answer.count for answer in pmw.load_model(model).ask_all([one["where"] for one in body["queries"]])
+    ]
     assert found == [here, here]
-    assert {path.name for path in model.parent.iterdir() if path.name.startswith("study.model")} == {
-        "study.model"
-    }, "no lock, and no file beside it"
 
 
 def test_threads_share_it_and_those_who_have_left_end(model: Path) -> None:

@@ -38,14 +38,20 @@ def users(tmp_path: Path) -> UsersFile:
 
 def test_a_token_is_found_and_stored_nowhere(users: UsersFile) -> None:
     token = users.add(ann())
-    assert len(token) == len("pmw_") + 43  # 256 bits
+    for one in (token, users.rotate("ann")):
+        assert re.fullmatch(r"pmw_[A-Za-z0-9_-]{43}", one)  # 256 bits
+    token = users.rotate("ann")
     assert users.find(token) == ann()
     assert users.find(token + "x") is users.find("") is users.find("ü\ud800") is None
     assert token not in users.path.read_text()
-    (entry,) = json.loads(users.path.read_text())["users"]
-    assert entry.pop("token_sha256")
-    assert User.of(entry) == ann()
+    form = json.loads(users.path.read_text())
     assert stat.S_IMODE(users.path.stat().st_mode) == 0o600
+    old = "x" * 43  # as tokens were without their beginning
+    form["users"][0]["token_sha256"] = hashlib.sha256(old.encode()).hexdigest()
+    users.path.write_text(json.dumps(form))
+    assert users.find(old) == ann()
+    assert form["users"][0].pop("token_sha256")
+    assert User.of(form["users"][0]) == ann()
 
 
 def test_a_name_has_one_token_and_another_process_sees_a_change_at_once(users: UsersFile) -> None:
@@ -86,17 +92,6 @@ def test_a_token_is_good_until_the_end_of_its_last_day(users: UsersFile) -> None
     assert (rotated.expires, users.find(past)) == (today, None)
 
 
-def test_a_token_is_known_by_its_beginning_and_those_of_before_stay_good(users: UsersFile) -> None:
-    token = users.add(ann())
-    assert re.fullmatch(r"pmw_[A-Za-z0-9_-]{43}", token)
-    assert re.fullmatch(r"pmw_[A-Za-z0-9_-]{43}", users.rotate("ann"))
-    old = "x" * 43  # as tokens were without it
-    form = json.loads(users.path.read_text())
-    form["users"][0]["token_sha256"] = hashlib.sha256(old.encode()).hexdigest()
-    users.path.write_text(json.dumps(form))
-    assert users.find(old) == ann()
-
-
 def test_no_file_and_one_that_others_can_read_or_write_are_refused(users: UsersFile) -> None:
     with pytest.raises(ServiceError, match="cannot be read"):
         users.listed()
@@ -118,66 +113,64 @@ def hold(users: UsersFile, *listed: dict[str, Any]) -> None:
     users.path.chmod(0o600)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "{}", "[]", '{"format": 4, "users": []}', '{"format": 3, "users": [1]}', "\xff", "[" * 100_000,
-        '{"format": 3, "users": ' + "[" * 100_000, '{"a":' * 100_000, {"sessions": "study"},
-        {"sessions": [1]}, {"revoked": "false"}, {"revoked": 0},
-    ],
-    ids=lambda text: str(text)[:30],
-)  # fmt: skip
-def test_another_file_is_refused(users: UsersFile, text: str | dict[str, Any]) -> None:
-    if isinstance(text, dict):  # a field of another type is not guessed at
-        hold(users, {**BOB, **text})
-    else:
-        users.path.write_text(text, encoding="latin-1")
-        users.path.chmod(0o600)
-    before = users.path.read_bytes()
-    with pytest.raises(ServiceError, match="no users file"):
-        users.listed()
-    with pytest.raises(ServiceError, match="no users file"):
-        users.add(ann())
-    assert users.path.read_bytes() == before
+NO_FILES = [
+    "", "{}", "[]", '{"format": 4, "users": []}', '{"format": 3, "users": [1]}', "\xff", "[" * 100_000,
+    '{"format": 3, "users": ' + "[" * 100_000, '{"a":' * 100_000, {"sessions": "study"},
+    {"sessions": [1]}, {"revoked": "false"}, {"revoked": 0},
+]  # fmt: skip
+
+
+def test_another_file_is_refused_and_left_as_it_was(users: UsersFile) -> None:
+    for text in NO_FILES:
+        hold(users, {**BOB, **text} if isinstance(text, dict) else BOB)  # another type is not guessed at
+        if isinstance(text, str):
+            users.path.write_text(text, encoding="latin-1")
+        before = users.path.read_bytes()
+        for use in (users.listed, lambda: users.add(ann())):
+            with pytest.raises(ServiceError, match="no users file"):
+                use()
+        assert users.path.read_bytes() == before, str(text)[:30]
 
 
 SHARES = ["1/0", "5", "-1", "1e999999999", "1e-999999999", "nan", "", " ", "1/", "9" * 5000, "9" * 900, "x",
           math.inf, math.nan, -1, 5, True, None, [], {}]  # fmt: skip
 
 
-def test_a_share_of_a_reader_is_none(users: UsersFile) -> None:
+def test_a_share_and_a_ceiling_in_the_file_are_parts_of_1_or_get_one_error(users: UsersFile) -> None:
     hold(users, {**BOB, "share": "1/2"})
     (bob,) = users.listed()
     assert bob.share == User("rea", Role.READER, Fraction(1)).share == 0
-
-
-@pytest.mark.parametrize("share", SHARES, ids=lambda share: str(share)[:8])
-def test_a_share_in_the_file_that_is_none_gets_one_error(users: UsersFile, share: Any) -> None:
-    hold(users, BOB, {**BOB, "name": "ann", "share": share})
-    with pytest.raises(
-        ServiceError, match=r"users\.json: user 2 cannot be used: expected a share in \[0, 1\]"
-    ):
-        users.listed()
-    with pytest.raises(ServiceError):
-        users.find("token")
-
-
-@pytest.mark.parametrize("most", SHARES, ids=lambda most: str(most)[:8])
-def test_a_ceiling_in_the_file_that_is_none_gets_one_error(users: UsersFile, most: Any) -> None:
-    hold(users, {**BOB, "at_most": most})
-    if most is None:  # for no ceiling
-        assert users.listed()[0].at_most is None
-        return
-    with pytest.raises(ServiceError, match=r"user 1 cannot be used: expected an at_most in \[0, 1\]"):
-        users.listed()
+    for part in SHARES:
+        hold(users, BOB, {**BOB, "name": "ann", "share": part})
+        with pytest.raises(
+            ServiceError, match=r"users\.json: user 2 cannot be used: expected a share in \[0, 1\]"
+        ):
+            users.listed()
+        with pytest.raises(ServiceError):
+            users.find("token")
+        hold(users, {**BOB, "at_most": part})
+        if part is None:  # for no ceiling
+            assert users.listed()[0].at_most is None
+            continue
+        with pytest.raises(ServiceError, match=r"user 1 cannot be used: expected an at_most in \[0, 1\]"):
+            users.listed()
+    by_hand = ["1/5", "0.25", ".5", 0.5, 1, "0"]
+    told = (
+        {**BOB, "role": "analyst", "name": f"b{place}", "share": one} for place, one in enumerate(by_hand)
+    )
+    hold(users, *told)
+    assert [user.share * 20 for user in users.listed()] == [4, 5, 10, 10, 20, 0]
 
 
 def test_a_file_of_before_ceilings_is_read_and_written_with_them(users: UsersFile) -> None:
-    old = {name: part for name, part in BOB.items() if name != "at_most"}
-    hold(users, old)
+    hold(users, {name: part for name, part in BOB.items() if name != "at_most"})
+    text = users.path.read_text()
     with pytest.raises(ServiceError, match="no users file"):
         users.listed()
-    users.path.write_text(users.path.read_text().replace('"format": 3', '"format": 2'))
+    users.path.write_text(text.replace('"format": 3', '"format": 1'))
+    with pytest.raises(ServiceError, match="they are parts of what opening leaves now"):
+        users.listed()  # whose shares were of the whole budget
+    users.path.write_text(text.replace('"format": 3', '"format": 2'))
     assert [(user.name, user.at_most) for user in users.listed()] == [("bob", None)]
     by_hand = users.path.read_text().replace('"share"', '"at_most": "1/8", "share"')
     users.path.write_text(by_hand)  # a ceiling that somebody wrote there holds
@@ -189,37 +182,26 @@ def test_a_file_of_before_ceilings_is_read_and_written_with_them(users: UsersFil
     assert found.at_most == Fraction(1, 200)
 
 
-def test_a_share_may_be_written_by_hand(users: UsersFile) -> None:
-    shares = ["1/5", "0.25", ".5", 0.5, 1, "0"]
-    ann = {**BOB, "role": "analyst"}
-    hold(users, *({**ann, "name": f"b{place}", "share": share} for place, share in enumerate(shares)))
-    assert [user.share * 20 for user in users.listed()] == [4, 5, 10, 10, 20, 0]
-
-
 COMPOSED, DECOMPOSED = "Ren\u00e9e", "Rene\u0301e"
 MIXED = ["\u0410nn", "ann\u0430", "a\u03bdn", "a\u0661", "\U0001d41ann", "an\uff4e", "\u5357\u3042\ud55c"]
 OF_ONE = ["ann-2_b.c@x", "\u0410\u043d\u043d\u0430 7", "\u5357\u3055\u304f\u30e9\u3005", "\uae40\u91d1", "_1",
           COMPOSED, "\u0e01\u0e33", "\u0915\u093f"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MIXED, ids=ascii)
-def test_a_name_that_mixes_scripts_is_refused_where_it_is_added_and_where_it_is_read(
-    users: UsersFile, name: str
-) -> None:
-    with pytest.raises(ServiceError, match="letters of one script"):
-        User(name, Role.ANALYST, Fraction(1))
-    hold(users, {**BOB, "name": name})
-    with pytest.raises(
-        ServiceError, match=r"user 1 cannot be used: expected a name in letters of one script"
-    ):
-        users.listed()
-
-
-def test_names_of_one_script_are_taken_and_those_of_no_ledger_refused(users: UsersFile) -> None:
+def test_names_are_of_one_script_where_they_are_added_and_where_they_are_read(users: UsersFile) -> None:
+    for name in MIXED:
+        with pytest.raises(ServiceError, match="letters of one script"):
+            User(name, Role.ANALYST, Fraction(1))
+        hold(users, {**BOB, "name": name})
+        with pytest.raises(
+            ServiceError, match="user 1 cannot be used: expected a name in letters of one script"
+        ):
+            users.listed()
+    hold(users)
     for name in OF_ONE:
         users.add(User(name, Role.ANALYST, Fraction(1, len(OF_ONE))))
     assert sorted(user.name for user in UsersFile(users.path).listed()) == sorted(OF_ONE)
-    for name in ("", " ann", "a\nb", "x" * 101):
+    for name in ("", " ann", "a\nb", "x" * 101):  # which no ledger has
         with pytest.raises(ServiceError):
             User(name, Role.ANALYST, Fraction(1))
 
@@ -304,18 +286,9 @@ def test_the_last_use_of_a_token_is_listed(run: Run, study: Path) -> None:
     assert run.form("user", "list", *USERS)["users"][-1]["last_used"] == today
 
 
-def test_no_share_is_told_above_what_is_left_of_a_session(run: Run, study: Path) -> None:
-    run.told(*ADD, "--share", "9/10")
-    run.told("user", "add", "bob", "--share", "1/100", *USERS)
-    opened = 1 - Fraction(read_session(study)[0].ledger.spent, read_session(study)[0].ledger.cap)
-    shares = [str(9 * opened / 10), str(opened / 100)]
-    for session, told in (((), ["9/10", "1/100"]), (("--session", str(study)), shares)):
-        listed = json.loads(run.told("user", "list", *USERS, *session, "--json"))["users"]
-        assert [one["share"] for one in listed] == told
-    assert f"{float(9 * opened / 10):.4g}" in run.told("user", "list", *USERS, "--session", str(study))
-
-
-def test_shares_add_up_to_1_at_most_unless_told(run: Run) -> None:
+def test_shares_add_up_to_1_at_most_unless_told_and_none_is_above_what_is_left_of_a_session(
+    run: Run, study: Path
+) -> None:
     more = ("user", "add", "bob", *USERS, "--share")
     run.told(*ADD, "--share", "3/4", "--sessions", "a,b")
     run.told("user", "add", "cy", "--role", "custodian", *USERS)  # who is no analyst
@@ -324,45 +297,43 @@ def test_shares_add_up_to_1_at_most_unless_told(run: Run) -> None:
     run.told(*more, "0.3", "--sessions", "c")
     assert "add up to 1.05" in run.refused("user", "add", "eve", "--share", "0.3", *USERS)
     run.told("user", "add", "eve", "--share", "0.3", "--beyond", *USERS)
+    opened = 1 - Fraction(read_session(study)[0].ledger.spent, read_session(study)[0].ledger.cap)
+    shares = {"ann": Fraction(3, 4), "bob": Fraction(3, 10), "eve": Fraction(3, 10)}
+    for session, left in (((), Fraction(1)), (("--session", str(study)), opened)):
+        listed = run.form("user", "list", *USERS, *session)["users"]
+        assert {one["name"]: one["share"] for one in listed if one["name"] in shares} == {
+            name: str(share * left) for name, share in shares.items()
+        }
+    assert f"{float(3 * opened / 4):.4g}" in run.told("user", "list", *USERS, "--session", str(study))
 
 
-def test_a_ceiling_is_given_listed_changed_and_taken_away(run: Run) -> None:
+def test_a_user_is_changed_and_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
     token = run.told(*ADD, "--share", "1/5", "--at-most", "0.5%").strip()
+    change = ("user", "change", "ann", *USERS)
 
-    def user() -> User:
+    def stands() -> tuple[Role, Fraction, Fraction | None]:
         found = UsersFile(Path("users.json")).find(token)
         assert found is not None
-        return found
+        return found.role, found.share, found.at_most
 
-    assert user().at_most == Fraction(1, 200)
+    assert stands() == (Role.ANALYST, Fraction(1, 5), Fraction(1, 200))
     assert "0.5%" in run.told("user", "list", *USERS)
-    assert json.loads(run.told("user", "list", *USERS, "--json"))["users"][0]["at_most"] == "1/200"
-    change = ("user", "change", "ann", *USERS)
+    assert run.form("user", "list", *USERS)["users"][0]["at_most"] == "1/200"
     assert run.told(*change, "--at-most", "0") == "Changed ann.\n"
-    assert (user().at_most, user().share) == (Fraction(0), Fraction(1, 5))
+    assert stands() == (Role.ANALYST, Fraction(1, 5), Fraction(0))
     run.told(*change, "--share", "0.3")
-    assert (user().at_most, user().share) == (Fraction(0), Fraction(3, 10))
+    assert stands() == (Role.ANALYST, Fraction(3, 10), Fraction(0))
     run.told(*change, "--no-ceiling", "--share", "1")
-    assert (user().at_most, user().share, user().role) == (None, Fraction(1), Role.ANALYST)
+    assert stands() == (Role.ANALYST, Fraction(1), None)
     assert "a tenth" in run.told("user", "list", *USERS)
-
-
-def test_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
-    token = run.told(*ADD, "--share", "1/5").strip()
-    change = ("user", "change", "ann", *USERS)
-
-    def stands() -> tuple[Role, Fraction] | None:
-        found = UsersFile(Path("users.json")).find(token)
-        return None if found is None else (found.role, found.share)
-
     run.told(*change, "--role", "analyst")
-    assert stands() == (Role.ANALYST, Fraction(1, 5))
+    assert stands() == (Role.ANALYST, Fraction(1), None)
     run.told(*change, "--role", "reader")
-    assert stands() == (Role.READER, Fraction(0))
+    assert stands() == (Role.READER, Fraction(0), None)
     assert "an analyst needs --share" in run.refused(*change, "--role", "analyst", code=2)
     assert "a reader gets free answers only" in run.refused(*change, "--share", "1/2", code=2)
     run.told(*change, "--role", "custodian")
-    assert stands() == (Role.CUSTODIAN, Fraction(1))
+    assert stands() == (Role.CUSTODIAN, Fraction(1), None)
     for words in ((), ("--beyond",), ("--at-most", "1%", "--no-ceiling")):
         assert "tell what changes" in run.refused(*change, *words, code=2)
     assert "is no user" in run.refused("user", "change", "bob", *USERS, "--share", "0.1")
@@ -371,36 +342,16 @@ def test_a_changed_role_has_a_share_as_a_new_user_has(run: Run) -> None:
     run.told(*change, "--role", "analyst", "--share", "0.2", "--beyond")
 
 
-def test_users_whose_shares_were_of_the_whole_budget_are_refused(run: Run) -> None:
-    run.told(*ADD, "--share", "3/4")
-    Path("users.json").write_text(Path("users.json").read_text().replace('"format": 3', '"format": 1'))
-    assert "they are parts of what opening leaves now" in run.refused("user", "list", *USERS)
-
-
-def test_what_is_refused_gets_one_line_and_leaves_the_file_as_it_was(run: Run) -> None:
-    run.told(*ADD, "--role", "reader")
-    assert "is a user already" in run.refused(*ADD, "--role", "custodian")
-    damaged = Path("users.json").read_text().replace('"share": "0"', '"share": "1/0"')
-    Path("users.json").write_text(damaged)
-    for words in ("list", "list --json", "revoke ann", "rotate ann", "add b --share 1"):
-        (line,) = run.refused("user", *words.split(), *USERS).splitlines()
-        assert line.startswith("Error: users.json: ")
-    assert Path("users.json").read_text() == damaged
-
-
-def test_names_of_other_scripts_are_said_and_mixed_ones_refused(run: Run) -> None:
-    choices = ("--share", "1/2", *USERS)
-    mixed = run.refused("user", "add", "\u0410nn", *choices)
+def test_what_is_refused_gets_one_line_and_leaves_the_file_as_it_was(run: Run, study: Path) -> None:
+    mixed = run.refused("user", "add", "\u0410nn", "--share", "1/2", *USERS)
     assert "'\\u0410nn' in CYRILLIC and LATIN" in mixed
     assert not Path("users.json").exists()
-    other = run("user", "add", "\u0410\u043d\u043d", *choices)
+    other = run("user", "add", "\u0410\u043d\u043d", "--share", "1/2", *USERS)
     assert "CYRILLIC" in other.stderr
     assert len(other.stdout.split()) == 1
-    assert run("user", "add", "Ren\u00e9", *choices).stderr == ""
-
-
-def test_what_cannot_be_served_is_refused(run: Run, study: Path) -> None:
+    assert run("user", "add", "Ren\u00e9", "--share", "1/2", *USERS).stderr == ""
     run.told(*ADD, "--role", "reader")
+    assert "is a user already" in run.refused(*ADD, "--role", "custodian")
     serve = ("serve", str(study), *USERS, "--port", "0")
     Path("users.json").chmod(0o644)
     assert "chmod 600" in run.refused(*serve)
@@ -408,6 +359,12 @@ def test_what_cannot_be_served_is_refused(run: Run, study: Path) -> None:
     assert "same name" in run.refused(*serve, "elsewhere/study.pmw")
     assert "cannot listen" in run.refused(*serve, "--host", "192.0.2.1")
     assert run("serve", "none.pmw", *serve[2:]).exit_code in (1, 5)
+    damaged = Path("users.json").read_text().replace('"share": "0"', '"share": "1/0"')
+    Path("users.json").write_text(damaged)
+    for words in ("list", "list --json", "revoke ann", "rotate ann", "add b --share 1"):
+        (line,) = run.refused("user", *words.split(), *USERS).splitlines()
+        assert line.startswith("Error: users.json: ")
+    assert Path("users.json").read_text() == damaged
 
 
 # --- ceilings: what a custodian lets one question charge, whatever the request allows -----------------------
@@ -434,12 +391,7 @@ PAYING: dict[str, tuple[str, dict[str, Any]]] = {
     "questions for a share": (MEASURE, {"questions": [PAIR], "share": 0.05}),
     "sums": (MEASURE, {"sum": "age", "scope": ["region"], "share": 0.05}),
 }
-ON_THE_PAGE = [
-    {"q": PAIR, "price": "1"},
-    {"q": GROUPS, "price": "1"},
-    {"q": PAIR, "within": "40", "price": "1"},
-    {"q": MEAN, "within": "2", "price": "1"},
-]
+ON_THE_PAGE = [{"q": PAIR}, {"q": GROUPS}, {"q": PAIR, "within": "40"}, {"q": MEAN, "within": "2"}]
 
 Spent = Callable[[], Fraction]
 
@@ -469,7 +421,7 @@ def test_no_request_raises_a_ceiling_and_one_of_0_pays_nothing(
         assert all(error["price"] > 1e-4 for error in errors), kind
         assert all("your ceiling for one question is 0.01%" in error["message"] for error in errors), kind
     for asked in ON_THE_PAGE:
-        assert client.post(PAGE, data=asked, headers=poor).status_code < 500, asked
+        assert client.post(PAGE, data={**asked, "price": "1"}, headers=poor).status_code < 500, asked
     assert spent() == before
 
 
@@ -481,6 +433,12 @@ def test_a_changed_ceiling_holds_from_the_next_request_on(
     refused = client.post(ASK, json={"where": PAIR, "at_most": 1}, headers=ann)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "above_ceiling")
     assert client.get("/sessions", headers=ann).json()["at_most"] == 1e-4
+    assert "One question may charge at most 0.01%." in client.get("/page/study", headers=ann).text
+    page = client.post(PAGE, data={"q": PAIR, "price": "1"}, headers=ann).text
+    assert "your ceiling for one question is 0.01%" in page
+    assert "Pay, and answer" not in page
+    cat = add("cat", 1, role=Role.CUSTODIAN)
+    assert "0.010%" in client.get("/page/study/custodian", headers=cat).text
     assert spent() == before
     service.users.change("ann", lambda user: replace(user, at_most=None))
     assert client.get("/sessions", headers=ann).json()["at_most"] is None
@@ -490,15 +448,6 @@ def test_a_changed_ceiling_holds_from_the_next_request_on(
     after = client.get("/sessions/study/you", headers=ann).json()
     assert after["spent"] == booked["spent"] > 0
     assert (after["share"], after["left"]) == (0, 0)
-
-
-def test_the_page_says_a_ceiling_and_offers_no_payment_above_it(client: TestClient, add: Any) -> None:
-    ann, cat = add("ann", "1/2", at_most=Fraction(1, 10**4)), add("cat", 1, role=Role.CUSTODIAN)
-    assert "One question may charge at most 0.01%." in client.get("/page/study", headers=ann).text
-    page = client.post(PAGE, data={"q": PAIR, "price": "1"}, headers=ann).text
-    assert "your ceiling for one question is 0.01%" in page
-    assert "Pay, and answer" not in page
-    assert "0.010%" in client.get("/page/study/custodian", headers=cat).text
 
 
 def test_a_client_knows_a_ceiling_from_a_price_and_asks_for_no_yes(

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from pmw.service.wire_dialogue import columns_of
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, TimeAttribute
 from queries.dates import clock_time
 from queries.parsing import parse_sql
-from tests.pmw.service.studies import Running, Wired, packed, until_ready
+from tests.pmw.service.studies import Wired, packed, until_ready
 from tests.waiting import WAIT, joined
 
 GROUPS = "SELECT sex, region, COUNT(*) AS n FROM people GROUP BY sex, region"
@@ -85,7 +85,11 @@ def test_answers_are_those_of_http_with_bars_as_columns(wire: Wired, client: Tes
 
 def test_columns_stand_as_they_were_written_and_bars_behind_them_unless_unwanted(connection: Any) -> None:
     text = "SELECT AVG(age) AS a, sex, COUNT(*) AS n, 'x' AS k FROM public.people GROUP BY sex"
+    told = list[str]()
+    connection.add_notice_handler(lambda one: told.append(one.message_primary))
     cursor = connection.execute(text)
+    assert "intervals hold at 95% each" in told
+    assert any("numbers beyond the declared ends" in one for one in told)
     assert names(cursor) == ["a", "sex", "n", "k", "a_low", "a_high", "n_low", "n_high"]
     found = cursor.fetchall()
     for row in found:
@@ -98,41 +102,30 @@ def test_columns_stand_as_they_were_written_and_bars_behind_them_unless_unwanted
     assert len(connection.execute(BY_SEX).description) == 4
 
 
-@pytest.mark.parametrize(
-    ("test", "value", "plain"),
-    [
+def test_lists_are_parameters(connection: Any) -> None:
+    text = "SELECT COUNT(*) AS n FROM people WHERE "
+    cases: list[tuple[str, list[Any], str]] = [
         ("region = ANY({})", ["north", "south"], "region IN ('north', 'south')"),
         ("region <> ALL({}::text[])", ["north", "south"], "region NOT IN ('north', 'south')"),
         ("age = ANY({})", [30, 31, 45], "age IN (30, 31, 45)"),
-    ],
-)
-def test_lists_are_parameters(connection: Any, test: str, value: list[Any], plain: str) -> None:
-    text = "SELECT COUNT(*) AS n FROM people WHERE "
-    expected = connection.execute(text + plain).fetchall()
-    for form in ("%t", "%b"):
-        assert connection.execute(text + test.format(form), [value]).fetchall() == expected
+    ]
+    for test, value, plain in cases:
+        expected = connection.execute(text + plain).fetchall()
+        for form in ("%t", "%b"):
+            assert connection.execute(text + test.format(form), [value]).fetchall() == expected
 
 
-@pytest.mark.parametrize("binary", [False, True])
-@pytest.mark.parametrize("prepare", [False, True])
-def test_parameters_and_both_forms_of_results(connection: Any, binary: bool, prepare: bool) -> None:
+def test_parameters_and_both_forms_of_results(connection: Any) -> None:
     text = "SELECT sex, COUNT(*) AS n, AVG(age) AS a FROM people WHERE age >= {} AND region = {} GROUP BY sex"
     plain = connection.execute(text.format(30, "'north'")).fetchall()
-    with connection.cursor(binary=binary) as cursor:
-        for _ in range(3):
-            found = cursor.execute(text.format("%s", "%s"), (30, "north"), prepare=prepare).fetchall()
-            assert found == plain
-        cursor.execute(f"{BY_SEX} LIMIT %s", (1,), prepare=prepare)
-        assert cursor.rowcount == 1
+    for binary, prepare in product((False, True), repeat=2):
+        with connection.cursor(binary=binary) as cursor:
+            for _ in range(2):
+                found = cursor.execute(text.format("%s", "%s"), (30, "north"), prepare=prepare).fetchall()
+                assert found == plain
+            cursor.execute(f"{BY_SEX} LIMIT %s", (1,), prepare=prepare)
+            assert cursor.rowcount == 1
     assert connection.execute("SELECT %s AS x", ("it's; $1 -- /*",)).fetchone() == ("it's; $1 -- /*",)
-
-
-def test_what_has_to_be_known_comes_as_notices(connection: Any) -> None:
-    told = list[str]()
-    connection.add_notice_handler(lambda one: told.append(one.message_primary))
-    connection.execute("SELECT AVG(age) FROM people")
-    assert "intervals hold at 95% each" in told
-    assert any("numbers beyond the declared ends" in one for one in told)
 
 
 @pytest.mark.parametrize(
@@ -190,27 +183,21 @@ def test_synthetic_rows_are_drawn_anew_with_the_model(wire: Wired) -> None:
     assert desk._drawn is not before
 
 
-@pytest.mark.parametrize(
-    ("text", "state", "place"),
-    [
-        ("SELECT sexx FROM people GROUP BY sexx", "42703", 8),
-        ("SELECT COUNT(* FROM people", "42601", 16),
+def test_refusals_have_a_state_and_a_place(connection: Any) -> None:
+    refusals = [
+        ("SELECT sexx FROM people GROUP BY sexx", "42703", 8), ("SELECT COUNT(* FROM people", "42601", 16),
         ("SELECT COUNT(*) FROM nobody", "42P01", 22),
         ("SELECT /* x */ COUNT(*) FROM people WHERE age > 'x'", "42804", 43),
-        ("SELECT no_such_function(1)", "0A000", None),
-        ("INSERT INTO people VALUES (1)", "0A000", None),
-        ("UPDATE people SET age = 1", "0A000", None),
-        ("CREATE TABLE x (a int)", "0A000", None),
-        ("COPY people TO 'x.csv'", "0A000", None),
-        ("PREPARE x AS SELECT 1", "0A000", None),
-        ("SELECT 1; SELECT 2", "0A000", None),
-    ],
-)
-def test_refusals_have_a_state_and_a_place(connection: Any, text: str, state: str, place: int | None) -> None:
-    error = refused(connection, text)
-    assert error.sqlstate == state
-    assert error.diag.statement_position == (None if place is None else str(place))
-    assert connection.execute("SELECT 1").fetchall() == [(1,)]
+        *((text, "0A000", None) for text in (
+            "SELECT no_such_function(1)", "INSERT INTO people VALUES (1)", "UPDATE people SET age = 1",
+            "CREATE TABLE x (a int)", "COPY people TO 'x.csv'", "PREPARE x AS SELECT 1", "SELECT 1; SELECT 2",
+        )),
+    ]  # fmt: skip
+    for text, state, place in refusals:
+        error = refused(connection, text)
+        assert error.sqlstate == state, text
+        assert error.diag.statement_position == (None if place is None else str(place)), text
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_transactions_are_told_as_drivers_expect(shared: Wired) -> None:
@@ -369,12 +356,6 @@ def test_what_is_sent_along_with_what_fails_is_taken_back(shared: Wired) -> None
     assert shown == [b"100%", b"100%"]
 
 
-def test_settings_are_given_at_the_start(shared: Wired) -> None:
-    with closing(shared.connect(options="-c pmw.at_most=0.1% -c geqo=off -c pmw.bars=off")) as connection:
-        assert connection.execute("SHOW pmw.at_most").fetchone() == ("0.1%",)
-        assert len(connection.execute(BY_SEX).description) == 2
-
-
 def test_a_settled_statement_is_answered_again_until_something_is_released(
     wire: Wired, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,39 +380,31 @@ def test_a_settled_statement_is_answered_again_until_something_is_released(
 # --- who may ask --------------------------------------------------------------------------------------------
 
 
-def test_only_the_owner_of_a_good_token_connects(wire: Wired, users: UsersFile) -> None:
+def test_only_the_owner_of_a_good_token_connects_and_is_refused_at_once_when_revoked(
+    wire: Wired, users: UsersFile
+) -> None:
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
     gone, late = wire.token("gone"), wire.token("late", expires=yesterday)
     users.revoke("gone")
     for own in ("nonsense", gone, late, users.path.read_text()[:60]):
         with pytest.raises(psycopg.OperationalError, match="this token was never issued"):
             wire.connect(own=own)
-
-
-def test_a_session_of_others_is_no_database(shared: Wired) -> None:
-    places: list[tuple[str, Any]] = [("ann", {"database": one}) for one in ("other", "study.pmw", "../study")]
-    for name, how in (*places, ("bea", {"sessions": ("another",)})):
-        with pytest.raises(psycopg.OperationalError, match="one of your sessions"):
-            shared.connect(name, **how)
-
-
-def test_a_user_who_is_revoked_is_so_at_once(wire: Wired, users: UsersFile) -> None:
     connection = wire.connect()
     connection.execute(BY_SEX)
     assert connection.execute("SELECT current_user").fetchone() == ("ann",)
     users.revoke("ann")
-    error = refused(connection, BY_SEX)
-    assert error.sqlstate == "28P01"
+    assert refused(connection, BY_SEX).sqlstate == "28P01"
     assert connection.broken or connection.closed
 
 
-def test_the_rate_is_that_of_http(wire: Wired) -> None:
-    wire.service.rate = Rate(1e-9, 3)
-    connection = wire.connect()
-    for _ in range(3):
-        connection.execute("SELECT 1")
-    connection.execute("SET x = 1")  # which asks nothing
-    assert refused(connection, "SELECT 1").sqlstate == "53000"
+def test_a_session_of_others_is_no_database_and_settings_are_given_at_the_start(shared: Wired) -> None:
+    places: list[tuple[str, Any]] = [("ann", {"database": one}) for one in ("other", "study.pmw", "../study")]
+    for name, how in (*places, ("bea", {"sessions": ("another",)})):
+        with pytest.raises(psycopg.OperationalError, match="one of your sessions"):
+            shared.connect(name, **how)
+    with closing(shared.connect(options="-c pmw.at_most=0.1% -c geqo=off -c pmw.bars=off")) as connection:
+        assert connection.execute("SHOW pmw.at_most").fetchone() == ("0.1%",)
+        assert len(connection.execute(BY_SEX).description) == 2
 
 
 def test_places_are_those_of_http(wire: Wired) -> None:
@@ -447,7 +420,7 @@ def test_places_are_those_of_http(wire: Wired) -> None:
     joined(*asked)
 
 
-def test_what_is_described_is_asked_and_may_be_asked_again(wire: Wired) -> None:
+def test_the_rate_is_that_of_http_and_what_is_described_is_asked_and_may_be_asked_again(wire: Wired) -> None:
     wire.service.rate = Rate(1e-9, 3)
     with closing(wire.raw()) as client:
 
@@ -461,6 +434,11 @@ def test_what_is_described_is_asked_and_may_be_asked_again(wire: Wired) -> None:
         assert described("SELECT 1") == b"1tEZ"
         assert described("SET x = 1") == b"1tnZ"  # which asks nothing
     assert wire.hosted.queue._held["ann"] == 0
+    connection = wire.connect("bea")
+    for _ in range(3):
+        connection.execute("SELECT 1")
+    connection.execute("SET x = 1")
+    assert refused(connection, "SELECT 1").sqlstate == "53000"
 
 
 # --- cancelling, leaving, ending ----------------------------------------------------------------------------
@@ -584,50 +562,32 @@ def test_an_address_of_a_network_needs_a_proxy_with_tls() -> None:
         assert len(sockets) == 1
 
 
-def test_the_command_serves_both_and_ends_by_a_signal(study: Path, users: UsersFile, add: Any) -> None:
-    token = add("ann")["Authorization"].removeprefix("Bearer ")
-    running = Running(study, users.path, "--postgres", "0")
-    try:
-        found = re.fullmatch(
-            r"Serving at http://127\.0\.0\.1:\d+ and (postgresql://127\.0\.0\.1:\d+); Ctrl-C ends it\.\n",
-            running.told,
-        )
-        assert found is not None
-        with closing(psycopg.connect(f"{found[1]}/study?user=ann&password={token}", autocommit=True)) as idle:
-            assert len(idle.execute(BY_SEX).fetchall()) == 4
-            assert running.end() in (0, -signal.SIGTERM)
-    finally:
-        running.process.kill()
-    assert json.loads(running.log[-1])["event"] == "end"
-
-
 # --- files --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM '{}'", 'SELECT * FROM "{}"', "SELECT * FROM read_csv('{}')", "SELECT read_text('{}')",
-        "SELECT * FROM people, read_csv('{}')", "SELECT COUNT(*) FROM people, '{}'", "TABLE '{}'",
-        "SELECT (SELECT word FROM '{}')", "COPY people TO '{}'", "ATTACH '{}'", "SELECT pg_read_file('{}')",
-        "SELECT * FROM synthetic.people, '{}'", "SELECT read_text('{}') FROM synthetic.people",
-        "WITH \"{}\" AS (SELECT 1) SELECT * FROM \"{}\" a, (SELECT * FROM '{}') b",
-        "EXPLAIN SELECT * FROM '{}'",
-    ],
-)  # fmt: skip
+FILES = [
+    "SELECT * FROM '{}'", 'SELECT * FROM "{}"', "SELECT * FROM read_csv('{}')", "SELECT read_text('{}')",
+    "SELECT * FROM people, read_csv('{}')", "SELECT COUNT(*) FROM people, '{}'", "TABLE '{}'",
+    "SELECT (SELECT word FROM '{}')", "COPY people TO '{}'", "ATTACH '{}'", "SELECT pg_read_file('{}')",
+    "SELECT * FROM synthetic.people, '{}'", "SELECT read_text('{}') FROM synthetic.people",
+    "WITH \"{}\" AS (SELECT 1) SELECT * FROM \"{}\" a, (SELECT * FROM '{}') b",
+    "EXPLAIN SELECT * FROM '{}'",
+]  # fmt: skip
+
+
 def test_no_statement_reads_a_file(
-    shared: Wired, connection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+    shared: Wired, connection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "t.csv").write_text("word\ncanary of the disk\n")
     monkeypatch.chdir(tmp_path)
-    for path in ("t.csv", str(tmp_path / "t.csv")):
+    for text, path in product(FILES, ("t.csv", str(tmp_path / "t.csv"))):
         try:
             found = str(connection.execute(text.replace("{}", path)).fetchall())
         except psycopg.Error as error:
             found = f"{error} {error.diag.message_hint}"
-        assert "canary" not in found
+        assert "canary" not in found, text
         refusals = ("ERROR", "expected", "supported", "unknown")
-        assert found == "[(None,)]" or any(word in found for word in refusals)
+        assert found == "[(None,)]" or any(word in found for word in refusals), text
     assert [one.name for one in tmp_path.iterdir()] == ["t.csv"]
     assert shared.lines("failure") == []
 
@@ -636,15 +596,9 @@ def test_no_statement_reads_a_file(
 
 
 def told_by(command: list[str], shared: Wired) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PGPASSWORD": shared.token(),
-        "PAGER": "",
-        "PGCONNECT_TIMEOUT": "60",
-        "PSQLRC": "/dev/null",
-    }
-    return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=WAIT, check=False
-    )
+    environment = {**os.environ, "PGPASSWORD": shared.token(), "PAGER": "", "PSQLRC": "/dev/null"}
+    environment["PGCONNECT_TIMEOUT"] = "60"
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT, check=False)
 
 
 @pytest.mark.skipif(PSQL is None, reason="psql is not installed")

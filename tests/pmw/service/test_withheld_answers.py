@@ -7,9 +7,6 @@ import io
 import json
 import math
 import re
-import socket
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -35,10 +32,8 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
-from pmw.service.guard import Log
 from pmw.service.hosting import hosting
-from pmw.service.wire_server import WireServer
-from tests.pmw.service.studies import serving
+from tests.pmw.service.studies import serving, wired
 
 LEAST = 40
 COUNTS = {"north": 900, "south": 500, "east": 300, "west": 7}
@@ -170,44 +165,29 @@ def test_streams_withhold_in_every_format(folder: Path) -> None:
     assert sum(row[7] == "withheld" for row in typed) == 3
 
 
-@pytest.fixture
-def client(folder: Path) -> Iterator[tuple[TestClient, str, int]]:
+def test_the_service_withholds_in_json_on_pages_and_over_the_wire(folder: Path) -> None:
     users = UsersFile(folder / "users.json")
     token = users.add(User("ann", Role.ANALYST, Fraction(1)))
-    with (
-        hosting([folder / "study.pmw"], users) as service,
-        closing(socket.create_server(("127.0.0.1", 0))) as at,
-    ):
-        wire = WireServer(at, service, Log(io.StringIO()))
-        with TestClient(create_app(service, Log(io.StringIO()))) as client:
-            client.headers["Authorization"] = f"Bearer {token}"
-            yield client, token, at.getsockname()[1]
-        wire.close()
-
-
-def test_the_service_withholds_in_json_on_pages_and_over_the_wire(
-    client: tuple[TestClient, str, int],
-) -> None:
-    http, token, port = client
-    forms = http.post("/sessions/study/ask", json={"queries": [{"where": FEW}, {"sql": TOTALS}]}).json()[
-        "answers"
-    ]
-    assert (forms[0]["count"], forms[0]["below"]) == (None, LEAST)
-    assert [row["region"] for row in forms[1]["rows"] if row["n"]["value"] is None] == HIDDEN
-    page = http.post("/page/study/ask", data={"q": FEW, "price": "1"}).text
-    assert "Fewer than 40 records." in page
-    assert "&lt;40" in page
-    page = http.post("/page/study/ask", data={"q": TOTALS, "price": "1"}).text
-    assert "&lt;40" in page
-    assert "umbers that may be of fewer than 40 persons are withheld" in page
-    psycopg = pytest.importorskip("psycopg", reason="the extra 'sources' is not installed")
-    how = {"host": "127.0.0.1", "port": port, "user": "any", "password": token, "dbname": "study"}
-    notices: list[str] = []
-    with psycopg.connect(**how, autocommit=True) as connection:
-        connection.add_notice_handler(lambda one: notices.append(one.message_primary))
-        rows = connection.execute(TOTALS).fetchall()
-    assert [row[0] for row in rows if row[1:] == (None, None, None)] == HIDDEN
-    assert any("fewer than 40 persons are withheld" in one for one in notices)
+    asked, notices = {"queries": [{"where": FEW}, {"sql": TOTALS}]}, list[str]()
+    with hosting([folder / "study.pmw"], users) as service:
+        with TestClient(create_app(service)) as http:
+            http.headers["Authorization"] = f"Bearer {token}"
+            few, table = http.post("/sessions/study/ask", json=asked).json()["answers"]
+            pages = [
+                http.post("/page/study/ask", data={"q": one, "price": "1"}).text for one in (FEW, TOTALS)
+            ]
+        assert (few["count"], few["below"]) == (None, LEAST)
+        assert [row["region"] for row in table["rows"] if row["n"]["value"] is None] == HIDDEN
+        assert "Fewer than 40 records." in pages[0]
+        assert "umbers that may be of fewer than 40 persons are withheld" in pages[1]
+        assert all("&lt;40" in page for page in pages)
+        pytest.importorskip("psycopg", reason="the extra 'sources' is not installed")
+        with wired(service) as wire:
+            connection = wire.connect(own=token)
+            connection.add_notice_handler(lambda one: notices.append(one.message_primary))
+            rows = connection.execute(TOTALS).fetchall()
+        assert [row[0] for row in rows if row[1:] == (None, None, None)] == HIDDEN
+        assert any("fewer than 40 persons are withheld" in one for one in notices)
 
 
 def test_what_a_session_records_is_what_it_records_without_the_rule(
