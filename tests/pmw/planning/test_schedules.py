@@ -13,11 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.planning.error_quantiles import (
-    AnsweredQuestions,
-    plan_quantiles,
-    quantiles_left,
-)
+from pmw.planning.error_quantiles import AnsweredQuestions, plan_quantiles, quantiles_left
 from pmw.planning.opening import choose_filter
 from pmw.planning.parts import Level, newest_due, next_due, plan_part, water_filled
 from pmw.planning.tiers import DEFAULT_SCHEDULE, plan_marginal_test, plan_query_tier

@@ -22,12 +22,7 @@ from pmw.public.answer import Answer, Source
 from pmw.public.bars import Bars
 from pmw.public.status import held_pairs
 from pmw.sparse_vector import SparseVectorKind
-from queries import (
-    CategoricalAttribute,
-    Domain,
-    IntegerAttribute,
-    parse_where,
-)
+from queries import CategoricalAttribute, Domain, IntegerAttribute, parse_where
 from queries.records import encode_records
 from tests.worlds import PEOPLE, WIDE, YEARS, World, known
 

@@ -99,10 +99,7 @@ _FIELDS_OF_KINDS = [
 
 
 @pytest.mark.parametrize(("name", "words"), _FIELDS_OF_KINDS)
-@pytest.mark.parametrize(
-    ("value", "got"),
-    [("x", "'x'"), (3, "a int"), (["step"], "a list")],
-)
+@pytest.mark.parametrize(("value", "got"), [("x", "'x'"), (3, "a int"), (["step"], "a list")])
 def test_what_is_no_kind_is_told_which_there_are(name: str, words: str, value: object, got: str) -> None:
     with pytest.raises(BudgetError) as refused:
         Options(**{name: value})  # type: ignore[arg-type]  # on purpose

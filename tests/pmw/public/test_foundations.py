@@ -220,8 +220,7 @@ def test_held_is_what_lies_in_a_measured_table_in_whatever_order_that_came(
 
 
 @pytest.mark.parametrize(
-    ("opening", "delta", "held"),
-    [("pairs", 1e-9, 15), ("pairs", 0, 0), ("one-way", 1e-9, 0)],
+    ("opening", "delta", "held"), [("pairs", 1e-9, 15), ("pairs", 0, 0), ("one-way", 1e-9, 0)]
 )
 def test_opening_holds_all_pairs_or_none(opening: str, delta: float, held: int) -> None:
     pairs = held_pairs(WIDE.state(delta=delta, seed=1, opening=opening))
