@@ -238,7 +238,9 @@ KNOWN: dict[str, tuple[list[LinearQuery], int, int]] = {  # by how much they mov
         [one for name in WIDE.names for one in groups(name, domain=WIDE)], 10, 20,
     ),
     "a long list of cells": (groups("x", domain=LONG), 1, 2),
-    "a long list of groups with a condition": ([joined(EVENS, one) for one in groups("a", "b", domain=LONG)], 1, 2),
+    "a long list of groups with a condition": (
+        [joined(EVENS, one) for one in groups("a", "b", domain=LONG)], 1, 2,
+    ),
 }  # fmt: skip
 
 
