@@ -118,23 +118,6 @@ def test_no_questions_make_an_empty_table(session: pmw.Session) -> None:
     assert table.to_pandas()["count"].dtype == np.float64
 
 
-def test_answers_that_nothing_was_tested_for_lie_between_nobody_and_everybody(
-    frame: pd.DataFrame, domain: Domain
-) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=3, update_limit=1, threshold=0.5)
-    with pmw.open_session(frame, domain, epsilon=1, options=options) as session:
-        session.ask_all(all_marginals(domain, 2))
-        table = session.group_by(["age", "region", "sex"])
-        everybody = session.ask("").interval
-    shown = table.to_pandas()
-    assert {"exhausted"} == set(shown["count_source"])
-    assert everybody is not None
-    assert (shown["count_low"] >= 0).all()
-    assert (shown["count_high"] <= everybody[1]).all()
-    assert (shown["count_low"] <= shown["count"]).all()
-    assert (shown["count"] <= shown["count_high"]).all()
-
-
 def test_tables_are_shown_in_terminals_and_notebooks(session: pmw.Session) -> None:
     table = session.ask_all(all_marginals(session.domain, 2))
     text = repr(table)

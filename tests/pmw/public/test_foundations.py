@@ -219,15 +219,6 @@ def test_held_is_what_lies_in_a_measured_table_in_whatever_order_that_came(
     assert form["held"] + len(form["not_held"]) == form["number"] == 15
 
 
-@pytest.mark.parametrize(
-    ("opening", "delta", "held"), [("pairs", 1e-9, 15), ("pairs", 0, 0), ("one-way", 1e-9, 0)]
-)
-def test_opening_holds_all_pairs_or_none(opening: str, delta: float, held: int) -> None:
-    pairs = held_pairs(WIDE.state(delta=delta, seed=1, opening=opening))
-    assert (len(pairs.held), pairs.number) == (held, 15)
-    assert list(pairs.missing) == [pair for pair in EVERY_PAIR if pair not in pairs.held]
-
-
 def test_what_a_test_found_wrong_or_was_paid_for_is_held_from_then_on() -> None:
     with JOINED.opened(seed=3) as session:
         assert ("a", "b") in held_pairs(session.state).missing

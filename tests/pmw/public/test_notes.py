@@ -22,7 +22,6 @@ from pmw.session.asking import Asking
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, Person, QueryError
 from queries.sql_tree import SYNTHETIC
 from queries.statement_grammar import REFUSALS
-from tests.worlds import ends
 
 # --- which records are kept ---------------------------------------------------------------------------------
 
@@ -156,19 +155,6 @@ def test_rows_that_share_bins_are_told_apart_by_how_all_records_are_spread(
     assert bins is not None
     assert len(notes) == are_told
     assert not are_told or notes[0].startswith(OF_BINS.format(bins.max() + 1))
-
-
-def test_days_of_the_week_of_all_records_are_counted_by_the_days(ordered: pmw.Session) -> None:
-    """Opening measured the days, so the bars are those of their noise; and the greatest is the greatest."""
-    days = [datetime.date.fromisoformat(day).isoweekday() % 7 for day in orders()["day"]]
-    true = dict(enumerate(np.bincount(days).tolist()))
-    table = ordered.sql(f"{WEEKDAYS.format('')} ORDER BY n DESC")
-    for (weekday,), (found,) in table.rows:
-        low, high = ends(found)
-        assert isinstance(weekday, int)
-        assert low <= true[weekday] <= high
-        assert high - low < 0.25 * true[weekday]
-    assert table.column("weekday")[0] == 5
 
 
 # --- ways on ------------------------------------------------------------------------------------------------
