@@ -168,7 +168,10 @@ def test_a_session_tells_the_cost_of_every_form_of_question() -> None:
 # --- refine ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choices", [{}, {"test": pmw.TestKind.QUERY, "update": pmw.UpdateRule.STEP}])
+STEPS = {"test": pmw.TestKind.QUERY, "update": pmw.UpdateRule.STEP, "threshold": 20.0}
+
+
+@pytest.mark.parametrize("choices", [{}, STEPS])
 def test_a_refined_model_is_nearer_to_what_was_measured_and_the_session_stays_as_it_was(
     choices: dict[str, Any], tmp_path: Path
 ) -> None:
