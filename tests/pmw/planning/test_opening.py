@@ -236,7 +236,8 @@ def binary(attributes: int) -> Domain:
     return Domain(tuple(CategoricalAttribute(f"a{place}", ("x", "y")) for place in range(attributes)))
 
 
-PURE, ZCDP, GDP, QUERY = *Composition, {"test": TestKind.QUERY}
+PURE, ZCDP, GDP = Composition.PURE, Composition.ZCDP, Composition.GDP
+QUERY: dict[str, Any] = {"test": TestKind.QUERY}
 LARGE = Budget.of(1000, "1e-30")  # beside a small delta: plain sums would be quieter for few numbers
 KEPT: dict[str, Any] = {"accuracy": 0.0008, "records": 10**5}
 CHOSEN: list[tuple[Domain, Budget, dict[str, Any], Composition]] = [

@@ -274,7 +274,8 @@ def test_every_kind_of_session_has_a_report(
 def entry(frame: pd.DataFrame, domain: Domain, delta: float, **options: Any) -> dict[str, Any]:
     """Return a session's entry; in YAML 1.1, too, its numbers are numbers, with a point and a sign."""
     with pmw.open_session(frame, domain, epsilon=2, delta=delta, options=pmw.Options(**options)) as session:
-        form, text = (make(session.state, session.ledger()) for make in (registry_form, registry_text))
+        form = registry_form(session.state, session.ledger())
+        text = registry_text(session.state, session.ledger())
     assert json.loads(text) == form
     assert re.findall(r'"delta": (.*)', text) == ([re.sub("^1e", "1.0e", str(delta))] if delta else [])
     deployment: dict[str, Any] = form["deployment"]
