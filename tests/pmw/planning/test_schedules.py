@@ -118,7 +118,7 @@ def test_what_many_questions_rest_on_is_bought_first(large: PublicState) -> None
 
 def test_a_triple_is_bought_where_records_are_many_beside_its_noise() -> None:
     asked: dict[tuple[str, ...], int] = {("a", "b", "c"): 64}
-    few, many = state_of(200), state_of(1_000_000)
+    few, many = state_of(200), state_of(300_000)
     assert all(len(scope) < 3 for scope, _ in plan_part(few, asked, pot_of_parts(few) / 2))
     assert ("a", "b", "c") in dict(plan_part(many, asked, pot_of_parts(many) / 2))
 

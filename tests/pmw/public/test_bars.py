@@ -43,7 +43,7 @@ from queries import (
 from queries.linear import Readings
 from queries.parsing import parse_sql
 from queries.person import Person
-from queries.questions import Products, QuestionList
+from queries.questions import QuestionList
 from tests.worlds import ends
 
 ALL: dict[str, Any] = {"missing": True, "other": True}
@@ -156,24 +156,6 @@ def asked(form: str) -> PublicState:
     with opened(LARGE, FORMS[form]) as session:
         session.ask_all(LONG)
         return session.state
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("names", [("age",), ("sex", "grade"), ("age", "grade")])
-def test_ranges_in_arrays_have_the_bars_of_single_questions(form: str, names: tuple[str, ...]) -> None:
-    state, generator = asked(form), np.random.default_rng(0)
-    sides = [np.sort(generator.integers(0, LARGE[name].size, (60, 2)), axis=1) for name in names]
-    first, last = (np.stack([end[:, side] for end in sides], axis=1) for side in (0, 1))
-    answers = ModelAnswers(state)
-    for _, part in Products.of_ranges(LARGE, names, first, last).parts():
-        found = answers.of_products(part) if part.scope else None
-        if found is None:
-            continue
-        for place in range(len(part)):
-            alone = answers.bars.of_query(part.query(place))
-            _, low, high, basis, *_ = found[:, place]
-            assert (low, high) == pytest.approx((alone.low, alone.high), rel=1e-9, abs=1e-6)
-            assert basis == alone.basis
 
 
 @cache

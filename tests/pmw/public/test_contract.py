@@ -226,6 +226,18 @@ def test_epsilons_are_added_under_a_pure_budget() -> None:
     assert [line.running_share for line in ledger.lines] == [0.25, 0.375]
     assert (ledger.spent, ledger.share, ledger.unit) == (Fraction(3, 4), 0.375, "epsilon")
     assert ledger.sentence() == "Charged: 0.75 of 2 epsilon (37.5%); the cap is epsilon 2."
+    form = ledger.to_dict()
+    assert {name: value for name, value in form.items() if name != "entries"} == {
+        "epsilon_cap": 2.0, "delta": 0.0, "composition": "pure", "unit": "epsilon", "cap": 2.0,
+        "spent": 0.75, "share": 0.375,
+    }  # fmt: skip
+    assert form["entries"][1] == {
+        "number": 2, "event": "marginal", "label": "age", "epsilon": 0.25, "charge": 0.25, "share": 0.125,
+        "running_share": 0.375, "exact": "1/4",
+        "theorem": "discrete Laplace noise: Ghosh, Roughgarden and Sundararajan (2012)",
+    }  # fmt: skip
+    with pytest.raises(BudgetError, match="expected a pure event"):
+        ledger_of(Budget.of(2), PURE, [LedgerEntry("x", "y", Charge(None, Fraction(1)))])
 
 
 def test_rhos_are_added_under_zcdp_and_epsilon_is_told_where_the_event_is_pure() -> None:
@@ -236,24 +248,6 @@ def test_rhos_are_added_under_zcdp_and_epsilon_is_told_where_the_event_is_pure()
     assert ledger.share == 0.4375
     assert ledger_cells(ledger)[0] == ("no.", "event", "paid for", "epsilon", "rho", "share", "so far")
     assert ledger_cells(ledger)[3] == ("3", "measurement", "age 3", "", "0.0625", "12.50%", "43.75%")
-
-
-def test_noise_that_is_not_pure_has_no_price_under_a_pure_budget() -> None:
-    with pytest.raises(BudgetError, match="expected a pure event"):
-        ledger_of(Budget.of(2), PURE, [LedgerEntry("x", "y", Charge(None, Fraction(1)))])
-
-
-def test_the_form_has_totals_and_entries_with_exact_charges() -> None:
-    form = ledger_of(Budget.of(2), PURE, ENTRIES).to_dict()
-    assert {name: value for name, value in form.items() if name != "entries"} == {
-        "epsilon_cap": 2.0, "delta": 0.0, "composition": "pure", "unit": "epsilon", "cap": 2.0,
-        "spent": 0.75, "share": 0.375,
-    }  # fmt: skip
-    assert form["entries"][1] == {
-        "number": 2, "event": "marginal", "label": "age", "epsilon": 0.25, "charge": 0.25, "share": 0.125,
-        "running_share": 0.375, "exact": "1/4",
-        "theorem": "discrete Laplace noise: Ghosh, Roughgarden and Sundararajan (2012)",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", list(SparseVectorKind))
