@@ -27,8 +27,6 @@ from queries import (
     Domain,
     IntegerAttribute,
     LinearQuery,
-    parse_sql,
-    parse_where,
     random_conjunctions,
 )
 from tests.worlds import JOINED, YEARS, known
@@ -139,30 +137,6 @@ def test_what_is_charged_lies_between_the_least_and_the_most(
             charged = session.state.ledger.share - before
             assert told.least - 1e-12 <= charged <= told.most + 1e-12
             assert (told.most > 0) or charged == 0
-
-
-def test_a_session_tells_the_cost_of_every_form_of_question() -> None:
-    with YEARS.opened(seed=1, test=pmw.TestKind.QUERY) as session:
-        domain = session.domain
-        where = parse_where("age >= 40 AND sex = 'Female'", domain)
-        told = session.forecast(where)
-        assert (told.questions, told.stored) == (1, 0)
-        assert 0 <= told.least < told.most
-        assert "at most" in told.sentence()
-        before = session.state
-        grouped = session.forecast(
-            parse_sql("SELECT sex, region, COUNT(*) FROM people GROUP BY sex, region", domain)
-        )
-        assert grouped.questions == 12
-        assert grouped.most >= told.most
-        assert session.state is before
-        session.ask(where)
-        again = session.forecast(where)
-        assert (again.stored, again.least, again.most) == (1, 0.0, 0.0)
-        assert again.sentence() == "is free: it was answered before, and gets the same answer"
-        session.finalize()
-        later = session.forecast(parse_where("age >= 33 AND sex = 'Male'", domain))
-        assert later.sentence() == "is free: nothing is to be tested"
 
 
 # --- refine ---------------------------------------------------------------------------------------------
