@@ -22,6 +22,7 @@ from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseDistribution
 from pmw.public.answer import Basis, Source
 from pmw.public.bars import Bars
+from pmw.public.bounded import OneSum
 from pmw.public.evidence import BASES
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import AxisNoise, Confidences, Rests, Shares, total_error_bound
@@ -362,3 +363,15 @@ def test_odd_questions_have_bars_that_hold(choices: dict[str, Any], off: float) 
         if not off:
             truth = query.answer(source.counts(query.scope)) / UNITS
             assert low - 1e-6 <= truth <= high + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("form", "weights"),
+    [
+        ("product", np.multiply.outer([0.0, 2.0, 1.0], [1.0, 0.5])),
+        ("union", 1 - np.multiply.outer([1.0, 0.0, 0.5], [0.5, 1.0])),
+        ("any", np.array([[1.0, 0.0], [0.0, 1.0]])),
+    ],
+)
+def test_sums_know_their_form_by_their_weights(form: str, weights: NDArray[np.float64]) -> None:
+    assert OneSum(("a", "b"), weights).split().form == form
