@@ -27,6 +27,8 @@ from pmw.loop.tiers import (
     l1_distance,
     marginal_units,
 )
+from pmw.model.estimate import noise_variance
+from pmw.model.measurement import MarginalMeasurement
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
@@ -170,15 +172,10 @@ def test_a_marginal_is_tested_once_for_all_questions_of_a_batch_and_again_after_
     after = settled.state
     assert set(after.certificates) == {("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")}
     assert propose(after, queries).requests == ()
-    later = replace(after, measured=(*after.measured, *measured(after, ("c", "d"))))
+    noise = marginal_plan(after).noise
+    corrected = MarginalMeasurement(("c", "d"), marginal_units(after, ("c", "d")), noise)
+    later = replace(after, measured=(*after.measured, corrected))
     assert len(propose(later, queries).requests) == 4
-
-
-def measured(state: PublicState, scope: tuple[str, ...]) -> tuple[Any, ...]:
-    from pmw.model.measurement import MarginalMeasurement
-
-    units = marginal_units(state, scope)
-    return (MarginalMeasurement(scope, units, marginal_plan(state).noise),)
 
 
 def test_a_marginal_is_tested_again_where_its_threshold_came_down() -> None:
@@ -207,10 +204,8 @@ def test_a_threshold_is_what_noise_would_make_of_the_distance_and_a_margin() -> 
     state = opened(random_rows(20_000))
     plan = marginal_plan(state)
     (request,) = propose(state, [PAIR]).requests
-    sigma = float(np.sqrt(measured(state, ("a", "b"))[0].variance)) * UNITS
-    assert request.threshold - plan.margin == pytest.approx(
-        plan.noise_factor * 18 * sigma * np.sqrt(2 / np.pi), rel=1e-3
-    )
+    distance = 18 * math.sqrt(noise_variance(plan.noise) * 2 / math.pi) * UNITS
+    assert request.threshold - plan.margin == pytest.approx(plan.noise_factor * distance, rel=1e-3)
     assert np.array_equal(request.model_units, np.rint(state.model.marginal(("a", "b")) * UNITS))
 
 
@@ -304,7 +299,8 @@ def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart
     assert all(isinstance(request, QueryRequest) for request in proposal.requests)
     vector = state.query_plan
     assert vector is not None
-    assert proposal.reserved == sum_of(vector.vector.charges(state.ledger.composition))
+    opening, positive = vector.vector.charges(state.ledger.composition)
+    assert proposal.reserved == opening + positive
     settled, secret = carried_out(state, proposal, SecretState.closed(2), table(rows), 2)
     assert secret.thresholds[0] is None
     assert settled.state.rounds[1] == (secret.thresholds[1] is not None)
@@ -313,7 +309,3 @@ def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart
     assert all(answer.interval is not None for answer in settled.answers)
     (entry, *_) = batch_entries(proposal, BatchDraws((0,), None), state)
     assert entry.label == "threshold noise drawn for single questions"
-
-
-def sum_of(charges: tuple[Any, Any]) -> Any:
-    return charges[0] + charges[1]

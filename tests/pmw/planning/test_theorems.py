@@ -124,13 +124,6 @@ def test_the_printed_alpha_of_numeric_sparse_fails_where_ours_holds() -> None:
     assert (largest > ours).sum() <= most(runs, beta / 2)
 
 
-DOMAIN = Domain((IntegerAttribute("a", 0, 3), IntegerAttribute("b", 0, 3)))
-RECORDS = 10**8
-# Three quarters of the records in one cell: the uniform start is far off.
-TABLE = np.full((4, 4), RECORDS // 60, dtype=np.int64)
-TABLE[1, 2] += RECORDS - TABLE.sum()
-
-
 # --- the textbook's plan --------------------------------------------------------------------------------
 
 

@@ -97,29 +97,19 @@ def exact() -> Iterator[tuple[pmw.Session, pd.DataFrame]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "choices"), [(2, {}), (2, {"simultaneous": True}), (3, {"opening": pmw.Opening.NONE})]
+    ("seed", "choices"), [(2, {"simultaneous": True}), (3, {"opening": pmw.Opening.NONE})]
 )
 def test_bars_hold_the_truth(seed: int, choices: dict[str, Any]) -> None:
     frame, held, bars = people(seed, 3000), 0, 0
     with opened(seed, frame, **choices) as session:
-        for statement in STATEMENTS:
+        for statement in STATEMENTS[:: 2 if choices.get("simultaneous") else 1]:
             found, true = session.sql(statement).to_pandas(), truth(frame, statement)
             for place in range(len(true)):
                 low, high = float(found["v_low"][place]), float(found["v_high"][place])
                 bars += not math.isnan(low)
                 held += low - 1e-6 <= float(true["v"][place]) <= high + 1e-6
-    assert bars > 20
+    assert bars > 14
     assert held >= 0.9 * bars  # 95 % expected; bars of one session rest on the same noise
-
-
-def test_nothing_is_charged_once_settled(exact: tuple[pmw.Session, pd.DataFrame]) -> None:
-    session, _ = exact
-    statements = STATEMENTS[::3]
-    before = [session.sql(statement) for statement in statements]
-    spent = session.state.ledger.share
-    after = [session.sql(statement) for statement in statements]
-    assert [table.rows for table in after] == [table.rows for table in before]
-    assert session.state.ledger.share == spent
 
 
 def test_what_may_be_empty_has_a_value_whose_interval_holds_if_it_is_not() -> None:
@@ -143,36 +133,35 @@ def test_what_may_be_empty_has_a_value_whose_interval_holds_if_it_is_not() -> No
         assert cell.interval is None  # there is no greatest quotient
         assert session.sql(ratio + " HAVING COUNT(*) < 0").to_text().startswith("no rows")
         assert session.sql("SELECT sex, AVG(age) FROM people GROUP BY sex LIMIT 0").rows == ()
+        (cell,) = session.sql("SELECT COALESCE(AVG(age), -7) AS v FROM people WHERE grade = 'e'").column("v")
+        assert ends(cell)[0] == -7 < ends(cell)[1]
+        assert cell.source.value == "unverified"
+        nothing = session.sql("SELECT NULLIF(COUNT(*), 0) AS v FROM people WHERE grade = 'e'")
+        assert nothing.column("v")[0].conditional
+        assert not nothing.is_promised
+        # What no record can be stays empty, and says why; to measure more would not help.
+        table = session.sql(
+            "SELECT AVG(age) AS v, CORR(age, pay) AS c FROM people WHERE grade IN ('a') AND grade IN ('b')"
+        )
+        for one in table.rows[0][1]:
+            assert (one.value, one.interval, one.source.value) == (None, None, "unverified")
+        assert "there is no number where no record can be by the declaration" in table.notes
+        assert not any("pmw measure" in note for note in table.notes)
+        assert table.to_text().splitlines()[1].split() == ["-", "-", "-", "unverified"] * 2
 
 
-def test_where_nothing_is_known_the_declared_ends_hold_if_there_is_somebody() -> None:
+def test_where_nothing_is_known_the_declared_ends_hold_and_what_is_not_affordable_says_so() -> None:
     with opened(4, people(4, 500), opening=pmw.Opening.NONE) as session:
+        while session.measure(["region", "grade", "sex"], dry_run=True).affordable:
+            session.measure(["region", "grade", "sex"])
+        notes = session.sql("SELECT AVG(pay) AS v FROM people WHERE grade = 'e'").notes
+        assert any(note.endswith("of the budget, and so much is not left") for note in notes)
         session.finalize()  # so that nothing is tested
         table = session.sql("SELECT MEDIAN(age), MIN(age), MAX(age), STDDEV(age), AVG(age) FROM people")
         cells = table.rows[0][1]
         assert all(cell.conditional and cell.interval is not None for cell in cells)
         assert cells[0].interval == pytest.approx((0.0, 39.0))
         assert not table.is_promised
-
-
-def test_what_no_record_can_be_stays_empty_and_says_why() -> None:
-    with opened(4, people(4, 500)) as session:
-        table = session.sql(
-            "SELECT AVG(age) AS v, CORR(age, pay) AS c FROM people WHERE grade IN ('a') AND grade IN ('b')"
-        )
-        for cell in next(iter(table.rows))[1]:
-            assert (cell.value, cell.interval, cell.source.value) == (None, None, "unverified")
-        assert "there is no number where no record can be by the declaration" in table.notes
-        assert not any("pmw measure" in note for note in table.notes)  # which would not help
-        assert table.to_text().splitlines()[1].split() == ["-", "-", "-", "unverified"] * 2
-
-
-def test_what_is_not_affordable_says_so() -> None:
-    with opened(4, people(4, 500), opening=pmw.Opening.NONE) as session:
-        while session.measure(["region", "grade", "sex"], dry_run=True).affordable:
-            session.measure(["region", "grade", "sex"])
-        notes = session.sql("SELECT AVG(pay) AS v FROM people WHERE grade = 'e'").notes
-        assert any(note.endswith("of the budget, and so much is not left") for note in notes)
 
 
 @pytest.mark.parametrize("direction", ["", " DESC"])
@@ -198,10 +187,10 @@ def test_what_has_no_promise_comes_last_in_both_directions(direction: str) -> No
 @pytest.mark.statistical
 def test_intervals_hold_where_there_are_records_although_nothing_says_so() -> None:
     """Small groups, of which released numbers do not say that they have records."""
-    functions = ("AVG(age)", "MEDIAN(age)", "MIN(age)", "MAX(age)", "STDDEV(age)", "VAR_POP(age)",
+    functions = ("AVG(age)", "MEDIAN(age)", "MIN(age)", "MAX(age)", "STDDEV(age)",
                  "AVG(CASE WHEN age > 12 THEN 1.0 ELSE 0 END)")  # fmt: skip
     held = bars = 0
-    for seed in range(6):
+    for seed in range(3):
         frame = people(seed, 400)
         with opened(seed, frame, epsilon=0.5) as session:
             if seed % 2:
@@ -216,22 +205,8 @@ def test_intervals_hold_where_there_are_records_although_nothing_says_so() -> No
                     if one.conditional and region in true.index and not math.isnan(true[region]):
                         bars += 1
                         held += one.interval[0] - 1e-6 <= float(true[region]) <= one.interval[1] + 1e-6
-    assert bars > 60
+    assert bars > 40
     assert held >= 0.95 * bars
-
-
-def test_a_group_that_may_be_empty_has_an_interval_with_the_default_in_it() -> None:
-    frame = people(4, 500)
-    frame = frame[frame["grade"] != "e"]
-    with opened(4, frame) as session:
-        table = session.sql("SELECT COALESCE(AVG(age), -7) AS v FROM people WHERE grade = 'e'")
-        (cell,) = table.column("v")
-        assert ends(cell)[0] == -7 < ends(cell)[1]
-        assert cell.source.value == "unverified"
-        nothing = session.sql("SELECT NULLIF(COUNT(*), 0) AS v FROM people WHERE grade = 'e'")
-        (cell,) = nothing.column("v")
-        assert cell.conditional
-        assert not nothing.is_promised
 
 
 def test_a_group_that_is_known_from_its_own_attribute_is_promised() -> None:
@@ -267,8 +242,7 @@ def test_single_questions_alone_bound_what_opening_measured() -> None:
         assert (row["c"]["low"], row["c"]["high"], row["c"]["source"]) == (None, None, "unverified")
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 20])
-@pytest.mark.parametrize("opening", [pmw.Opening.PAIRS, pmw.Opening.NONE])
+@pytest.mark.parametrize(("epsilon", "opening"), [(0.1, pmw.Opening.PAIRS), (20, pmw.Opening.NONE)])
 def test_the_least_is_never_above_the_median_nor_that_above_the_greatest(
     epsilon: float, opening: pmw.Opening
 ) -> None:
@@ -403,14 +377,17 @@ def test_a_variance_is_looked_at_about_every_mean_that_there_may_be() -> None:
     assert one.variance_ends(HARD, 0.95)[0] == 0
 
 
-def test_ends_are_as_far_as_the_noise_of_one_number() -> None:
-    values = np.full(10_000, 12.0)
-    one = told(values, NOISES[0])
+def test_ends_are_as_far_as_the_noise_of_one_number_and_of_nobody_any_mean_may_be() -> None:
+    one = told(np.full(10_000, 12.0), NOISES[0])
     low, high = one.mean_ends((1.0, 0.0), HARD, 0.95)
     sigma = 30 * math.hypot(SCALE, (MIDDLE - 12) * 2)
     assert (high - low) / 2 == pytest.approx(1.96 * sigma / 10_000, rel=0.01)
     assert one.mean((1.0, 0.0), one.count) == pytest.approx(12)
     assert one.variance(one.count) == pytest.approx(0, abs=1e-6)
+    few = told(np.array([30.0]), NOISES[0])
+    assert few.mean_ends((1.0, 0.0), HARD, 0.95) == HARD
+    assert few.variance_ends(HARD, 0.95) == (0.0, 2500.0)
+    assert not few.is_sure(1, 0.95)
 
 
 EXACT = DiscreteGaussian(Fraction(1))  # as good as none
@@ -444,13 +421,6 @@ def test_a_variance_is_not_above_what_it_is_about_the_nearest_point_of_the_grid(
     low, high = told(values.astype(float), EXACT).variance_ends(HARD, 0.95)
     assert low - 1e-6 <= values.var() <= high + 1e-6
     assert low == pytest.approx(values.var(), abs=step**2 / 10)
-
-
-def test_of_nobody_any_mean_may_be() -> None:
-    one = told(np.array([30.0]), NOISES[0])
-    assert one.mean_ends((1.0, 0.0), HARD, 0.95) == HARD
-    assert one.variance_ends(HARD, 0.95) == (0.0, 2500.0)
-    assert not one.is_sure(1, 0.95)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=["gaussian", "laplace"])

@@ -27,112 +27,81 @@ def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]
         yield session
 
 
-def outwards(answer: pmw.Answer) -> tuple[float, float]:
-    """Return the ends of an answer as whole numbers."""
-    return math.floor(ends(answer)[0]), math.ceil(ends(answer)[1])
-
-
-def test_equal_answers_are_one_object_and_no_others(session: pmw.Session) -> None:
+def test_a_list_of_questions_is_a_table_of_answers_and_equal_ones_are_one_object(
+    session: pmw.Session,
+) -> None:
     asked = [f"age < {age}" for age in (30, 31, 30)] * 2
     answers = list(session.ask_all(asked).each())
     assert [answers.index(one) for one in answers] == [0, 1, 0] * 2
     assert len({id(one) for one in answers}) == 2
     assert answers == [session.ask(one) for one in asked]
-
-
-def test_groups_have_a_row_for_every_declared_value(session: pmw.Session) -> None:
-    table = session.sql("SELECT region, COUNT(*) AS n FROM people WHERE sex = 'Female' GROUP BY region")
-    frame = table.to_pandas()
-    assert list(frame.columns) == ["region", "n", "n_low", "n_high", "n_source"]
-    assert frame["region"].fillna("empty").tolist() == ["north", "east", "south", "west", "empty", "(other)"]
-    assert frame.attrs == {"confidence": 0.95, "notes": [], "seeded": True}
-    assert (frame["n_low"] <= frame["n"]).all()
-    assert (frame["n"] <= frame["n_high"]).all()
-
-
-def test_each_group_is_a_question_of_its_own(session: pmw.Session) -> None:
-    table = session.sql("SELECT sex, member, COUNT(*) FROM people WHERE age >= 40 GROUP BY sex, member")
-    alone = [
-        session.ask(f"age >= 40 AND sex = '{sex}' AND member = {member}")
-        for sex in ("Female", "Male")
-        for member in ("TRUE", "FALSE")
-    ]
-    assert [(one.interval, one.source) for one in table.column("count")] == [
-        (outwards(answer), answer.source) for answer in alone
-    ]
-    for one, answer in zip(table.column("count"), alone, strict=True):
-        assert one.value == pytest.approx(answer.count, abs=1)
-        assert one.value.is_integer()
-    assert session.group_by(["sex", "member"], "age >= 40").rows == table.rows
-    assert session.group_by("sex", {"age": {"ge": 40}}).column("sex") == ("Female", "Male")
-
-
-SORTED = "SELECT COUNT(*), member AS m FROM people GROUP BY 2"
-
-
-@pytest.mark.parametrize(
-    "tail", ["", " ORDER BY m", " ORDER BY COUNT(*) DESC", " HAVING COUNT(*) >= 0 LIMIT 2"]
-)
-def test_results_have_one_shape_whatever_the_order(session: pmw.Session, tail: str) -> None:
-    plain, table = session.sql(SORTED), session.sql(SORTED + tail)
-    columns = ["m", "count", "count_low", "count_high", "count_source"]
-    assert list(table.to_pandas().columns) == columns
-    for keys, (found,) in table.rows:
-        ((own,),) = (estimates for others, estimates in plain.rows if others == keys)
-        assert (found.value, found.source) == (own.value, own.source)
-        assert found.interval == own.interval or "HAVING" in tail
-    assert len(table) == len(plain)
-    form = json.loads(json.dumps(table.to_dict()))
-    assert list(form) == ["rows", "notes", "confidence", "version", "spent", "seeded"]
-    for row, found in zip(form["rows"], table.column("count"), strict=True):
-        assert list(row) == ["m", "count"]
-        assert list(row["count"]) == ["value", "low", "high", "source", "typical", "aligned"]
-        assert row["count"]["value"] == round(found.value, 3)
-
-
-def test_a_statement_without_groups_is_a_table_of_one(session: pmw.Session) -> None:
-    table, answer = session.sql("SELECT COUNT(*) FROM people WHERE age >= 40"), session.ask("age >= 40")
-    (found,) = table.column("count")
-    assert (table.keys, len(table), found.value) == ((), 1, round(answer.count))
-    assert found.interval == outwards(answer)
-    with pytest.raises(KeyError):
-        table.column("fraction")
-
-
-def test_a_workload_is_a_table_of_questions(session: pmw.Session) -> None:
-    table = session.ask_all(all_marginals(session.domain, 1))
+    table, again = (session.ask_all(all_marginals(session.domain, 1)) for _ in range(2))
     assert isinstance(table, Answers)
     assert len(table) == len(list(table)) == 20
     assert table.to_pandas()["question"].tolist()[:2] == ["age 20..23", "age 24..27"]
     assert isinstance(table[0], pmw.Answer)
     assert table[:2] == tuple(table)[:2]
-    assert table == list(table) == session.ask_all(all_marginals(session.domain, 1))
+    assert table == list(table) == again
     assert table != list(table)[:-1]
-    assert hash(table) == hash(session.ask_all(all_marginals(session.domain, 1)))
+    assert hash(table) == hash(again)
+    nothing = session.ask_all([])
+    assert (len(nothing), repr(nothing)) == (0, "no answers")
+    assert nothing.to_pandas().empty
+    assert nothing.to_pandas()["count"].dtype == np.float64
 
 
-def test_no_questions_make_an_empty_table(session: pmw.Session) -> None:
-    table = session.ask_all([])
-    assert (len(table), repr(table)) == (0, "no answers")
-    assert table.to_pandas().empty
-    assert table.to_pandas()["count"].dtype == np.float64
+def test_each_group_is_a_question_of_its_own_and_every_declared_value_has_a_row(session: pmw.Session) -> None:
+    alone = [
+        session.ask(f"age >= 40 AND sex = '{sex}' AND member = {member}")
+        for sex in ("Female", "Male")
+        for member in ("TRUE", "FALSE")
+    ]
+    table = session.sql("SELECT sex, member, COUNT(*) FROM people WHERE age >= 40 GROUP BY sex, member")
+    whole = session.sql("SELECT COUNT(*) FROM people WHERE age >= 40")
+    assert (whole.keys, len(whole)) == ((), 1)
+    with pytest.raises(KeyError):
+        whole.column("fraction")
+    counts = zip(
+        (*table.column("count"), *whole.column("count")), (*alone, session.ask("age >= 40")), strict=True
+    )
+    for one, answer in counts:
+        low, high = ends(answer)
+        assert (one.interval, one.source) == ((math.floor(low), math.ceil(high)), answer.source)
+        assert one.value == pytest.approx(answer.count, abs=1)
+        assert one.value.is_integer()
+    assert session.group_by(["sex", "member"], "age >= 40").rows == table.rows
+    assert session.group_by("sex", {"age": {"ge": 40}}).column("sex") == ("Female", "Male")
+    frame = session.sql("SELECT region, COUNT(*) AS n FROM people GROUP BY region").to_pandas()
+    assert list(frame.columns) == ["region", "n", "n_low", "n_high", "n_source"]
+    assert frame["region"].fillna("empty").tolist() == ["north", "east", "south", "west", "empty", "(other)"]
+    assert frame.attrs == {"confidence": 0.95, "notes": [], "seeded": True}
+    # A grouped question is asked by its parts.
+    question = parse_line('{"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}', session.domain)
+    shown = [one.value for one in session.group_by("sex").column("count")]
+    assert shown == pytest.approx([one.count for one in session.ask_all(question.parts())], abs=1)
+    for ask in (session.ask, lambda asked: session.ask_all([asked])):
+        with pytest.raises(QueryError, match="ask its parts"):
+            ask(question)
 
 
-def test_answers_that_nothing_was_tested_for_lie_between_nobody_and_everybody(
-    frame: pd.DataFrame, domain: Domain
-) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=3, update_limit=1, threshold=0.5)
-    with pmw.open_session(frame, domain, epsilon=1, options=options) as session:
-        session.ask_all(all_marginals(domain, 2))
-        table = session.group_by(["age", "region", "sex"])
-        everybody = session.ask("").interval
-    shown = table.to_pandas()
-    assert {"exhausted"} == set(shown["count_source"])
-    assert everybody is not None
-    assert (shown["count_low"] >= 0).all()
-    assert (shown["count_high"] <= everybody[1]).all()
-    assert (shown["count_low"] <= shown["count"]).all()
-    assert (shown["count"] <= shown["count_high"]).all()
+def test_results_have_one_shape_whatever_the_order(session: pmw.Session) -> None:
+    text = "SELECT COUNT(*), member AS m FROM people GROUP BY 2"
+    plain = session.sql(text)
+    for tail in ("", " ORDER BY m", " ORDER BY COUNT(*) DESC", " HAVING COUNT(*) >= 0 LIMIT 2"):
+        table = session.sql(text + tail)
+        columns = ["m", "count", "count_low", "count_high", "count_source"]
+        assert list(table.to_pandas().columns) == columns
+        for keys, (found,) in table.rows:
+            ((own,),) = (estimates for others, estimates in plain.rows if others == keys)
+            assert (found.value, found.source) == (own.value, own.source)
+            assert found.interval == own.interval or "HAVING" in tail
+        assert len(table) == len(plain)
+        form = json.loads(json.dumps(table.to_dict()))
+        assert list(form) == ["rows", "notes", "confidence", "version", "spent", "seeded"]
+        for row, found in zip(form["rows"], table.column("count"), strict=True):
+            assert list(row) == ["m", "count"]
+            assert list(row["count"]) == ["value", "low", "high", "source", "typical", "aligned"]
+            assert row["count"]["value"] == round(found.value, 3)
 
 
 def test_tables_are_shown_in_terminals_and_notebooks(session: pmw.Session) -> None:
@@ -160,16 +129,6 @@ def test_notebooks_show_a_session_and_that_it_is_closed(frame: pd.DataFrame, dom
         )
     session.close()
     assert '>open</th><td class="text">no</td>' in session._repr_html_()
-
-
-def test_a_grouped_question_is_asked_by_its_parts(session: pmw.Session) -> None:
-    question = parse_line('{"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}', session.domain)
-    counts = [answer.count for answer in session.ask_all(question.parts())]
-    shown = [one.value for one in session.group_by("sex").column("count")]
-    assert shown == pytest.approx(counts, abs=1)
-    for ask in (session.ask, lambda asked: session.ask_all([asked])):
-        with pytest.raises(QueryError, match="ask its parts"):
-            ask(question)
 
 
 ANSWER = Answer(

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import pmw
 from pmw.model.measurement import (
@@ -62,32 +61,9 @@ def state_of(**choices: Any) -> PublicState:
         return session.state
 
 
-def opening_counts(state: PublicState, pair: tuple[str, ...], name: str) -> NDArray[np.float64]:
-    """Return what opening measured of an attribute, on the cells that a pair is measured on."""
-    values = next(one.values for one in state.opening if one.scope == (name,))
-    if state.grid(pair) is state.domain:
-        return values
-    return state.coarsening.summed((name,), values)
-
-
 def scale(measured: OneWayMeasurement) -> float:
     """Return the least standard deviation of a noise that counts take in, on its own grid of numbers."""
     return min(block.grid for block in measured.estimate.blocks)
-
-
-@OPENINGS
-def test_a_residual_says_of_each_attribute_what_opening_said(opening: pmw.Opening) -> None:
-    state = state_of(opening=opening)
-    assert [one.scope for one in state.marginals] == ALL[opening]
-    assert any(isinstance(one, HierarchicalMeasurement) for one in state.opening)
-    for one in state.marginals:
-        assert isinstance(one, ResidualMeasurement)
-        for axis, name in enumerate(one.scope):
-            alone = opening_counts(state, one.scope, name)
-            wanted = alone - alone.mean() + state.total.estimate / alone.size
-            others = tuple(other for other in range(len(one.scope)) if other != axis)
-            assert one.values.sum(axis=others) == pytest.approx(wanted, abs=1e-6)
-        assert one.values.sum() == pytest.approx(state.total.estimate)
 
 
 def test_what_residuals_stand_on_is_counted_once() -> None:
@@ -133,15 +109,26 @@ def test_a_triple_stands_on_its_pairs_alone_and_as_they_were_measured_first() ->
 
 
 @OPENINGS
-def test_a_residual_has_the_noise_of_everybody_and_of_each_attribute(opening: pmw.Opening) -> None:
+def test_a_residual_says_what_opening_said_with_the_noise_of_everybody_and_of_each_attribute(
+    opening: pmw.Opening,
+) -> None:
     state = state_of(opening=opening)
     alone = {one.scope: one for one in state.opening}
+    assert [one.scope for one in state.marginals] == ALL[opening]
+    assert any(isinstance(one, HierarchicalMeasurement) for one in state.opening)
     for one in state.marginals:
         assert isinstance(one, ResidualMeasurement)
         everybody = one.estimate.weighted_variance(np.ones(one.units.shape))
         assert everybody == pytest.approx(state.total.deviation**2)
+        assert one.values.sum() == pytest.approx(state.total.estimate)
         for axis, name in enumerate(one.scope):
             measured = alone[name,]
+            values = measured.values
+            if state.grid(one.scope) is not state.domain:  # it is measured on bins
+                values = state.coarsening.summed((name,), values)
+            others = tuple(other for other in range(len(one.scope)) if other != axis)
+            wanted = values - values.mean() + state.total.estimate / values.size
+            assert one.values.sum(axis=others) == pytest.approx(wanted, abs=1e-6)
             if not isinstance(measured, ResidualMeasurement):
                 continue
             # Of a cell of one attribute it knows what opening does: neither more nor less.
@@ -217,16 +204,6 @@ def test_held_is_what_lies_in_a_measured_table_in_whatever_order_that_came(
     assert held_pairs(with_scopes(one_way, scopes)) == pairs
     form = pairs.to_dict()
     assert form["held"] + len(form["not_held"]) == form["number"] == 15
-
-
-@pytest.mark.parametrize(
-    ("opening", "delta", "held"),
-    [("pairs", 1e-9, 15), ("pairs", 0, 0), ("one-way", 1e-9, 0)],
-)
-def test_opening_holds_all_pairs_or_none(opening: str, delta: float, held: int) -> None:
-    pairs = held_pairs(WIDE.state(delta=delta, seed=1, opening=opening))
-    assert (len(pairs.held), pairs.number) == (held, 15)
-    assert list(pairs.missing) == [pair for pair in EVERY_PAIR if pair not in pairs.held]
 
 
 def test_what_a_test_found_wrong_or_was_paid_for_is_held_from_then_on() -> None:

@@ -200,7 +200,7 @@ def boxes_of(shape: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", NAMES)
-def test_cells_and_ranges_are_within_their_bars_as_often_as_stated(name: str) -> None:
+def test_cells_ranges_and_other_sums_are_within_their_bars_as_often_as_stated(name: str) -> None:
     counts, errors = runs_of(name)
     for box in boxes_of(JOINT[name].shape):
         sides = tuple(slice(low, high + 1) for low, high in box)
@@ -210,12 +210,6 @@ def test_cells_and_ranges_are_within_their_bars_as_often_as_stated(name: str) ->
             for confidence in (0.5, 0.95)
         }
         require_coverage(errors[(slice(None), *sides)].sum(axis=tuple(range(1, errors.ndim))), widths)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", NAMES)
-def test_sums_with_real_weights_are_within_their_bars_as_often_as_stated(name: str) -> None:
-    counts, errors = runs_of(name)
     generator = np.random.default_rng(11)
     for _ in range(4):
         weights = generator.normal(generator.normal(0, 2), 1, JOINT[name].shape)
@@ -229,6 +223,12 @@ def test_everybody_is_as_far_off_as_the_number_of_records() -> None:
     assert width == pytest.approx(9 * NormalDist().inv_cdf(0.975), rel=1e-3)
     public, _ = runs_of("public number")
     assert SumNoise(public.over(()), 0.95).half_width(np.ones(())) == pytest.approx(0, abs=1e-6)
+    # Of noises on several grids the least is taken for all, with as much greater weights: the same variance.
+    counts, _ = runs_of("tree and bins")
+    weights = np.ones(counts.shape)
+    weights[0] = 0.0
+    wanted = math.sqrt(counts.weighted_variance(weights)) * NormalDist().inv_cdf(0.975)
+    assert wanted <= SumNoise(counts, 0.95).half_width(weights) <= 1.001 * wanted
 
 
 # --- one attribute, for all questions about it at once -----------------------------------------------------
@@ -263,13 +263,3 @@ def test_one_attributes_runs_are_within_their_bars_as_often_as_stated(side: Side
             one: SumNoise(measured.estimate, one).product_half_widths(run).item() for one in (0.5, 0.95)
         }
         require_coverage(errors[:, low : high + 1].sum(axis=1), widths)
-
-
-def test_bars_follow_the_least_of_the_noises_that_they_rest_on() -> None:
-    # Of noises on several grids the least is taken for all, with as much greater weights: the same variance.
-    counts, _ = runs_of("tree and bins")
-    weights = np.ones(counts.shape)
-    weights[0] = 0.0
-    wanted = math.sqrt(counts.weighted_variance(weights)) * NormalDist().inv_cdf(0.975)
-    found = SumNoise(counts, 0.95).half_width(weights)
-    assert wanted <= found <= 1.001 * wanted

@@ -23,7 +23,7 @@ from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_wi
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
 from pmw.public.bounded import Question
-from pmw.public.evidence import evidence_of, is_held
+from pmw.public.evidence import evidence_of
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, Rests, Shares, total_error_bound, total_half_width
 from pmw.public.options import ModelKind, TestKind
@@ -64,12 +64,12 @@ def answers(
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("delta", "kind"),
-    [(1e-9, None), (0, pmw.SparseVectorKind.LAPLACE), (0, pmw.SparseVectorKind.LAPLACE_ROUNDS)],
+    [(1e-9, None), (0, pmw.SparseVectorKind.LAPLACE_ROUNDS)],
 )
 def test_intervals_hold_the_truth_at_least_as_often_as_stated(
     frame: pd.DataFrame, domain: Domain, delta: float, kind: pmw.SparseVectorKind | None
 ) -> None:
-    queries = list(random_conjunctions(domain, 60, seed=4))
+    queries = list(random_conjunctions(domain, 40, seed=4))
     true = [truth(frame, domain, query) for query in queries]
     held: dict[Source, list[bool]] = {source: [] for source in Source}
     for seed in range(9):
@@ -93,7 +93,7 @@ def test_covered_questions_have_intervals_of_the_noise_itself(frame: pd.DataFram
     ]
     true = [truth(frame, domain, query) for query in queries]
     held, widths = [], []
-    for seed in range(24):
+    for seed in range(16):
         for answer, exact in zip(answers(frame, domain, queries, seed), true, strict=True):
             held.append(bar_of(answer)[0] <= exact <= bar_of(answer)[1])
             widths.append((bar_of(answer)[1] - bar_of(answer)[0]) / 2)
@@ -173,17 +173,6 @@ def test_without_a_delta_the_bar_of_everybody_is_a_bound_for_the_sums_that_it_ta
     distribution = np.fft.irfft(spectrum(loud) * spectrum(quiet) ** 9, reach)  # of twice the number
     places = np.minimum(np.arange(reach), reach - np.arange(reach))
     assert float(distribution[places > 2 * width].sum()) <= 1 - confidence
-
-
-def test_a_public_row_count_has_no_error(domain: Domain, frame: pd.DataFrame) -> None:
-    whole = replace(domain, attributes=tuple(replace(one, missing=True, other=True) for one in domain))
-    options = pmw.Options(
-        test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE, seed=1
-    )
-    with pmw.open_session(frame, whole, epsilon=1, delta=1e-9, options=options) as session:
-        answer = session.ask("")
-    assert answer.count == len(frame)
-    assert answer.interval == (len(frame), len(frame))
 
 
 @pytest.mark.statistical
@@ -458,13 +447,6 @@ def test_a_reading_is_held_by_certificates_of_the_question_alone() -> None:
         assert ModelAnswers(certified(state, certificate, 50 * UNITS)).answer(query).source is source
 
 
-def test_a_question_is_held_by_what_contains_all_of_its_attributes() -> None:
-    assert not is_held(opening(), PAIR)
-    for scope in (("sex", "grade"), ("age", "sex", "grade"), ("sex", "region"), ("sex",)):
-        state = certified(opening(), scope, 50 * UNITS)
-        assert is_held(state, PAIR) == {*PAIR.scope}.issubset(scope)
-
-
 def test_what_an_interval_rests_on_shares_what_may_fail() -> None:
     confidences = Confidences.in_state(opening(confidence=0.9))
     assert confidences.everybody == pytest.approx(0.99)
@@ -528,7 +510,7 @@ def test_intervals_of_marginals_hold_the_truth_as_often_as_they_say(
     source = MemorySource.from_frame(FRAME, DOMAIN)
     questions = streams(5)
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in questions])
-    runs, held, whole, total, tested = 18, 0, 0, 0, 0
+    runs, held, whole, total, tested = 12, 0, 0, 0, 0
     for seed in range(runs):
         with opened(seed, model=model, simultaneous=simultaneous) as session:
             answers = session.ask_all(questions)

@@ -1,4 +1,4 @@
-"""Notes: which records numbers are about, what tells rows apart, and what stands in place of a refusal."""
+"""Notes: which records numbers are about, and what tells rows apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,14 +14,10 @@ import pytest
 import pmw
 from pmw.cli.answer_formats import _answer_lines
 from pmw.cli.texts import status_text, table_text
-from pmw.public.export import export
 from pmw.public.tables import AnswerTable
 from pmw.service.shown_answers import read, shown
 from pmw.session.asking import Asking
-from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, Person, QueryError
-from queries.sql_tree import SYNTHETIC
-from queries.statement_grammar import REFUSALS
-from tests.worlds import ends
+from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, Person
 
 # --- which records are kept ---------------------------------------------------------------------------------
 
@@ -156,74 +151,3 @@ def test_rows_that_share_bins_are_told_apart_by_how_all_records_are_spread(
     assert bins is not None
     assert len(notes) == are_told
     assert not are_told or notes[0].startswith(OF_BINS.format(bins.max() + 1))
-
-
-def test_days_of_the_week_of_all_records_are_counted_by_the_days(ordered: pmw.Session) -> None:
-    """Opening measured the days, so the bars are those of their noise; and the greatest is the greatest."""
-    days = [datetime.date.fromisoformat(day).isoweekday() % 7 for day in orders()["day"]]
-    true = dict(enumerate(np.bincount(days).tolist()))
-    table = ordered.sql(f"{WEEKDAYS.format('')} ORDER BY n DESC")
-    for (weekday,), (found,) in table.rows:
-        low, high = ends(found)
-        assert isinstance(weekday, int)
-        assert low <= true[weekday] <= high
-        assert high - low < 0.25 * true[weekday]
-    assert table.column("weekday")[0] == 5
-
-
-# --- ways on ------------------------------------------------------------------------------------------------
-
-PEOPLE = Domain(
-    (
-        IntegerAttribute("age", 0, 11),
-        CategoricalAttribute("sex", ("f", "m")),
-        CategoricalAttribute("count", ("a", "b", "c")),
-    ),
-    name="people",
-    person=Person("id", records=1),
-)
-EXAMPLES = {
-    "an aggregate of DISTINCT values": [
-        "SELECT COUNT(DISTINCT age), AVG(age) FROM people",
-        "SELECT COUNT(DISTINCT AGE) FROM people",
-        "SELECT SUM(DISTINCT age) FROM people",
-        "SELECT sex, COUNT(DISTINCT age / 5) FROM people GROUP BY sex",
-    ],
-    "a list of records": [
-        "SELECT * FROM people",
-        "SELECT * FROM people WHERE age > 3 ORDER BY age LIMIT 5",
-        "SELECT age, sex FROM people",
-        "SELECT age + 1 FROM people",
-    ],
-}
-
-
-def test_every_way_on_that_a_refusal_names_runs(tmp_path: Path) -> None:
-    """On the synthetic records that a session exports, or as a statement of its own."""
-    assert set(EXAMPLES) == set(REFUSALS)
-    generator = np.random.default_rng(1)
-    columns = {"age": generator.integers(0, 12, 3000), "sex": generator.choice(["f", "m"], 3000)}
-    frame = pd.DataFrame({"id": np.arange(3000).astype(str), **columns, "count": ["a", "b"] * 1500})
-    options = pmw.Options(seed=1)
-    with (
-        pmw.open_session(frame, PEOPLE, epsilon=1000, delta=1e-9, options=options) as session,
-        duckdb.connect() as synthetic,
-    ):
-        export(session.state, tmp_path / "people.csv")
-        synthetic.execute(f"CREATE TABLE people AS SELECT * FROM '{tmp_path / 'people.csv'}'")
-        for what, statements in EXAMPLES.items():
-            for statement in statements:
-                spent = session.state.ledger.share
-                with pytest.raises(QueryError) as caught:
-                    session.sql(statement)
-                message = caught.value.message
-                assert session.state.ledger.share == spent
-                assert message.startswith(f"{what} is not supported; ")
-                assert SYNTHETIC in message or "; write SELECT" in message
-                if SYNTHETIC in message:
-                    synthetic.execute(statement).fetchall()
-                instead = message.partition("; write ")[2].partition(
-                    f", or run the statement on {SYNTHETIC}"
-                )[0]
-                if instead.startswith("SELECT ") and "MEDIAN, PERCENTILE_CONT" not in instead:
-                    session.sql(instead.partition(", and count its rows")[0])

@@ -94,15 +94,6 @@ def test_what_is_known_less_surely_gives_a_wider_interval(
         assert wide.high >= sharper.high - ROUNDING
 
 
-@pytest.mark.parametrize("people", [1, 5, 18])
-def test_the_sample_alone_misses_with_half_of_what_may_fail(people: int) -> None:
-    found = [population_interval((count, count), (people, people), 1, 0.9) for count in range(people + 1)]
-    for fraction in np.linspace(0, 1, 101):
-        held = np.array([one.low <= fraction <= one.high for one in found])
-        missed = stats.binom.pmf(np.arange(people + 1), people, fraction)[~held].sum()
-        assert missed <= 0.05 + 1e-12
-
-
 # --- noise and sampling -------------------------------------------------------------------------------------
 
 REACH = 40  # of noise, in records; beyond it lies less than 1e-8

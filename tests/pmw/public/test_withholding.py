@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -89,7 +89,6 @@ def tells(shown: list[NDArray[np.float64]], hidden: NDArray[np.float64]) -> bool
     st.sampled_from(GROUPINGS),
     st.lists(st.sampled_from(list(COLUMNS)), min_size=1, max_size=3, unique=True),
 )
-@settings(max_examples=40)
 def test_no_withheld_number_of_a_table_is_a_sum_or_a_difference_of_shown_ones(
     seed: int, least: int, grouping: str, columns: list[str]
 ) -> None:

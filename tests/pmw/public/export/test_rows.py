@@ -49,18 +49,6 @@ from queries.parsing import parse_where
 from tests.worlds import WIDE, World, opened
 
 
-def test_the_same_seed_draws_the_same_rows_and_no_seed_draws_anew(session: pmw.Session) -> None:
-    one, two = session.synthetic_records(500, seed=3), session.synthetic_records(500, seed=3)
-    assert one.equals(two)
-    assert not session.synthetic_records(500).equals(session.synthetic_records(500))
-
-
-@pytest.mark.parametrize(("rows", "seed"), [(-1, None), (10**9, None), (5, -2)])
-def test_an_impossible_drawing_is_refused(rows: int, seed: int | None) -> None:
-    with pytest.raises(ReleaseError, match="expected"):
-        RowPlan(rows, seed=seed)
-
-
 @pytest.mark.parametrize("batch", [7, 100])
 def test_a_csv_file_is_the_same_in_parts_of_any_size(
     session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
@@ -74,6 +62,15 @@ def test_a_csv_file_is_the_same_in_parts_of_any_size(
     assert b"".join(parts) == whole
     export(session.state, tmp_path / "rows.csv", plan)
     assert (tmp_path / "rows.csv").read_bytes() == whole
+
+
+def test_an_impossible_drawing_is_refused(session: pmw.Session) -> None:
+    for rows, seed in ((-1, None), (10**9, None), (5, -2)):
+        with pytest.raises(ReleaseError, match="expected"):
+            RowPlan(rows, seed=seed)
+    with pytest.raises(ReleaseError, match="expected a CsvDialect"):
+        RowPlan(3, dialect=";")  # type: ignore[arg-type]
+    assert not session.synthetic_records(500).equals(session.synthetic_records(500))  # no seed draws anew
 
 
 _HOSTILE = CategoricalAttribute("a, b", ('x"y', "1,2", "two\nlines", "r\rs", " s ", "é", "-"), missing=True)
@@ -93,9 +90,7 @@ def test_fields_are_written_as_pandas_writes_them(others: dict[Attribute, object
     table = pd.DataFrame({_HOSTILE.name: [*_HOSTILE.values, None] * 40})
     for attribute, value in others.items():
         table[attribute.name] = pd.Series([value] * len(table), dtype=object)
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
-    domain = Domain((_HOSTILE, *others))
-    with pmw.open_session(table, domain, epsilon=20, delta=1e-9, options=options) as session:
+    with opened(table, Domain((_HOSTILE, *others)), epsilon=20, seed=1) as session:
         whole = session.synthetic_records(400, seed=3).to_csv(index=False, lineterminator="\n").encode()
         assert b"".join(draw_rows(session.state, RowPlan(400, seed=3)).csv_parts()) == whole
     assert b'"x""y"' in whole
@@ -117,8 +112,7 @@ def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: py
     table = pd.DataFrame(
         {"bare": ["2023-01-02 00:00:02"], "marked": ["x"], "day": [""], "marked day": ["x"], "n": [1]}
     )
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
-    with pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=options) as session:
+    with opened(table, domain, epsilon=1, seed=1) as session:
         whole = session.synthetic_records(80, seed=3).to_csv(index=False, lineterminator="\n").encode()
         assert whole.count(b"2023-01-02 00:00:00,") > 2
         monkeypatch.setattr("pmw.public.export.rows._CSV_ROWS", 1)  # then midnight stands alone
@@ -130,7 +124,7 @@ def test_the_memory_of_parts_does_not_grow_with_the_rows(
 ) -> None:
     monkeypatch.setattr("pmw.public.export.rows._CSV_ROWS", 500)
     peaks = []
-    for rows in (2_000, 2_000, 20_000):
+    for rows in (1_000, 1_000, 10_000):
         tracemalloc.start()
         try:
             parts = draw_rows(session.state, RowPlan(rows, seed=3)).csv_parts()
@@ -140,7 +134,7 @@ def test_the_memory_of_parts_does_not_grow_with_the_rows(
             peaks.append(tracemalloc.get_traced_memory()[1] - drawn)
         finally:
             tracemalloc.stop()
-    assert drawn < 20_000 * len(session.domain) + 500_000  # a byte for each cell number
+    assert drawn < 10_000 * len(session.domain) + 500_000  # a byte for each cell number
     assert peaks[2] < 2 * peaks[1]
 
 
@@ -179,8 +173,12 @@ def test_rows_are_read_back_by_the_dialect_that_they_are_written_in(
     if not alone:
         table["amount"] = pd.Series([0.5, 1.75, None, "x"] * 90, dtype=object)
         table["day"] = "07.02.2023"
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
-    with pmw.open_session(table, domain, epsilon=20, delta=1e-9, options=options) as session:
+    with opened(table, domain, epsilon=20, seed=1) as session:
+        if alone and dialect == CsvDialect():  # a value that a dialect cannot write is refused
+            for lossy in (CsvDialect(",", ""), CsvDialect(encoding="ascii")):
+                with pytest.raises(ReleaseError, match="cannot be written in"):
+                    session.export(tmp_path / "rows.csv", RowPlan(300, seed=3, dialect=lossy))
+            assert [*tmp_path.iterdir()] == []
         plan = RowPlan(300, seed=3, dialect=dialect)
         manifest = session.export(tmp_path / "rows.csv", plan)
         plain = draw_rows(session.state, RowPlan(300, seed=3)).frame()
@@ -188,18 +186,6 @@ def test_rows_are_read_back_by_the_dialect_that_they_are_written_in(
     usual = asdict(CsvDialect())
     told = {name: value for name, value in asdict(dialect).items() if value != usual[name]}
     assert manifest.get("dialect", {}) == told
-
-
-def test_a_value_that_a_dialect_cannot_write_is_refused_whole(tmp_path: Path) -> None:
-    table = pd.DataFrame({_TOLD.name: [*_TOLD.values] * 40})
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
-    with pmw.open_session(table, Domain((_TOLD,)), epsilon=20, delta=1e-9, options=options) as session:
-        for dialect in (CsvDialect(",", ""), CsvDialect(encoding="ascii")):
-            with pytest.raises(ReleaseError, match="cannot be written in"):
-                session.export(tmp_path / "rows.csv", RowPlan(300, seed=3, dialect=dialect))
-    assert [*tmp_path.iterdir()] == []
-    with pytest.raises(ReleaseError, match="expected a CsvDialect"):
-        RowPlan(3, dialect=";")  # type: ignore[arg-type]
 
 
 # --- conditions ---------------------------------------------------------------------------------------------
@@ -234,9 +220,12 @@ def _model(
     return CoarsenedDistribution(COARSENING, model) if binned else model
 
 
+_opened = functools.cache(functools.partial(WIDE.state, seed=1))
+
+
 def _state(model: SyntheticDistribution, *, binned: bool, **options: object) -> PublicState:
     """Return a state with a model of a test's own."""
-    state = WIDE.state(seed=1)
+    state = _opened()
     contract = replace(state.contract, domain=DOMAIN, options=replace(state.contract.options, **options))  # type: ignore[arg-type]
     coarsening = COARSENING if binned else Coarsening.identity(DOMAIN)
     return replace(state, contract=contract, model=model, coarsening=coarsening, apart=())
@@ -255,7 +244,7 @@ def _given(model: SyntheticDistribution, where: str) -> NDArray[np.float64]:
     return np.asarray(found / found.sum())
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(
     st.sampled_from([DenseDistribution, GraphicalDistribution]),
     st.booleans(),
@@ -297,23 +286,20 @@ def test_a_conditioned_model_is_the_model_times_the_condition(
     assert cells / cells.sum() == pytest.approx(_given(state.model, where), abs=1e-12)
 
 
-def test_a_tree_without_room_has_rows_chosen_instead() -> None:
+def test_a_tree_without_room_has_rows_chosen_instead_unless_too_few_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     state = _state(_model(GraphicalDistribution, 3, binned=False), binned=False, max_cells=30)
     where = "a = 1 OR c = 2"
     assert [one.scope for one in ConditionedModel.of(state, where).chosen] == [("a", "c")]
     rows = draw_rows(state, RowPlan(500, seed=1, where=where)).frame()
     assert len(rows) == 500
     assert ((rows["a"] == 1) | (rows["c"] == 2)).all()
-
-
-def test_a_condition_that_too_few_rows_are_chosen_by_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = _state(_model(GraphicalDistribution, 3, binned=False), binned=False, max_cells=30)
     monkeypatch.setattr("pmw.public.export.rows._MOST_DRAWN", 100)
     monkeypatch.setattr("pmw.public.export.rows._TIMES", 1)
-    with pytest.raises(
-        ReleaseError, match="500 rows are chosen by a condition on a, c together, which one in"
-    ):
-        draw_rows(state, RowPlan(500, seed=1, where="a = 1 OR c = 2"))
+    told = "500 rows are chosen by a condition on a, c together, which one in"
+    with pytest.raises(ReleaseError, match=told):
+        draw_rows(state, RowPlan(500, seed=1, where=where))
 
 
 @pytest.mark.parametrize(
@@ -322,15 +308,18 @@ def test_a_condition_that_too_few_rows_are_chosen_by_is_refused(monkeypatch: pyt
         ("b = 'x' AND b = 'y'", ReleaseError, "the model has no records where b = 'x' AND b = 'y'"),
         ("height = 3", QueryError, "unknown attribute 'height'"),
         ("b = ", QueryError, "expected"),
+        ("b = 'z'", ReleaseError, r"has 0\.062 records where b = 'z', which rounds to no row"),
     ],
 )
 def test_a_condition_that_nothing_satisfies_or_nobody_reads_is_refused_in_one_line(
     where: str, error: type[Exception], words: str
 ) -> None:
-    state = _state(_model(DenseDistribution, 1, binned=False), binned=False)
+    terms = [MarginalTerm(("b",), np.array([0.0, 0.0, -9.0]))]
+    state = _state(DenseDistribution.of_terms(DOMAIN, 1000.0, terms), binned=False)
     with pytest.raises(error, match=words) as refused:
-        draw_rows(state, RowPlan(5, where=where))
+        draw_rows(state, RowPlan(where=where))
     assert "\n" not in str(refused.value)
+    assert set(draw_rows(state, RowPlan(7, where="b = 'z'")).frame()["b"]) == {"z"}
 
 
 def test_the_number_of_rows_is_the_models_count_and_the_manifest_has_the_condition(tmp_path: Path) -> None:
@@ -349,17 +338,6 @@ def test_the_number_of_rows_is_the_models_count_and_the_manifest_has_the_conditi
     assert manifest["marginals"] == {"measured": 0, "not_reproduced": []}
     assert json.loads((tmp_path / "rows.csv.manifest.json").read_text()) == manifest
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(rows)
-
-
-def test_a_count_that_rounds_to_no_row_asks_for_a_number_of_rows() -> None:
-    rare = np.zeros(DOMAIN.scope_shape(("b",)))
-    rare[2] = -9.0
-    state = _state(DenseDistribution.of_terms(DOMAIN, 1000.0, [MarginalTerm(("b",), rare)]), binned=False)
-    with pytest.raises(
-        ReleaseError, match=r"the model has 0\.062 records where b = 'z', which rounds to no row"
-    ):
-        draw_rows(state, RowPlan(where="b = 'z'"))
-    assert set(draw_rows(state, RowPlan(7, where="b = 'z'")).frame()["b"]) == {"z"}
 
 
 # --- reproduction -------------------------------------------------------------------------------------------
@@ -407,17 +385,15 @@ def test_rows_reproduce_what_lies_beside_the_tree() -> None:
         found = [_shares(each, one, two) for each in (plain, fitted)]
         assert np.abs(found[1] - true).sum() < np.abs(found[0] - true).sum() + 0.01
 
+    # Independent draws are left as they were drawn.
+    drawn = draw_rows(state, RowPlan(500, independent=True, seed=4)).records
+    own = state.model.sample(500, np.random.default_rng(4), independent=True)
+    assert all(np.array_equal(*pair) for pair in zip(drawn.columns, own.columns, strict=True))
+
 
 def _shares(records: CodedRecords, one: str, two: str) -> NDArray[np.float64]:
     first, second = (records.columns[records.domain.index(name)].astype(np.int64) for name in (one, two))
     return np.bincount(6 * first + second, minlength=36).reshape(6, 6) / len(records)
-
-
-def test_independent_draws_are_left_as_they_were_drawn() -> None:
-    state = narrow_state()
-    drawn = draw_rows(state, RowPlan(500, independent=True, seed=4)).records
-    plain = state.model.sample(500, np.random.default_rng(4), independent=True)
-    assert all(np.array_equal(*pair) for pair in zip(drawn.columns, plain.columns, strict=True))
 
 
 def test_a_session_its_export_and_its_model_file_have_the_same_rows(tmp_path: Path) -> None:
@@ -439,7 +415,10 @@ def test_a_marginal_is_missed_by_what_is_beyond_its_noise() -> None:
     truth = CodedRecords(
         state.domain, tuple(world().frame[name].to_numpy(np.uint8) for name in state.domain.names)
     )
-    known = {tuple(one["scope"]) for one in reproduction(state, truth)["not_reproduced"]}
+    own = reproduction(state, truth)  # the truth itself misses few, and those by little
+    assert len(own["not_reproduced"]) <= own["measured"] // 5
+    assert all(one["distance"] < 0.02 for one in own["not_reproduced"])
+    known = {tuple(one["scope"]) for one in own["not_reproduced"]}
     counts = np.histogram2d(world().frame["a"], world().frame["b"], bins=range(7))[0]
     counts[0, 0] += RECORDS / 10
     counts[5, 5] -= RECORDS / 10
@@ -451,16 +430,6 @@ def test_a_marginal_is_missed_by_what_is_beyond_its_noise() -> None:
     assert farthest == {"scope": ["a", "b"], "distance": pytest.approx(0.2, abs=0.005)}
     assert {tuple(one["scope"]) for one in others} <= known
     assert found["measured"] == len({one.scope for one in (*moved.opening, *moved.marginals)})
-
-
-def test_the_truth_itself_misses_few_marginals() -> None:
-    state = narrow_state()
-    truth = CodedRecords(
-        state.domain, tuple(world().frame[name].to_numpy(np.uint8) for name in state.domain.names)
-    )
-    found = reproduction(state, truth)
-    assert len(found["not_reproduced"]) <= found["measured"] // 5
-    assert all(one["distance"] < 0.02 for one in found["not_reproduced"])
 
 
 @pytest.mark.parametrize(
