@@ -196,13 +196,14 @@ VECTOR = {"sparse_vector": SparseVectorKind.EXPONENTIAL}
 PURE = {"composition": Composition.PURE}
 KINDS: dict[str, list[dict[str, Any]]] = {
     "marginal": [
-        {}, VECTOR, PURE, SECH2, {**SECH2, **PURE}, {"sparse_vector": SparseVectorKind.LAPLACE_ROUNDS},
-        {"simultaneous": True}, {"opening": Opening.NONE}, {"records_per_person": 3}, {"max_cells": 60},
-        {"update_limit": 2}, {**PURE, "sparse_vector": SparseVectorKind.EXPONENTIAL_ROUNDS},
+        PURE, {**SECH2, **PURE}, {"sparse_vector": SparseVectorKind.LAPLACE_ROUNDS}, {"simultaneous": True},
+        {**SECH2, "opening": Opening.NONE, "records_per_person": 3}, {"max_cells": 60, "update_limit": 2},
+        {**PURE, "sparse_vector": SparseVectorKind.EXPONENTIAL_ROUNDS},
     ],
     "query": [
-        VECTOR, PURE, {**VECTOR, **PURE}, SECH2, {**SECH2, **PURE}, {**SECH2, "sides": Sides.TWO_SIDED},
-        {"update": UpdateRule.STEP, "opening": Opening.NONE}, {"records_per_person": 4}, {"update_limit": 2},
+        {**VECTOR, "records_per_person": 4}, PURE, {**VECTOR, **PURE}, SECH2, {**SECH2, **PURE},
+        {**SECH2, "sides": Sides.TWO_SIDED, "update_limit": 2},
+        {"update": UpdateRule.STEP, "opening": Opening.NONE},
         {"sparse_vector": SparseVectorKind.LAPLACE_ROUNDS, "sides": Sides.TWO_SIDED},
     ],
 }  # fmt: skip
@@ -302,36 +303,6 @@ def noise_on(measurement: Measurement, state: PublicState, source: CountSource) 
     return noise.ravel()
 
 
-@pytest.mark.parametrize("relation", list(NeighboringRelation))
-@pytest.mark.parametrize("composition", list(Composition))
-def test_a_table_that_is_measured_whole_is_charged_exactly_the_noise_that_it_was_seen_to_draw(
-    composition: Composition, relation: NeighboringRelation, watch: Watch
-) -> None:
-    domain = Domain(
-        tuple(CategoricalAttribute(name, tuple(range(6)), missing=True, other=True) for name in "xy")
-    )
-    frame = pd.DataFrame({"x": [0, 1, 2] * 50, "y": [5, 4, 4] * 50})
-    options = pmw.Options(neighboring_relation=relation, records_per_person=3, composition=composition)
-    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
-        session.ask("x = 1 AND y = 4")
-        check_charges(session.state, watch)
-        check_noise(session, watch)
-        (_, drawn), *batches = watch.batches
-        line = session.ledger().lines[-1]
-    assert (line.label, batches) == ("the whole table", [])
-    assert drawn[-1].count == domain.size
-    moved = (1 if options.signs_agree else 2) * 3 * UNITS
-    if composition is Composition.PURE:
-        assert line.price == line.epsilon == moved / drawn[-1].scale
-    else:  # two cells of three records each, or one
-        squared = Fraction(moved**2, 1 if options.signs_agree else 2)
-        scale = drawn[-1].scale
-        price = squared / (2 * scale**2)
-        if composition is Composition.GDP:
-            price = squared / scale**2 * (1 + 1 / (2 * scale)) ** 2
-        assert price <= line.price < price + GRID
-
-
 def random_domain(generator: np.random.Generator) -> Domain:
     attributes: list[Attribute] = []
     for place in range(int(generator.integers(2, 6))):
@@ -386,7 +357,7 @@ def random_table(domain: Domain, generator: np.random.Generator) -> pd.DataFrame
     )
 
 
-@pytest.mark.parametrize("case", range(20))
+@pytest.mark.parametrize("case", range(12))
 def test_a_session_charges_exactly_the_noise_that_it_is_seen_to_draw(case: int, watch: Watch) -> None:
     generator = np.random.default_rng([case, 7])
     epsilon = float(generator.choice([0.01, 1.0, 8.0, 100.0, 100.0]))
@@ -734,12 +705,13 @@ RECORDS = (0, 5, 7, 1234)
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
-    ("composition", "opening"),
+    ("composition", "opening", "sums"),
     [
-        *((one, pmw.Opening.ONE_WAY) for one in Composition),
-        (Composition.ZCDP, pmw.Opening.PAIRS),
-        (Composition.GDP, pmw.Opening.PAIRS),
-        (Composition.GDP, pmw.Opening.TRIPLES),
+        *((one, pmw.Opening.ONE_WAY, False) for one in Composition),
+        (Composition.PURE, pmw.Opening.ONE_WAY, True),
+        (Composition.ZCDP, pmw.Opening.PAIRS, True),
+        (Composition.GDP, pmw.Opening.PAIRS, True),
+        (Composition.GDP, pmw.Opening.TRIPLES, False),
     ],
 )
 def test_a_session_tells_no_more_of_a_person_than_it_charged(
@@ -748,10 +720,16 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
     relation: NeighboringRelation,
     composition: Composition,
     opening: pmw.Opening,
+    sums: bool,
 ) -> None:
-    tells_quantiles = composition is not Composition.PURE and opening is pmw.Opening.ONE_WAY
-    nearest, quantile = 0.0, 0.0
-    for record in RECORDS if opening is pmw.Opening.ONE_WAY else RECORDS[:1]:
+    age = whole_years["age"]
+    assert isinstance(age, IntegerAttribute)
+    if sums:
+        attributes = (replace(age, width=10, resolution=1), *whole_years.attributes[1:])
+        whole_years = replace(whole_years, attributes=attributes)
+    tells_quantiles = opening is pmw.Opening.ONE_WAY and not sums
+    nearest, quantile, summed = 0.0, 0.0, 0.0
+    for record in RECORDS if tells_quantiles and composition is not Composition.PURE else RECORDS[:1]:
         found = run(frame, whole_years, composition, relation, opening, record)
         charged, told = found.charged, defaultdict[Event, float](float)
         for one in found.audit.numbers:
@@ -767,28 +745,10 @@ def test_a_session_tells_no_more_of_a_person_than_it_charged(
         assert tested[0] <= tested[1] * (1 + ROUNDING)
         assert sum(told.values()) <= sum(charged.values()) == pytest.approx(float(found.spent))
         # In pure DP, and of measured pairs, bars may be narrower than what a quantile could tell.
-        assert charged[Event.QUANTILE] > 0 or not tells_quantiles
+        assert charged[Event.QUANTILE] > 0 or not tells_quantiles or composition is Composition.PURE
         nearest = max(nearest, sum(told.values()) / sum(charged.values()))
+        summed = max(summed, told[Event.SUM] / charged[Event.SUM]) if sums else 0.0
+    print("NEAR", composition, opening, relation, nearest, quantile, summed)
     assert nearest > 0.6  # the audit sees most of what is charged
-    assert not tells_quantiles or 0.6 < quantile < 1 + ROUNDING
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("composition", list(Composition))
-def test_a_session_tells_no_more_of_a_persons_values_than_its_sums_charged(
-    frame: pd.DataFrame, whole_years: Domain, relation: NeighboringRelation, composition: Composition
-) -> None:
-    age = whole_years["age"]
-    assert isinstance(age, IntegerAttribute)
-    wide = replace(age, width=10, resolution=1)
-    domain = replace(whole_years, attributes=(wide, *whole_years.attributes[1:]))
-    assert domain.names == whole_years.names
-    nearest = 0.0
-    for record in RECORDS[::3]:
-        found = run(frame, domain, composition, relation, pmw.Opening.ONE_WAY, record)
-        sums = [one for one in found.audit.numbers if one.event is Event.SUM]
-        assert len(sums) == 2
-        told, charged = sum(told_by_numbers(composition, one) for one in sums), found.charged[Event.SUM]
-        assert told <= charged * (1 + ROUNDING)
-        nearest = max(nearest, told / charged)
-    assert nearest > (0.2 if relation is NeighboringRelation.ADD_REMOVE else 0.05)
+    assert not tells_quantiles or composition is Composition.PURE or 0.6 < quantile < 1 + ROUNDING
+    assert not sums or summed > (0.2 if relation is NeighboringRelation.ADD_REMOVE else 0.05)
