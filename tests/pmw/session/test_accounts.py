@@ -637,12 +637,3 @@ def test_answers_say_all_that_was_charged_together_and_one_by_one(test: TestKind
         for answer in together:
             assert ("charged for it" in answer.origin()) == (answer.spent.charged > 0)
         assert not many.ask_all(LISTED).charged.any()
-
-
-def test_a_question_of_several_tests_says_all_that_it_charged() -> None:
-    with worlds.WIDE.opened(seed=6) as session:
-        before = session.state.ledger
-        answer = session.ask("a = 0 AND b = 0 AND c = 0")
-        spent = float((session.state.ledger.spent - before.spent) / before.cap)
-        assert session.state.positives_used > 1
-        assert answer.spent.charged == pytest.approx(spent)

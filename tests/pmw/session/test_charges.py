@@ -700,7 +700,7 @@ OVERLAPPING = (
     "age >= 40 AND member = FALSE",
 )
 RELATIONS = list(NeighboringRelation)
-RECORDS = (5, 1234)
+RECORDS = (5, 7, 1234)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

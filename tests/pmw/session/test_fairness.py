@@ -35,7 +35,6 @@ from pmw.public.charges import (
     LedgerEntry,
     Parts,
     marginal_charge,
-    quantile_entry,
     reservation,
 )
 from pmw.public.error_quantiles import SHARE, rank_of
@@ -43,9 +42,8 @@ from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState, requested
 from pmw.session import releases
 from pmw.session.accounts import SESSION
-from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
-from pmw.session.releases import MeasuredRelease, Release, due_marginal
+from pmw.session.releases import due_marginal
 from pmw.session.requests import Request, Requests
 from queries import (
     UNITS,
@@ -197,20 +195,6 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
         assert all(may_test(session._engine.limited(one._account)) for one in people)
         sums = {one.name: one.spent for one in session.bookings()}
         assert max(sums["ann"], sums["bob"]) <= Fraction(3, 4)
-
-
-def test_what_is_measured_unasked_stays_within_a_share(opened: Opened, stream: list[LinearQuery]) -> None:
-    share = Fraction(1, 10)
-    with opened() as session:
-        ann = session.analyst("ann", share, at_most=1)
-        ann.ask_all(stream[:DUE])
-        assert session.state.settled == DUE
-        assert ann.budget().spent > share / 2
-        store = session._engine._store
-        assert due_marginal(store, session.state, {"ann": None})  # it would be, if the cap alone did bind
-        ann.ask(stream[600])
-        assert not requests_booked(session)
-        assert ann.budget().spent <= share
 
 
 def spare_of(state: PublicState, payers: Mapping[str, Payer | None]) -> Spare | None:
@@ -485,26 +469,6 @@ def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
     assert chosen(asked, {one: 10_000, other: 9_000}) == one
 
 
-def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
-    opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    due: list[int] = []
-    real = Engine._release
-
-    def release(self: Engine, what: Release, booked: Parts) -> None:
-        if isinstance(what, MeasuredRelease):
-            due.append(self.state.asked)
-        real(self, what, booked)
-
-    monkeypatch.setattr(Engine, "_release", release)
-    for size in (300, 75):
-        due.clear()
-        with opened() as session:
-            for start in range(0, 300, size):
-                session.ask_all(stream[start : start + size])
-        assert set(due) == {256}
-
-
 def test_the_scopes_of_stored_questions_are_counted_without_reading_each() -> None:
     """Names may look like what stands for cells; questions come alone, in blocks, and again."""
     names = ("a[1,2,3]", "a[1,2,4]", 'c"')
@@ -608,28 +572,6 @@ def gain(answer: pmw.Answer) -> float:
     assert answer.interval is not None
     assert answer.typical is not None
     return answer.interval[1] - answer.interval[0] - (answer.typical[1] - answer.typical[0])
-
-
-@pytest.mark.parametrize(
-    ("composition", "relation"), [*zip(Composition, [*NeighboringRelation] * 2, strict=False)]
-)
-def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
-    opened_zcdp: Opened, composition: Composition, relation: NeighboringRelation
-) -> None:
-    choices = {"composition": composition, "neighboring_relation": relation}
-    with opened_zcdp(seed=2, epsilon=12 if composition is Composition.PURE else 3, **choices) as session:
-        session.ask_all(questions(WHOLE_YEARS.domain, 530))
-        state, ledger = session.state, session.ledger()
-        assert session.verify().holds
-    assert state.quantiles
-    entries = [
-        quantile_entry(one.kind.describe(), one.noise, state.contract.options) for one in state.quantiles
-    ]
-    lines = [line for line in ledger.lines if line.event == "error quantile"]
-    assert [line.label for line in lines] == [entry.label for entry in entries]
-    assert [line.price for line in lines] == [state.ledger.price(entry.charge) for entry in entries]
-    assert 0 < sum(line.price for line in lines) <= ledger.cap * SHARE
-    assert state.ledger.spent == sum(line.price for line in ledger.lines)
 
 
 @pytest.mark.usefixtures("repeatable")

@@ -21,7 +21,7 @@ from pmw.session.maintenance import backup_session, read_ledger
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
 from queries.parsing import parse_sql
 from queries.person import Person
-from tests.pmw.session.stored import bytes_of, cut_off, failed, pending_of, tamper, unwritable, waiting_of
+from tests.pmw.session.stored import bytes_of, cut_off, failed, pending_of, tamper, unwritable
 from tests.worlds import opened
 
 Measure: TypeAlias = Callable[..., Quote]
@@ -303,30 +303,6 @@ def test_a_key_shows_nowhere_but_in_the_file(trips: Path) -> None:
         session.export(trips.with_name("trips.model"), format="model")
     assert b"a-key-of-mine" not in trips.with_name("trips.model").read_bytes()
     assert b"a-key-of-mine" in bytes_of(trips)
-
-
-@pytest.mark.parametrize("kind", REQUESTS)
-def test_a_batch_that_was_cut_off_is_finished_with_its_key(kind: str, trips: Path) -> None:
-    one, _, other, *_ = REQUESTS[kind]
-    with pmw.resume_session(trips) as session:
-        analyst, before = session.analyst("ann"), charges(session)
-        priced = one(analyst, dry_run=True)
-        with cut_off():
-            one(analyst, request_id="k")
-    assert keys_in(trips) == {}  # it is tied together with its charge
-    seed = waiting_of(trips).seed
-    assert failed(trips) == {}
-    with cut_off(), pmw.resume_session(trips):
-        pass
-    assert waiting_of(trips).seed == seed
-    with pmw.resume_session(trips) as session:
-        analyst = session.analyst("ann")
-        assert charges(session) == before + 1  # finished by whoever resumed it
-        assert one(analyst, request_id="k") == priced
-        with pytest.raises(QueryError, match="was used for another measurement"):
-            other(analyst, request_id="k")
-        assert charges(session) == before + 1
-        assert session.verify().holds
 
 
 def test_an_outcome_that_cannot_be_written_is_finished_at_the_next_request(trips: Path) -> None:

@@ -111,20 +111,6 @@ def test_one_person_moves_numbers_of_persons_by_what_is_charged(
 # --- what is counted ---------------------------------------------------------------------------------------
 
 
-def expected(frame: pd.DataFrame, domain: Domain, name: str) -> list[int]:
-    """Return the persons by an attribute of the records that are kept: where all are, by pandas."""
-    values = [domain[name].value(code) for code in range(domain[name].size)]
-    return [frame.loc[frame[name] == value, "id"].nunique() for value in values]
-
-
-def test_persons_are_counted_where_a_record_of_theirs_is_kept() -> None:
-    source = as_source(FRAME, domain_of(1000), KEY)
-    assert source.persons(()).total == FRAME["id"].nunique()
-    assert source.persons(("region",)).counts.tolist() == expected(FRAME, source.domain, "region")
-    pairs = FRAME.groupby(["region", "visit"])["id"].nunique()
-    assert source.persons(("visit", "region")).counts.reshape(-1).tolist() == pairs.to_list()
-
-
 @pytest.mark.parametrize("empty", ["person", "drop"])
 def test_persons_are_counted_part_by_part_in_memory_and_in_a_file(
     empty: str, monkeypatch: pytest.MonkeyPatch
@@ -416,25 +402,6 @@ def test_every_guarantee_says_person_and_how_many_records(
     both, chosen = agreed(own, options)
     contract = Contract(both, pmw.Budget.of(1), chosen)
     assert "or one record without any, of which at most one record is kept" in guarantee(contract)
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", [0, 1e-9])
-def test_the_number_of_kept_records_is_private_under_either_relation(
-    relation: NeighboringRelation, delta: float
-) -> None:
-    options = pmw.Options(neighboring_relation=relation)
-    # No attribute declares missing or other: records may be dropped.
-    with pmw.open_session(VISITS, PATIENTS, epsilon=1, delta=delta, options=options) as session:
-        assert session.state.total.deviation > 0
-        assert session.ledger().lines[0].event == Event.TOTAL
-    with pytest.raises(BudgetError, match="no record may be dropped"):
-        pmw.open_session(
-            VISITS,
-            Domain(VISITED),
-            epsilon=1,
-            options=pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE),
-        )
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

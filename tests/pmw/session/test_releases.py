@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import DataError
@@ -196,17 +195,3 @@ def test_a_statement_that_threads_share_is_paid_for_as_one(
         assert [*other.estimates()] == [*one.estimates()]
         assert shared.ledger().lines == session.ledger().lines
         assert len(session.ledger().lines) - before == 1 + (statement is test_mean_bars.BOTH)
-
-
-@pytest.mark.parametrize(("opened", "statement"), [*PAID.values()][:2], ids=[*PAID][:2])
-def test_what_is_paid_for_has_noise_of_its_own(
-    opened: Callable[..., pmw.Session],
-    statement: str,
-    require_independent: Callable[[NDArray[np.int64]], None],
-) -> None:
-    residues = []
-    for seed in range(6):
-        with opened(seed=seed) as session, killed_drawing() as drawn:
-            session.sql(statement)
-        residues.append(drawn[0].ravel()[:4] % 2**20)
-    require_independent(np.array(residues))

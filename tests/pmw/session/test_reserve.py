@@ -406,14 +406,6 @@ def test_what_may_be_charged_for_a_number_alone_buys_the_number(asked: str) -> N
         assert len(bought(session)) == 1
 
 
-@pytest.mark.parametrize("asked", [ASKED, BY_THREE])
-def test_two_prices_are_enough_for_it(asked: str) -> None:
-    with opened() as session:
-        ask = session.sql if asked is BY_THREE else session.ask
-        assert ask(asked, at_most=2.001 * PRICE).spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
-        assert triples(session) == [TRIPLE]
-
-
 def test_groups_by_three_attributes_buy_it_and_four_or_a_bin_that_is_cut_do_not() -> None:
     with opened() as session:
         table = session.sql(BY_THREE)
@@ -470,13 +462,3 @@ def test_the_next_number_costs_what_is_left_after_one_more() -> None:
         session.ask(ASKED)
         part = (2 * FULL - 2) / (2 * FULL - 1)  # of what two prices leave, for one number less
         assert session.ask(WIDE).spent.charged == pytest.approx(PRICE * part, rel=1e-5)
-
-
-def test_an_analyst_pays_for_it_and_others_are_free() -> None:
-    with opened() as session:
-        ann, bob = session.analyst("ann", 0.5, at_most=1), session.analyst("bob", 0.5, at_most=1)
-        assert ann.ask(ASKED).spent.charged == pytest.approx(2 * PRICE, rel=1e-6)
-        assert session.ledger().lines[-1].booked[0][0] == "ann"
-        assert bob.ask(ASKED.replace("'f'", "'m'")).spent.charged == 0
-        assert session.analyst("eve", 0).ask("sex = 'f' AND region = 'n' AND rooms > 3").spent.charged == 0
-        assert triples(session) == [TRIPLE]

@@ -23,8 +23,6 @@ from pmw.public.foundations import due_scopes, strategy_of
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION
 from pmw.session.releases import MeasuredRelease
-from pmw.session.store.rows import Outcome
-from pmw.session.store.store import SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 from tests.draws import RELATIONS
 from tests.pmw.session.stored import killed_drawing
@@ -44,8 +42,6 @@ DUE: dict[pmw.Opening, list[tuple[str, ...]]] = {
     pmw.Opening.TRIPLES: [*PAIRS, *TRIPLE],
 }
 OPENINGS = pytest.mark.parametrize("opening", DUE)
-DRAWS = "pmw.loop.untested.Requested.measured"
-measured_really = Requested.measured
 
 
 def people() -> pd.DataFrame:
@@ -135,43 +131,6 @@ def test_what_is_drawn_costs_no_more_than_is_charged(
     assert state.ledger.spent <= state.ledger.cap
 
 
-@OPENINGS
-def test_every_marginal_is_recorded_with_its_price_then_drawn_then_charged(
-    opening: pmw.Opening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[tuple[str, str]] = []
-    begin, finish = SessionStore.begin, SessionStore.finish
-
-    def begun(self: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
-        events.append(("recorded", kind))
-        return begin(self, kind, proposal, seed)
-
-    def finished(self: SessionStore, intent: int | None, outcome: Outcome) -> None:
-        finish(self, intent, outcome)
-        events.append(("charged", ", ".join(row.label for row in outcome.ledger)))
-
-    def drawing(requested: Requested, *rest: Any) -> Any:
-        events.append(("drawn", ", ".join(requested.what.scope)))
-        return measured_really(requested, *rest)
-
-    monkeypatch.setattr(SessionStore, "begin", begun)
-    monkeypatch.setattr(SessionStore, "finish", finished)
-    monkeypatch.setattr(DRAWS, drawing)
-    with open_people(opening=opening) as session:
-        lines = session.ledger().lines
-    opened_at = next(place for place, (what, _) in enumerate(events) if what == "charged")
-    wanted = [
-        event
-        for pair in map(", ".join, DUE[opening])
-        for event in (("recorded", Event.REQUESTED), ("drawn", pair), ("charged", pair))
-    ]
-    assert events[opened_at + 1 :] == wanted
-    labels = list(map(", ".join, DUE[opening]))
-    measured = [line for line in lines if line.label in labels]
-    assert [line.label for line in measured] == labels
-    assert all(line.price > 0 for line in measured)
-
-
 @pytest.mark.parametrize(
     ("opening", "last"), [(opening, scope) for opening, due in DUE.items() for scope in (due[1], due[-1])]
 )
@@ -207,12 +166,6 @@ def test_no_question_is_tested_before_or_after_and_a_closed_session_measures_not
 
 
 # --- in the words of the ledger ----------------------------------------------------------------------------
-
-
-def events(session: pmw.Session) -> list[tuple[str, str]]:
-    """Return event and label of the charges of pairs, in order."""
-    labels = set(map(", ".join, PAIRS))
-    return [(line.event, line.label) for line in session.ledger().lines if line.label in labels]
 
 
 def ask_again(session: pmw.Session) -> None:

@@ -18,7 +18,6 @@ from pmw.model.measurement import RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
-from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from pmw.session.events import require_measurable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
@@ -170,21 +169,6 @@ def test_the_bar_is_the_number_and_the_quantile_of_its_noise() -> None:
         assert high == pytest.approx(number.value + reach)
         assert low == pytest.approx(max(0.0, number.value - reach))
         assert abs(session.ask(FOUR).count - number.value) <= number.variance**0.5 + 1e-6
-
-
-def test_a_question_has_the_same_bar_alone_and_among_others() -> None:
-    with opened() as session:
-        session.measure(LIST, within=90, at_most=1)
-        alone = [session.ask(where, at_most=0).interval for where in LIST]
-        others = [f"age < {end} AND rooms >= 5" for end in range(20, 40)]
-        together = session.ask_all([*LIST, *others], fresh=True, at_most=0)
-        assert [one.interval for one in together][: len(LIST)] == alone
-        answers = ModelAnswers(session.state)
-        ends = np.array([[0, 4], [0, 3]]), np.array([[29, 7], [29, 7]])
-        first, second = session.answer_arrays(("age", "rooms"), *ends, at_most=0, fresh=True)
-        assert first.interval == answers.answer(parse_where("age < 30 AND rooms >= 5", DOMAIN)).interval
-        assert second.interval == answers.answer(parse_where("age < 30 AND rooms >= 4", DOMAIN)).interval
-        assert width(first) < width(second)
 
 
 def test_a_question_that_cuts_bins_has_the_bar_that_was_bought() -> None:
