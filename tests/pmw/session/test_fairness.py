@@ -370,6 +370,23 @@ def test_what_is_measured_unasked_waits_for_nobody_where_counts_fail(
         assert session.verify().holds
 
 
+def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[LinearQuery]) -> None:
+    ends = [(20 + place % 25, 24 + place % 25 + place // 25, place % 7) for place in range(100)]
+    repeated = [f"age BETWEEN {low} AND {high} AND visits <= {most}" for low, high, most in ends]
+    with opened() as session:
+        answers = session._engine._store.answers
+        session.analyst("reader", 0).ask_all(repeated)
+        session.ask_all(repeated)
+        session.measure(["age", "visits"])
+        session.ask_all(repeated)
+        assert sum(run.total() for _, run in answers.newer_runs()) > 0
+        session.ask_all(stream[: 2 * DUE])
+        quantiles, settled = session.state.quantiles, session.state.settled
+        assert answers.settled_count(session.state.asked) == answers.settled_count() == settled
+        assert quantiles
+        assert {answers.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
+
+
 NOBODY: dict[str, Payer | None] = {"": None}  # is named: the cap alone binds
 KEPT = 32  # answers after which all of the budget would be kept for tests
 
