@@ -197,6 +197,18 @@ def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: l
         assert max(sums["ann"], sums["bob"]) <= Fraction(3, 4)
 
 
+def test_what_is_measured_unasked_stays_within_a_share(opened: Opened, stream: list[LinearQuery]) -> None:
+    share = Fraction(1, 10)
+    with opened() as session:
+        ann, store = session.analyst("ann", share, at_most=1), session._engine._store
+        ann.ask_all(stream[:DUE])
+        assert ann.budget().spent > share / 2
+        assert due_marginal(store, session.state, {"ann": None})  # it would be, if the cap alone did bind
+        ann.ask(stream[600])
+        assert not requests_booked(session)
+        assert ann.budget().spent <= share
+
+
 def spare_of(state: PublicState, payers: Mapping[str, Payer | None]) -> Spare | None:
     """Return what is spare after questions of two analysts about every pair, of one ten times as many."""
     pairs: list[tuple[str, ...]] = [*itertools.combinations(state.domain.names, 2)]

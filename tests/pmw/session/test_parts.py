@@ -42,8 +42,8 @@ def bought(session: pmw.Session) -> list[ResidualMeasurement]:
 
 
 def ask(asker: pmw.Session | pmw.Analyst, queries: Sequence[LinearQuery]) -> None:
-    for query in queries:
-        asker.ask(query)
+    for start in range(0, len(queries), 64):  # a part is bought before what comes next is asked
+        asker.ask_all(queries[start : start + 64])
 
 
 # --- when, and for how much ---------------------------------------------------------------------------------
