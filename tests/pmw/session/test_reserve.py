@@ -103,13 +103,6 @@ def test_ranges_are_paid_for_as_single_questions_are() -> None:
         assert [tuple(one) for one in many.interval.tolist()] == [one.interval for one in one_by_one]
         assert many.charged.tolist() == [one.spent.charged for one in one_by_one]
         assert together.ledger().lines == alone.ledger().lines
-        bars = Bars(together.state)
-        other = Products.of_ranges(DOMAIN, ("age", "sex", "rooms"), first, last - [[1, 0, 0]])
-        found = bars.of_products(other)
-        for place in range(3):
-            low, high, _ = bars.of_query(other.query(place))
-            ends = found[0, place], found[1, place]
-            assert ends == pytest.approx((low, high), rel=1e-9)
 
 
 @pytest.mark.parametrize("names", [("age", "sex", "rooms"), ("sex", "rooms")])
