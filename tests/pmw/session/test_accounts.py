@@ -112,19 +112,6 @@ def test_a_test_is_made_only_where_all_that_it_may_charge_is_left_of_the_share(
         assert 0 < of_ledger(session)["enough"] <= price
 
 
-def test_what_a_spent_share_left_open_is_tested_for_whoever_can_pay(opened: Opener) -> None:
-    with opened(epsilon=4, seed=2) as session:
-        poor, rich = session.analyst("poor", 0), session.analyst("rich", 1, at_most=1)
-        first = poor.ask(QUESTIONS[0])
-        assert first.source is Source.UNVERIFIED
-        assert poor.ask(QUESTIONS[0]).to_dict() == first.to_dict()
-        assert len(session.analyst("poor").history()) == 1  # the stored answer, not another
-        second = rich.ask(QUESTIONS[0])
-        assert second.interval is not None
-        assert poor.ask(QUESTIONS[0]) == second  # the newest, free
-        assert rich.ask(QUESTIONS[0]) == second
-
-
 def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
     with opened(epsilon=4, seed=2) as session:
         ann, bob = session.analyst("ann", 1, at_most=1), session.analyst("bob", 1, at_most=1)

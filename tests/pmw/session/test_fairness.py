@@ -55,7 +55,7 @@ from queries import (
 from queries.cells import quoted_name
 from queries.range_texts import RangeTexts
 from tests.pmw.session.stored import cut_off, edit, failed, tamper
-from tests.worlds import PEOPLE, VISITS, WHOLE_YEARS, marginal_plan, repeat_noise, state_with
+from tests.worlds import PEOPLE, VISITS, WHOLE_YEARS, marginal_plan, state_with
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -294,31 +294,6 @@ def ask_in_form(analyst: pmw.Analyst, form: str, questions: Sequence[LinearQuery
         analyst.ask_all(questions, fresh=form == "fresh")
 
 
-@pytest.fixture(scope="module")
-def cut(
-    opened: Opened, stream: list[LinearQuery], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Parts]:
-    """Leave a session where what two analysts asked about is about to be measured, and who would pay."""
-    path = tmp_path_factory.mktemp("cut") / "s.pmw"
-    with pytest.MonkeyPatch.context() as patch:
-        repeat_noise(patch, 20)
-        with opened(path) as session:
-            ann, _ = ask_for_two(session, stream[:DUE])
-            _, booked = due_spare(session)
-            with cut_off():
-                ann.ask(stream[600])
-    assert len(booked) == 2
-    return path, booked
-
-
-@pytest.fixture
-def stopped(cut: tuple[Path, Parts], tmp_path: Path) -> tuple[Path, Parts]:
-    """Return a copy of the session that was cut off, and who pays for what is about to be measured."""
-    for file in cut[0].parent.iterdir():
-        shutil.copy2(file, tmp_path)
-    return tmp_path / "s.pmw", cut[1]
-
-
 # --- the ledger ---------------------------------------------------------------------------------------------
 
 
@@ -341,18 +316,25 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(booked: Parts) -> None:
 # --- faults -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("abandoned", [False, True])
 def test_stopped_in_the_middle_the_very_same_parts_are_booked(
-    stopped: tuple[Path, Parts], abandoned: bool
+    opened: Opened, stream: list[LinearQuery], tmp_path: Path
 ) -> None:
-    path, parts = stopped
+    path, copy = tmp_path / "one" / "s.pmw", tmp_path / "other" / "s.pmw"
+    path.parent.mkdir()
+    with opened(path) as session:
+        ann, _ = ask_for_two(session, stream[:DUE])
+        _, parts = due_spare(session)
+        with cut_off():
+            ann.ask(stream[600])
+    assert len(parts) == 2
     assert failed(path) == {}  # while it waits
-    if abandoned:
-        pmw.finalize_session(path, abandon=True)
-    with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
-        found = [session.ledger().lines[-1].booked] if abandoned else requests_booked(session)
-        assert found == [parts]
-        assert session.verify().holds
+    shutil.copytree(path.parent, copy.parent)
+    pmw.finalize_session(copy, abandon=True)
+    for each in (path, copy):
+        with pmw.resume_session(each, VISITS.frame) as session:  # nobody's share is known here
+            lines = session.ledger().lines[-1:]
+            assert ([one.booked for one in lines] if each == copy else requests_booked(session)) == [parts]
+            assert session.verify().holds
 
 
 @pytest.mark.parametrize("other", ["due_quantiles", "due_marginal"])

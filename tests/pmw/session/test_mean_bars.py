@@ -416,17 +416,6 @@ def test_a_bar_that_a_purchase_narrows_by_less_than_a_tenth_is_kept() -> None:
             assert len([*unclear_values(state, statement, Fraction(float(paid) * factor))]) == wanted
 
 
-def test_a_statement_never_charges_more_than_a_share() -> None:
-    where = "sex = 'f' AND smoker = 'yes'"
-    counted = f"SELECT region, AVG(pay) AS a, COUNT(*) AS n FROM people WHERE {where} GROUP BY region"
-    with reserved() as session:
-        analyst = session.analyst("ann", 0.0055)
-        analyst.sql(counted, at_most=1)
-        booked = analyst.budget()
-        assert 0 < booked.spent <= analyst.most
-        assert booked.left is not None
-
-
 def test_means_are_taken_to_be_what_opening_knows_of_them_whatever_was_drawn_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
