@@ -301,7 +301,7 @@ def require_same(found: Any, other: Any) -> None:
 def test_less_than_the_most_is_refused_before_anything_is_drawn_and_the_most_is_enough(
     kind: str, test: TestKind, composition: Composition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, how = ASKED[kind], {"composition": composition, "test": test, "seed": 3}
+    ask, how = ASKED[kind], dict[str, Any](composition=composition, test=test, seed=3)
     with visits(**how) as session, visits(**how) as other:
         stood = stands(session)
         if price := (0.0 if test is TestKind.QUERY and kind in FREE_OF_TESTS else price_of(ask, session)):

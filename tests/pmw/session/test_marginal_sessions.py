@@ -77,8 +77,9 @@ def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
 @pytest.mark.parametrize("kind", TestKind)
 def test_a_budget_that_gives_only_noise_leaves_a_distribution(kind: TestKind) -> None:
     # Counts far below zero, totals far from the truth, and measurements that contradict each other.
-    few, choices = PEOPLE.frame.iloc[:30], {"seed": 4, "test": kind, "update_limit": 5}
-    with opened(few, YEARS.domain, epsilon=0.01, delta=0, options=pmw.Options(**choices)) as session:
+    options = pmw.Options(seed=4, test=kind, update_limit=5)
+    few = PEOPLE.frame.iloc[:30]
+    with opened(few, YEARS.domain, epsilon=0.01, delta=0, options=options) as session:
         require_sane(session.ask_all(list(random_conjunctions(YEARS.domain, 80, seed=2))))
         values = session.state.model.marginal(("age", "region"))
         assert np.isfinite(values).all()

@@ -300,8 +300,8 @@ def test_a_wide_mean_is_paid_for_once_and_a_narrow_one_never() -> None:
     with reserved(seed=6) as session:
         before = len(session.ledger().lines)
         cut, never = "pay > 33 AND hour < 12", "region = 'n' AND region = 's'"  # cells do not decide; nobody
-        for free in (NARROW, f"{NARROW} WHERE {cut}", f"{NARROW} WHERE {never}"):
-            assert session.sql(free).spent.charged == 0
+        for narrow in (NARROW, f"{NARROW} WHERE {cut}", f"{NARROW} WHERE {never}"):
+            assert session.sql(narrow).spent.charged == 0
         assert len(session.ledger().lines) == before
         free = session.sql(GROUPS, at_most=0)
         assert free.spent.charged == session.analyst("reader", 0).sql(GROUPS).spent.charged == 0

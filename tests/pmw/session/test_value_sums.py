@@ -112,7 +112,7 @@ def test_opening_measures_where_values_lie_in_their_cells() -> None:
 def test_the_quoted_price_is_the_ledgers_line(
     composition: Composition, relation: NeighboringRelation
 ) -> None:
-    choices = {"composition": composition, "neighboring_relation": relation}
+    choices: dict[str, Any] = {"composition": composition, "neighboring_relation": relation}
     with open_trips(opening=pmw.Opening.ONE_WAY, **choices) as session:
         before = session.state.ledger.spent
         quote = session.measure_sum("delay", "region", share="0.03", dry_run=True)
@@ -275,7 +275,7 @@ def test_rows_have_the_means_that_were_measured() -> None:
     def off(session: pmw.Session) -> float:
         rows = session.synthetic_records(seed=3)
         delays = pd.to_numeric(rows["delay"], errors="coerce").groupby(rows["region"]).mean()
-        return max(abs(delays[region] - mean(f"region == '{region}'")) for region in ("north", "south"))
+        return max(abs(float(delays[one]) - mean(f"region == '{one}'")) for one in ("north", "south"))
 
     with open_trips() as session:
         assert off(session) > 5
