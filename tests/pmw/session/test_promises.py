@@ -35,7 +35,7 @@ from queries import (
 )
 from queries.parsing import require_aligned
 from queries.questions import QuestionList
-from tests.worlds import known
+from tests.worlds import ends, known
 
 RECORDS = 4000
 DOMAIN = Domain(
@@ -48,7 +48,6 @@ DOMAIN = Domain(
     )
 )
 Opened = Callable[..., pmw.Session]
-MODES = [TestKind.MARGINAL, TestKind.QUERY]
 
 
 def people(seed: int = 3) -> pd.DataFrame:
@@ -89,28 +88,14 @@ def held(answer: Answer, truth: float) -> bool:
     return answer.interval[0] <= truth <= answer.interval[1]
 
 
-@pytest.mark.parametrize("test", MODES)
-def test_a_comparison_that_cells_decide_keeps_its_firm_bar(opened: Opened, test: TestKind) -> None:
-    session = opened(test)
+def test_a_comparison_that_cells_decide_keeps_its_firm_bar(opened: Opened) -> None:
+    session = opened(TestKind.MARGINAL)
     for where, holds in (('"capital-gain" < 1', GAIN < 1), ('"capital-gain" >= 1', GAIN >= 1)):
         answer = session.ask(where)
         assert answer.aligned
-        assert answer.interval is not None
         assert held(answer, int(holds.sum()))
-        assert answer.interval[1] - answer.interval[0] < 600
-    loose = session.ask('"capital-gain" > 0').interval
-    assert loose is not None
-    assert loose[1] - loose[0] > 3000  # the cell [0, 1) may hold anything
-
-
-@pytest.mark.parametrize("test", MODES)
-def test_groups_have_both_readings_of_their_own(opened: Opened, test: TestKind) -> None:
-    session = opened(test)
-    statement = 'SELECT sex, COUNT(*) FROM records WHERE "capital-gain" > 0 GROUP BY sex'
-    table = session.sql(statement)
-    for count, sex in zip(table.column("count"), ("f", "m"), strict=True):
-        assert not count.aligned
-        assert held(count, int(((GAIN > 0) & (sex == SEX)).sum()))
+        assert np.ptp(ends(answer)) < 600
+    assert np.ptp(ends(session.ask('"capital-gain" > 0'))) > 3000  # the cell [0, 1) may hold anything
     by_gain = session.group_by(["capital-gain"], where='"capital-gain" > 0')
     assert [count.aligned for count in by_gain.column("count")] == [False, True, True, True]
 
@@ -163,7 +148,7 @@ def test_intervals_hold_the_raw_count_with_the_stated_confidence(
 ) -> None:
     questions = _questions(40, seed=8)
     found = []
-    for seed in range(1, 6):
+    for seed in range(1, 4):
         session = opened(test, seed, confidence=0.8, simultaneous=simultaneous)
         for query, truth in questions:
             answer = session.ask(query)
@@ -177,7 +162,7 @@ def test_intervals_hold_the_raw_count_with_the_stated_confidence(
         with pytest.raises(QueryError, match="the condition cuts cells") as caught:
             require_aligned(query)
         assert caught.value.code == "unaligned"
-    assert len(found) >= 90
+    assert len(found) >= 54
     assert np.mean(found) >= 0.8
 
 
@@ -240,8 +225,7 @@ def contract(accuracy: float = 0.02, confidence: float = 0.99, **others: object)
     return replace(options, **others)  # type: ignore[arg-type]  # names of options
 
 
-@pytest.mark.parametrize("delta", [0, 1e-9])
-@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize(("relation", "delta"), [(ADD, 1e-9), (REPLACE, 0)])
 def test_open_takes_the_smallest_cap_that_plan_finds_and_a_smaller_one_is_refused(
     relation: pmw.NeighboringRelation, delta: float
 ) -> None:
@@ -250,24 +234,19 @@ def test_open_takes_the_smallest_cap_that_plan_finds_and_a_smaller_one_is_refuse
     assert plan is not None
     least = plan.contract.budget
     with pmw.open_session(records(SMALL), SMALL, delta=delta, options=options) as session:
+        chosen = session.state.contract.options
         assert session.state.contract == plan.contract
-        assert (session.state.contract.options.accuracy, session.state.contract.options.records) == (
-            0.02,
-            PROMISED_RECORDS,
-        )
+        assert (chosen.accuracy, chosen.records) == (0.02, PROMISED_RECORDS)
         assert session.state.ledger.spent <= session.state.ledger.cap
+        if relation is REPLACE:  # the table gets all of the budget
+            (line,) = session.ledger().lines
+            assert line.running_share == pytest.approx(1, abs=1e-6)
     epsilon = float(least.epsilon)
     digit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
     with pytest.raises(pmw.BudgetError, match=f"the smallest that does is {epsilon:g}"):
         contract_budget(SMALL, float(f"{epsilon - digit:.6g}"), delta, options)
     assert contract_budget(SMALL, least.epsilon, delta, options) == least
     assert contract_budget(SMALL, 2 * least.epsilon, delta, options).epsilon == 2 * least.epsilon
-
-
-def test_under_replace_one_the_table_gets_all_of_the_budget() -> None:
-    with pmw.open_session(records(SMALL), SMALL, options=contract(neighboring_relation=REPLACE)) as session:
-        (line,) = session.ledger().lines
-        assert line.running_share == pytest.approx(1, abs=1e-6)
 
 
 def true_counts(frame: pd.DataFrame, domain: Domain, questions: list[LinearQuery]) -> list[float]:
@@ -319,9 +298,10 @@ def test_a_large_table_is_answered_within_alpha_or_refused(tmp_path: Path) -> No
 
 
 def test_a_refusal_says_so_everywhere_and_hides_the_count() -> None:
+    where = "a0 < 9 AND a1 < 9 AND a2 < 12"
     with pmw.open_session(records(WIDE), WIDE, delta=1e-9, options=contract(0.02, 0.99)) as session:
         session.finalize()
-        answer = session.ask("a0 < 9 AND a1 < 9 AND a2 < 12")
+        answer = session.ask(where)
         assert answer.source is Source.REFUSED
         assert answer.is_refused
         assert answer.interval is None
@@ -330,27 +310,29 @@ def test_a_refusal_says_so_everywhere_and_hides_the_count() -> None:
         assert (form["count"], form["fraction"], form["interval"]) == (None, None, None)
         assert form["error"]["code"] == "inaccurate"
         assert "the error bar would be wider" in answer.sentence()
-        again = session.ask("a0 < 9 AND a1 < 9 AND a2 < 12")
-        assert again.is_refused
+        assert session.ask(where).is_refused
         keyed = [session.ask("a0 < 9 AND a1 < 9 AND a2 < 11", request_id="a") for _ in range(2)]
         assert all(one.is_refused and math.isnan(one.count) for one in keyed)  # a retry gets the stored one
-        groups = session.group_by("a0", "a1 < 9 AND a2 < 12")
-        assert "refused" in groups.to_text()
-        assert "nan" not in groups.to_text()
+        groups = session.group_by("a0", "a1 < 9 AND a2 < 12").to_text()
+        assert "refused" in groups
+        assert "nan" not in groups
         assert session.ask("").source is Source.SYNTHETIC  # everybody is covered
 
 
 def test_half_a_contract_or_one_that_does_nothing_is_refused() -> None:
-    with pytest.raises(pmw.BudgetError, match="give accuracy and records together"):
-        pmw.Options(accuracy=0.1)
-    with pytest.raises(pmw.BudgetError, match="give accuracy and records together"):
-        pmw.Options(records=10)
-    with pytest.raises(pmw.BudgetError, match="expected an accuracy strictly between 0 and 1"):
-        pmw.Options(accuracy=math.nan, records=100)
-    with pytest.raises(pmw.BudgetError, match="expected a confidence strictly between 0 and 1"):
-        pmw.Options(accuracy=0.1, records=10, confidence=1.0)
-    with pytest.raises(pmw.BudgetError, match="an accuracy contract goes with test = marginal"):
-        pmw.Options(accuracy=0.1, records=10, test=pmw.TestKind.QUERY)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"accuracy": 0.1}, "give accuracy and records together"),
+        ({"records": 10}, "give accuracy and records together"),
+        ({"accuracy": math.nan, "records": 100}, "expected an accuracy strictly between 0 and 1"),
+        (
+            {"accuracy": 0.1, "records": 10, "confidence": 1.0},
+            "expected a confidence strictly between 0 and 1",
+        ),
+        ({"accuracy": 0.1, "records": 10, "test": TestKind.QUERY}, "goes with test = marginal"),
+    ]
+    for choices, message in refused:
+        with pytest.raises(pmw.BudgetError, match=message):
+            pmw.Options(**choices)
     with pytest.raises(pmw.BudgetError, match="expected epsilon, or an accuracy in its place; got neither"):
         pmw.open_session(records(SMALL, 50), SMALL)
     with pytest.raises(pmw.BudgetError, match="no epsilon up to 1000 keeps every bound within 1e-07%"):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import DataError
@@ -112,7 +111,7 @@ def test_what_was_drawn_and_not_yet_durable_is_drawn_again_alike_and_charged_onc
 
 
 @kinds
-def test_it_is_recorded_then_drawn_then_charged(
+def test_it_is_recorded_then_drawn_then_charged_and_a_resumed_session_and_its_model_know_it(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events, begin, finish, really = list[str](), SessionStore.begin, SessionStore.finish, Requested.measured
@@ -129,21 +128,16 @@ def test_it_is_recorded_then_drawn_then_charged(
         events.append("drawn")
         return really(requested, *rest)
 
-    with kind.opened(tmp_path / "study.pmw") as session:
-        monkeypatch.setattr(SessionStore, "begin", begun)
-        monkeypatch.setattr(SessionStore, "finish", finished)
-        monkeypatch.setattr(Requested, "measured", drawn)
-        kind.ask(session)
-    assert events[:3] == ["recorded", "drawn", "charged 1"]
-    assert set(events[3:]) <= {"charged 0"}  # what was answered
-
-
-@kinds
-def test_a_resumed_session_and_its_model_know_it(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
     with kind.opened(path) as session:
-        kind.ask(session)
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "begin", begun)
+            patch.setattr(SessionStore, "finish", finished)
+            patch.setattr(Requested, "measured", drawn)
+            kind.ask(session)
         told = kind.told(session)
+    assert events[:3] == ["recorded", "drawn", "charged 1"]
+    assert set(events[3:]) <= {"charged 0"}  # what was answered
     with pmw.resume_session(path, kind.frame) as session:
         assert kind.told(session) == told
         session.export(tmp_path / "study.model")
@@ -196,17 +190,3 @@ def test_a_statement_that_threads_share_is_paid_for_as_one(
         assert [*other.estimates()] == [*one.estimates()]
         assert shared.ledger().lines == session.ledger().lines
         assert len(session.ledger().lines) - before == 1 + (statement is test_mean_bars.BOTH)
-
-
-@pytest.mark.parametrize(("opened", "statement"), [*PAID.values()][:2], ids=[*PAID][:2])
-def test_what_is_paid_for_has_noise_of_its_own(
-    opened: Callable[..., pmw.Session],
-    statement: str,
-    require_independent: Callable[[NDArray[np.int64]], None],
-) -> None:
-    residues = []
-    for seed in range(6):
-        with opened(seed=seed) as session, killed_drawing() as drawn:
-            session.sql(statement)
-        residues.append(drawn[0].ravel()[:4] % 2**20)
-    require_independent(np.array(residues))

@@ -132,11 +132,12 @@ def test_which_answer_is_kept_does_not_depend_on_what_was_measured(session: pmw.
     assert (now < before).any()
 
 
-def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_keeps_both(
+def test_a_repeated_question_gets_the_answer_of_a_better_model_and_keys_keep_theirs(
     session: pmw.Session,
 ) -> None:
-    query = ranges().query(0)
-    old = reader(session).ask(query)
+    query, other = ranges().query(0), ranges(2).query(1)
+    old, keyed = reader(session).ask(query), session.analyst("eve", 0).ask(other, request_id="first")
+    own = reader(session).ask(other, request_id="own")
     measured(session)
     spent, asked, count = session.state.ledger.spent, session.state.asked, stored(session)
     new = session.ask(query)
@@ -146,38 +147,15 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     assert stored(session) == count + 1
     assert session.ask(query) == new
     assert stored(session) == count + 1
-    assert session.state.ledger.spent == spent
-    assert session.state.asked == asked
+    assert session.analyst("eve", 0).ask(other, request_id="first") == keyed
+    for fresh in (False, True):
+        assert reader(session).ask(other, request_id="own", fresh=fresh) == own
+    newer = session.ask(other, request_id="second")  # a key of its own: a repeated question
+    assert width(newer) <= 0.9 * width(own)
+    assert session.ask(other, request_id="second") == newer
+    assert reader(session).ask(other, request_id="own") == own
+    assert (session.state.ledger.spent, session.state.asked) == (spent, asked)
     assert session.verify().holds
-
-
-def test_an_idempotency_key_keeps_its_answer(session: pmw.Session) -> None:
-    query = ranges().query(0)
-    old = session.ask(query, request_id="first")
-    with_reader = reader(session).ask(ranges(2).query(1), request_id="own")
-    session.finish()
-    assert session.ask(query, request_id="first") == old
-    assert reader(session).ask(ranges(2).query(1), request_id="own") == with_reader
-    new = session.ask(ranges(2).query(1), request_id="second")  # a key of its own: a repeated question
-    assert width(new) <= 0.9 * width(with_reader)
-    assert session.ask(ranges(2).query(1), request_id="second") == new
-    assert reader(session).ask(ranges(2).query(1), request_id="own") == with_reader
-    assert reader(session).ask(ranges(2).query(1), request_id="own", fresh=True) == with_reader
-
-
-def test_nothing_is_tested_or_charged_because_a_question_is_repeated(session: pmw.Session) -> None:
-    boxes = ranges(100)
-    queries = [boxes.query(place) for place in range(len(boxes))]
-    session.ask_all(queries[:50])
-    session.answer_arrays(NAMES, *boxes.ends())
-    session.measure(("hours", "income"))
-    before, certificates = session.ledger(), session.state.certificates
-    intent = session._open_store().last_intent()
-    session.ask_all(queries)
-    session.answer_arrays(NAMES, *boxes.ends())
-    assert session.ledger() == before
-    assert session.state.certificates is certificates
-    assert session._open_store().last_intent() == intent
 
 
 def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> None:
@@ -211,10 +189,8 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
 # --- asked afresh -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("test", ["marginal", "query"])
-def test_a_fresh_question_at_the_same_model_is_the_stored_answer(test: str) -> None:
-    kind = pmw.TestKind.QUERY if test == "query" else pmw.TestKind.MARGINAL
-    with opened(test=kind) as session:
+def test_a_fresh_question_at_the_same_model_is_the_stored_answer_and_nothing_is_charged() -> None:
+    with opened() as session:
         boxes = ranges(10)
         queries = [boxes.query(place) for place in range(len(boxes))]
         session.ask_all(queries)
@@ -222,13 +198,17 @@ def test_a_fresh_question_at_the_same_model_is_the_stored_answer(test: str) -> N
         assert newest
         session.ask_all(queries, fresh=True)
         settled = session.ask_all(queries, fresh=True)
+        session.measure(("hours", "income"))
+        session.ask_all(queries, fresh=True)
         count, ledger, intent = stored(session), session.ledger(), session._open_store().last_intent()
-        for _ in range(5):
-            assert session.ask_all(queries, fresh=True) == settled
+        settled, certificates = session.ask_all(queries, fresh=True), session.state.certificates
+        for _ in range(3):
+            assert session.ask_all(queries) == session.ask_all(queries, fresh=True) == settled
             assert session.ask_all([queries[0]] * 5, fresh=True) == [settled[0]] * 5
             session.answer_arrays(NAMES, *boxes.ends(), fresh=True)
         assert stored(session) == count
         assert session.ledger() == ledger
+        assert session.state.certificates is certificates
         assert session._open_store().last_intent() == intent
         assert session.verify().holds
 

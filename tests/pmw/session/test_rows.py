@@ -18,7 +18,6 @@ from pmw.model.measurement import RowsMeasurement, half_width
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.public.charges import QuestionNumbers
 from pmw.public.codec import FormError
-from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences
 from pmw.session.events import require_measurable
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
@@ -26,7 +25,6 @@ from queries.parsing import parse_where
 from queries.person import Person
 from queries.questions import QuestionList
 from tests import worlds
-from tests.draws import RELATIONS
 
 DOMAIN = Domain(
     (
@@ -81,8 +79,14 @@ def width(answer: pmw.Answer) -> float:
 # --- prices -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("composition", list(Composition))
+@pytest.mark.parametrize(
+    ("composition", "relation"),
+    [
+        (Composition.PURE, NeighboringRelation.ADD_REMOVE),
+        (Composition.ZCDP, NeighboringRelation.REPLACE_ONE),
+        (Composition.GDP, NeighboringRelation.ADD_REMOVE),
+    ],
+)
 def test_a_question_of_four_attributes_is_bought_at_its_quoted_price(
     composition: Composition, relation: NeighboringRelation
 ) -> None:
@@ -105,32 +109,29 @@ def test_a_question_of_four_attributes_is_bought_at_its_quoted_price(
         assert session.verify().holds
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_a_list_costs_what_a_person_moves_of_it(relation: NeighboringRelation) -> None:
+def test_a_list_costs_what_a_person_moves_of_it() -> None:
     """In zCDP prices at one noise are in the proportion of squared sensitivities."""
-    with opened(composition=Composition.ZCDP, neighboring_relation=relation) as session:
+    choices: dict[str, Any] = {"composition": Composition.ZCDP}
+    choices["neighboring_relation"] = NeighboringRelation.REPLACE_ONE
+    with opened(**choices) as session:
 
         def price(what: Any) -> float:
             quote = session.measure(what, within=500, dry_run=True)
             assert quote.half_width == pytest.approx(500, rel=1e-6)
             return quote.share
 
-        one, replaced = price([FOUR]), relation is NeighboringRelation.REPLACE_ONE
-        disjoint = [f"region = '{name}' AND age < 9" for name in "nesw"]
-        assert price(disjoint) == pytest.approx(one * (2 if replaced else 1))
-        assert price(GROUPS) == pytest.approx(one * (2 if replaced else 1))
-        nested = [f"age < {end}" for end in (10, 20, 30)]
-        assert price(nested) == pytest.approx(3 * one)
+        one = price([FOUR])
+        assert price([f"region = '{name}' AND age < 9" for name in "nesw"]) == pytest.approx(2 * one)
+        assert price(GROUPS) == pytest.approx(2 * one)
+        assert price([f"age < {end}" for end in (10, 20, 30)]) == pytest.approx(3 * one)  # nested
         assert price([FOUR, FOUR]) == price([FOUR])
         sets = GROUPS.replace("GROUP BY region, smoker", "GROUP BY GROUPING SETS ((region), (smoker), ())")
-        assert price(sets) == pytest.approx(one * (4 if replaced else 3))  # of two records both are counted
-
-
-def test_everybody_is_moved_where_records_of_persons_are_dropped() -> None:
-    """Where persons are replaced by others, their records may be more or fewer."""
-    options: dict[str, Any] = {"neighboring_relation": NeighboringRelation.REPLACE_ONE}
-    options |= {"composition": Composition.ZCDP}
-    with worlds.opened(TRIPS, VISITORS, epsilon=1, records_per_person=2, **options) as session:
+        assert price(sets) == pytest.approx(4 * one)  # of two records both are counted
+        for how in ({"within": 5}, {"share": 0.02}):
+            with pytest.raises(QueryError, match="no person moves the answers"):
+                session.measure([{}], **how)
+    # Where persons are replaced by others, their records may be more or fewer, and everybody is moved.
+    with worlds.opened(TRIPS, VISITORS, epsilon=1, records_per_person=2, **choices) as session:
         rows = session.measure([{}], within=500, dry_run=True)
         other = session.measure(["sex = 'f'"], within=500, dry_run=True)
         assert rows.share == pytest.approx(other.share)
@@ -172,21 +173,6 @@ def test_the_bar_is_the_number_and_the_quantile_of_its_noise() -> None:
         assert abs(session.ask(FOUR).count - number.value) <= number.variance**0.5 + 1e-6
 
 
-def test_a_question_has_the_same_bar_alone_and_among_others() -> None:
-    with opened() as session:
-        session.measure(LIST, within=90, at_most=1)
-        alone = [session.ask(where, at_most=0).interval for where in LIST]
-        others = [f"age < {end} AND rooms >= 5" for end in range(20, 40)]
-        together = session.ask_all([*LIST, *others], fresh=True, at_most=0)
-        assert [one.interval for one in together][: len(LIST)] == alone
-        answers = ModelAnswers(session.state)
-        ends = np.array([[0, 4], [0, 3]]), np.array([[29, 7], [29, 7]])
-        first, second = session.answer_arrays(("age", "rooms"), *ends, at_most=0, fresh=True)
-        assert first.interval == answers.answer(parse_where("age < 30 AND rooms >= 5", DOMAIN)).interval
-        assert second.interval == answers.answer(parse_where("age < 30 AND rooms >= 4", DOMAIN)).interval
-        assert width(first) < width(second)
-
-
 def test_a_question_that_cuts_bins_has_the_bar_that_was_bought() -> None:
     """What is known on bins stands beside its number; how far apart its ends are was drawn."""
     where, other = "age BETWEEN 13 AND 27 AND rooms = 3", "age BETWEEN 12 AND 27 AND rooms = 3"
@@ -204,37 +190,34 @@ def test_a_question_that_cuts_bins_has_the_bar_that_was_bought() -> None:
         assert not session.quote_aggregate(by, 70).needed
 
 
-def test_others_of_its_kind_are_tested_and_held_against_the_ceiling_in_any_order() -> None:
+def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test() -> None:
     own, other = (f"age < 30 AND sex = 'm' AND rooms > {rooms}" for rooms in (2, 3))
+    queries = [parse_where(where, DOMAIN) for where in (own, other)]
     with opened() as session:
+        asked = QuestionList(queries[:1])
+        assert are_tested(session.state, asked).all()
+        session.measure([own], share=1e-9)
+        assert are_tested(session.state, asked).all()
         session.measure([own], within=20, at_most=1)
-        queries = [parse_where(where, DOMAIN) for where in (own, other)]
-        for asked in (queries, queries[::-1]):
-            told = are_tested(session.state, QuestionList(asked)).tolist()
-            assert told == [query is queries[1] for query in asked]
+        for each in (queries, queries[::-1]):  # and others of its kind theirs, in any order
+            told = are_tested(session.state, QuestionList(each)).tolist()
+            assert told == [query is queries[1] for query in each]
         for listed in ([own, other], [other, own]):
             with pytest.raises(PriceError):
                 session.ask_all(listed, at_most=Fraction(1, 10_000))
 
 
-def test_a_number_with_more_noise_than_a_positive_has_leaves_a_question_its_test() -> None:
-    where = "age < 30 AND sex = 'm' AND rooms > 2"
-    with opened() as session:
-        asked = QuestionList([parse_where(where, DOMAIN)])
-        assert are_tested(session.state, asked).all()
-        session.measure([where], share=1e-9)
-        assert are_tested(session.state, asked).all()
-        session.measure([where], within=20, at_most=1)
-        assert not are_tested(session.state, asked).any()
-
-
 # --- statements -------------------------------------------------------------------------------------------
 
 
-def test_the_groups_of_a_statement_cost_what_one_question_does() -> None:
+def test_the_groups_of_a_statement_cost_what_one_question_does_and_more_where_answers_choose() -> None:
+    top = f"{GROUPS} ORDER BY n DESC LIMIT 3"
     with opened() as session:
         one, all_ = session.quote(FOUR, 400), session.quote_aggregate(GROUPS, 400)
         assert (all_.share, all_.to_dict()["questions"]) == (one.share, 8)
+        chosen = session.quote_aggregate(top, 400)
+        assert chosen.share > 1.5 * all_.share
+        assert chosen.to_dict()["questions"] == 8  # all groups, whichever are shown
         table = session.sql_within(GROUPS, 400, at_most=1)
         assert table.spent.charged == all_.share
         bars = [one.interval for one in table.estimates()]
@@ -243,20 +226,10 @@ def test_the_groups_of_a_statement_cost_what_one_question_does() -> None:
         spent = session.state.ledger.spent
         assert session.sql(GROUPS).rows == session.sql_within(GROUPS, "2.1%").rows
         assert session.state.ledger.spent == spent
-        assert session.verify().holds
-
-
-def test_rows_that_answers_choose_are_bought_with_wider_shares() -> None:
-    top = f"{GROUPS} ORDER BY n DESC LIMIT 3"
-    with opened() as session:
-        plain, chosen = session.quote_aggregate(GROUPS, 400), session.quote_aggregate(top, 400)
-        assert chosen.share > 1.5 * plain.share
-        assert chosen.to_dict()["questions"] == 8  # all groups, whichever are shown
-        session.sql_within(GROUPS, 400, at_most=1)
-        wide = session.quote_aggregate(top, 400)
-        assert wide.needed
+        assert session.quote_aggregate(top, 400).needed
         shown = [one.interval for one in session.sql_within(top, 400, at_most=1).estimates()]
         assert all(high - low <= 802 for low, high in filter(None, shown))
+        assert session.verify().holds
 
 
 # --- faults and refusals ----------------------------------------------------------------------------------
@@ -287,10 +260,8 @@ def test_more_questions_than_are_measured_together_are_refused_before_they_are_m
     assert len(made) == 1
 
 
-@pytest.mark.parametrize(
-    ("what", "how", "told"),
-    [
-        (["age + rooms > 20.5 OR region LIKE 'n%'", "age > rooms"], {"within": 30}, ""),
+def test_what_cannot_be_measured_is_refused_and_costs_nothing() -> None:
+    refused: list[tuple[Any, dict[str, Any], str]] = [
         ([], {}, "expected one attribute or several"),
         (["age < 10 AND age > 30"], {"within": 30}, "that hold for some record of some table"),
         ([FOUR], {"within": 1e-9}, "no noise has a bar"),
@@ -305,17 +276,15 @@ def test_more_questions_than_are_measured_together_are_refused_before_they_are_m
         (["age", "sex"], {"within": 30}, "leave share and within out"),
         ([FOUR], {"within": 1.0, "at_most": 1}, "is left for it; nothing was spent"),
         ([FOUR], {"within": 30, "at_most": 1e-9}, "may be charged"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_and_costs_nothing(what: Any, how: Any, told: str) -> None:
+    ]
+    either = ["age + rooms > 20.5 OR region LIKE 'n%'", "age > rooms"]
     with opened() as session:
         before = session.state.ledger.spent
-        if not told:
-            assert session.measure(what, **how, dry_run=True).cells == 2
-            return
-        with pytest.raises((pmw.PMWError, QueryError), match=told):
-            session.measure(what, **how)
-        assert session.state.ledger.spent == before
+        assert session.measure(either, within=30, dry_run=True).cells == 2
+        for what, how, told in refused:
+            with pytest.raises((pmw.PMWError, QueryError), match=told):
+                session.measure(what, **how)
+            assert session.state.ledger.spent == before
 
 
 def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
@@ -330,10 +299,3 @@ def test_what_cells_do_not_decide_is_refused_with_the_reason() -> None:
             with pytest.raises(QueryError, match="only whole cells are asked for; nearest to it: age < 20"):
                 use()
         assert session.state.ledger.spent == before
-
-
-def test_what_nobody_moves_is_not_measured() -> None:
-    with opened(neighboring_relation=NeighboringRelation.REPLACE_ONE) as session:
-        for how in ({"within": 5}, {"share": 0.02}):
-            with pytest.raises(QueryError, match="no person moves the answers"):
-                session.measure([{}], **how)

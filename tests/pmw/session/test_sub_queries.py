@@ -19,6 +19,7 @@ import pmw
 from pmw.session.local import _left_of
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
 from queries.parsing import parse_sql
+from tests.worlds import ends, opened
 
 DOMAIN = Domain(
     (
@@ -30,6 +31,15 @@ DOMAIN = Domain(
     ),
     name="people",
 )
+
+
+@pytest.fixture(scope="module")
+def wide(people: pd.DataFrame) -> Iterator[pmw.Session]:
+    """A session whose noise is large."""
+    with opened(people, DOMAIN, epsilon=0.1, options=pmw.Options(seed=1)) as session:
+        yield session
+
+
 GROUPED = "(SELECT region, sex, COUNT(*) AS n, AVG(age) AS a FROM people GROUP BY region, sex) AS q"
 STATEMENTS = re.split(
     r"\n(?! )",
@@ -70,9 +80,8 @@ def people() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def session(people: pd.DataFrame) -> Iterator[pmw.Session]:
     """A session whose noise is small."""
-    options = pmw.Options(seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=1000, delta=1e-9, options=options) as opened:
-        yield opened
+    with opened(people, DOMAIN, epsilon=1000, options=pmw.Options(seed=1)) as session:
+        yield session
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
@@ -103,46 +112,36 @@ def test_what_duckdb_answers_lies_in_the_bars(
         assert sum(one.is_promised for one in table.estimates()) >= len(true)
 
 
-def test_a_condition_on_answers_is_open_where_their_bars_are(people: pd.DataFrame) -> None:
-    options = pmw.Options(seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=0.1, delta=1e-9, options=options) as session:
-        (count,) = session.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'Male'").column("n")
-        assert count.interval is not None
-        (low, high), value = count.interval, int(count.value or 0)
-        assert low < value < high
-        for number, ends in ((value, (0, 1)), (low - 500, (1, 1)), (high + 500, (0, 0))):
-            text = f"SELECT CASE WHEN COUNT(*) > {number} THEN 1 ELSE 0 END AS n, COUNT(*) <= {number} AS m "
-            table = session.sql(f"{text} FROM people WHERE sex = 'Male'")
-            (one,), (other,) = table.column("n"), table.column("m")
-            assert one.interval == ends
-            assert other.interval == (1 - ends[1], 1 - ends[0])
-            assert one.is_promised
-            assert other.is_promised
+def test_a_condition_on_answers_is_open_where_their_bars_are(wide: pmw.Session) -> None:
+    (count,) = wide.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'Male'").column("n")
+    (low, high), value = ends(count), int(count.value or 0)
+    assert low < value < high
+    for number, both in ((value, (0, 1)), (low - 500, (1, 1)), (high + 500, (0, 0))):
+        text = f"SELECT CASE WHEN COUNT(*) > {number} THEN 1 ELSE 0 END AS n, COUNT(*) <= {number} AS m "
+        table = wide.sql(f"{text} FROM people WHERE sex = 'Male'")
+        (one,), (other,) = table.column("n"), table.column("m")
+        assert one.interval == both
+        assert other.interval == (1 - both[1], 1 - both[0])
+        assert one.is_promised
+        assert other.is_promised
+    text = f"SELECT CASE WHEN COUNT(*) > {value + 1} THEN 1 END AS n FROM people WHERE sex = 'Male'"
+    (none,) = wide.sql(text).column("n")  # what no answer chooses may be a number in truth
+    assert none.value is None
+    assert not none.is_null
+    (same,) = wide.sql("SELECT COUNT(*) = COUNT(*) AS n FROM people WHERE sex = 'Male'").column("n")
+    assert same.interval == (0, 1)  # an answer equals a number where its bar is that number
 
 
-def test_whether_there_are_records_is_open_where_a_bar_holds_none(people: pd.DataFrame) -> None:
-    options = pmw.Options(seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=0.1, delta=1e-9, options=options) as session:
-        table = session.sql("SELECT region, SIGN(COUNT(*)) AS s FROM people GROUP BY region")
-        ends = dict(zip(table.column("region"), [one.interval for one in table.column("s")], strict=True))
-        assert ends["north"] == (1, 1)
-        assert ends["none"] == (0, 1)
-        (count,) = session.sql("SELECT COUNT(DISTINCT region) AS n FROM people").column("n")
-        assert count.interval == (4, 5)
+def test_whether_there_are_records_is_open_where_a_bar_holds_none(wide: pmw.Session) -> None:
+    table = wide.sql("SELECT region, SIGN(COUNT(*)) AS s FROM people GROUP BY region")
+    found = dict(zip(table.column("region"), [one.interval for one in table.column("s")], strict=True))
+    assert found["north"] == (1, 1)
+    assert found["none"] == (0, 1)
+    (count,) = wide.sql("SELECT COUNT(DISTINCT region) AS n FROM people").column("n")
+    assert count.interval == (4, 5)
 
 
-def test_what_no_answer_chooses_may_be_a_number_in_truth(people: pd.DataFrame) -> None:
-    options = pmw.Options(seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=0.1, delta=1e-9, options=options) as session:
-        (count,) = session.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'Male'").column("n")
-        number = int(count.value or 0) + 1
-        text = f"SELECT CASE WHEN COUNT(*) > {number} THEN 1 END AS n FROM people WHERE sex = 'Male'"
-        (none,) = session.sql(text).column("n")
-        assert none.value is None
-        assert not none.is_null
-
-
-def test_a_statement_in_two_steps_is_priced_by_neither(session: pmw.Session) -> None:
+def test_a_statement_in_two_steps_is_priced_by_neither_and_joined_ones_together(session: pmw.Session) -> None:
     text = "SELECT COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people)"
     read = parse_sql(text, DOMAIN)
     assert read.size == 1
@@ -160,12 +159,10 @@ def test_a_statement_in_two_steps_is_priced_by_neither(session: pmw.Session) -> 
     for ask in asked:
         with pytest.raises(QueryError, match="two steps"):
             ask()
-
-
-def test_a_price_is_of_all_statements_that_are_joined(session: pmw.Session) -> None:
-    text = "SELECT COUNT(*) AS n FROM people UNION ALL SELECT COUNT(*) * COUNT(*) FROM people"
     with pytest.raises(QueryError, match="a bar is for columns"):
-        session.quote(text, 0.01)
+        session.quote(
+            "SELECT COUNT(*) AS n FROM people UNION ALL SELECT COUNT(*) * COUNT(*) FROM people", 0.01
+        )
 
 
 @pytest.mark.parametrize("column", ["n + n", "x.n"])
@@ -180,20 +177,15 @@ def test_names_that_multiply_what_is_read_are_refused_at_once(column: str) -> No
 
 
 def test_the_number_of_a_sub_query_may_be_any_of_its_bar(people: pd.DataFrame) -> None:
-    options = pmw.Options(seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=0.2, delta=1e-9, options=options) as session:
+    text = "SELECT COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people)"
+    with opened(people, DOMAIN, epsilon=0.2, options=pmw.Options(seed=1)) as session:
         (mean,) = session.sql("SELECT AVG(age) AS a FROM people").column("a")
-        text = "SELECT COUNT(*) AS n FROM people WHERE age > (SELECT AVG(age) FROM people)"
         table = session.sql(text)
-        assert mean.interval is not None
         (count,) = table.column("n")
-        most, least = (session.ask(f"age > {end}").interval for end in mean.interval)
-        assert mean.interval[1] - mean.interval[0] > 1  # between whole numbers
-        assert most is not None
-        assert least is not None
-        assert count.interval is not None
-        assert count.interval[0] <= least[0] + 1
-        assert count.interval[1] >= most[1] - 1
+        most, least = (ends(session.ask(f"age > {end}")) for end in ends(mean))
+        assert ends(mean)[1] - ends(mean)[0] > 1  # between whole numbers
+        assert ends(count)[0] <= least[0] + 1
+        assert ends(count)[1] >= most[1] - 1
         assert "sub-query's answer" in table.notes[0]
 
 
@@ -203,26 +195,17 @@ def test_what_the_first_step_charged_is_off_the_ceiling_of_the_second() -> None:
     assert _left_of(None, Fraction(1, 5)) is None
 
 
-def test_an_answer_equals_a_number_where_its_bar_is_that_number(people: pd.DataFrame) -> None:
-    options = pmw.Options(seed=1)
-    with pmw.open_session(people, DOMAIN, epsilon=0.1, delta=1e-9, options=options) as session:
-        text = "SELECT COUNT(*) = COUNT(*) AS n FROM people WHERE sex = 'Male'"
-        (same,) = session.sql(text).column("n")
-        assert same.interval == (0, 1)
-
-
 def test_an_analysts_own_ceiling_is_for_both_steps_together(people: pd.DataFrame) -> None:
-    options = pmw.Options(seed=1, opening=pmw.Opening.ONE_WAY)
     inner = "SELECT AVG(age) FROM people WHERE sex = 'Male'"
     text = f"SELECT COUNT(*) AS n FROM people WHERE age > ({inner}) AND smoker = 'no' AND sex = 'Female'"
-    with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+    with opened(people, DOMAIN, epsilon=1, seed=1) as session:
         first = session.analyst("ann", 1, at_most=0.15).sql(inner).spent.charged
         assert first > 0
-    with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+    with opened(people, DOMAIN, epsilon=1, seed=1) as session:
         with pytest.raises(pmw.PriceError) as refused:
             session.analyst("ann", 1, at_most=0.15).sql(text)
         second = refused.value.price  # which alone is below the ceiling, as the first step is
-    with pmw.open_session(people, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+    with opened(people, DOMAIN, epsilon=1, seed=1) as session:
         ann = session.analyst("ann", 1, at_most=second + first / 2)
         with pytest.raises(pmw.PriceError):
             ann.sql(text)

@@ -306,19 +306,6 @@ def test_backups_while_another_process_writes_are_each_one_state_of_the_session(
     assert read_ledger(copies[-1]).share <= 1
 
 
-def test_commands_wait_for_each_other_and_say_so(study: Path) -> None:
-    lock = SessionLock(study)
-    waiting = started(study.parent, "-m", "pmw", "ask", "s.pmw", QUESTION)
-    assert waiting.stderr is not None
-    assert waiting.stderr.readline() == "s.pmw: in use by another process; waiting up to 30 s …\n"
-    assert waiting.poll() is None
-    lock.release()
-    output, complaint = waiting.communicate(timeout=30)
-    assert (waiting.returncode, complaint) == (0, "")
-    assert "interval" in output or "%" in output
-    assert read_session(study)[1].queries_answered == 1
-
-
 def test_a_wait_that_runs_out_is_refused_and_nothing_was_asked(study: Path) -> None:
     lock = SessionLock(study)
     begun = time.monotonic()
