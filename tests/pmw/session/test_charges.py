@@ -21,6 +21,7 @@ from scipy.integrate import quad
 
 import pmw
 from pmw.data import CountSource, MemorySource
+from pmw.errors import BudgetError
 from pmw.loop.loop import draw_tests
 from pmw.loop.measuring import Tables
 from pmw.loop.tiers import MarginalTier, Proposal, QuestionTier, l1_distance
@@ -42,7 +43,8 @@ from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
 from pmw.session import releases
 from pmw.sparse_vector import NoisyComparison, Outcome, Sides, SparseVectorKind
-from queries import UNITS, Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries.domain import Attribute
 from tests.worlds import JOINED, PEOPLE, WHOLE_YEARS
 
 GRID = Fraction(1, 2**60)  # that a charge in rho is rounded up to
@@ -309,6 +311,113 @@ def noise_on(measurement: Measurement, state: PublicState, source: CountSource) 
         counts = (source if fine else groups).counts(scope).counts
     noise: NDArray[np.int64] = measurement.units - counts * UNITS
     return noise.ravel()
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_table_that_is_measured_whole_is_charged_exactly_the_noise_that_it_was_seen_to_draw(
+    composition: Composition, relation: NeighboringRelation, watch: Watch
+) -> None:
+    domain = Domain(
+        tuple(CategoricalAttribute(name, tuple(range(6)), missing=True, other=True) for name in "xy")
+    )
+    frame = pd.DataFrame({"x": [0, 1, 2] * 50, "y": [5, 4, 4] * 50})
+    options = pmw.Options(neighboring_relation=relation, records_per_person=3, composition=composition)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        session.ask("x = 1 AND y = 4")
+        check_charges(session.state, watch)
+        check_noise(session, watch)
+        (_, drawn), *batches = watch.batches
+        line = session.ledger().lines[-1]
+    assert (line.label, batches) == ("the whole table", [])
+    assert drawn[-1].count == domain.size
+    moved = (1 if options.signs_agree else 2) * 3 * UNITS
+    if composition is Composition.PURE:
+        assert line.price == line.epsilon == moved / drawn[-1].scale
+    else:  # two cells of three records each, or one
+        squared = Fraction(moved**2, 1 if options.signs_agree else 2)
+        scale = drawn[-1].scale
+        price = squared / (2 * scale**2)
+        if composition is Composition.GDP:
+            price = squared / scale**2 * (1 + 1 / (2 * scale)) ** 2
+        assert price <= line.price < price + GRID
+
+
+def random_domain(generator: np.random.Generator) -> Domain:
+    attributes: list[Attribute] = []
+    for place in range(int(generator.integers(2, 6))):
+        if generator.random() < 0.3:
+            high = int(generator.choice([29, 79]))
+            attributes.append(IntegerAttribute(f"a{place}", 0, high, missing=True, other=True))
+        else:
+            values = tuple(range(int(generator.integers(1, 12))))
+            attributes.append(CategoricalAttribute(f"a{place}", values, missing=True, other=True))
+    return Domain(tuple(attributes))
+
+
+def random_options(generator: np.random.Generator, delta: float) -> pmw.Options:
+    def one_of(*choices: Any) -> Any:
+        return choices[int(generator.integers(len(choices)))]
+
+    kind = one_of(None, *SparseVectorKind)
+    return pmw.Options(
+        neighboring_relation=one_of(*NeighboringRelation),
+        records_per_person=one_of(1, 1, 3, 100),
+        opening=one_of(Opening.ONE_WAY, Opening.ONE_WAY, Opening.NONE),
+        update_limit=one_of(None, 1, 2, 4, 10**6),
+        sparse_vector=kind,
+        composition=composition_for(one_of(None, *Composition), kind) if delta else None,
+        model=one_of(ModelKind.AUTO, ModelKind.GRAPHICAL),
+        simultaneous=one_of(False, True) and not (kind and kind.is_laplace),
+        seed=int(generator.integers(10**6)),
+    )
+
+
+def composition_for(composition: Composition | None, kind: SparseVectorKind | None) -> Composition | None:
+    gdp = composition is Composition.GDP
+    return None if gdp and kind is SparseVectorKind.SECH2 else composition  # it has no price in GDP
+
+
+def random_question(domain: Domain, generator: np.random.Generator) -> LinearQuery:
+    count = int(generator.integers(1, min(len(domain), 4) + 1))
+    names = generator.choice(domain.names, count, replace=False).tolist()
+    box = {}
+    for name in names:
+        low, high = sorted(int(end) for end in generator.integers(0, domain[name].size, 2))
+        box[name] = (low, high)
+    return LinearQuery.cells(domain, box)
+
+
+def random_table(domain: Domain, generator: np.random.Generator) -> pd.DataFrame:
+    """Return a table whose attributes hang together, so that tests find models wrong."""
+    records = int(generator.choice([0, 4000, 4000, 4000]))
+    common = generator.random(records)
+    return pd.DataFrame(
+        {one.name: np.minimum((common * one.base_size).astype(int), one.base_size - 1) for one in domain}
+    )
+
+
+@pytest.mark.parametrize(
+    "case", [*range(8), *(pytest.param(one, marks=pytest.mark.slow) for one in range(8, 20))]
+)
+def test_a_session_charges_exactly_the_noise_that_it_is_seen_to_draw(case: int, watch: Watch) -> None:
+    generator = np.random.default_rng([case, 7])
+    epsilon = float(generator.choice([0.01, 1.0, 8.0, 100.0, 100.0]))
+    delta = float(generator.choice([0.0, 1e-9, 0.01]))
+    options, domain = random_options(generator, delta), random_domain(generator)
+    try:
+        session = pmw.open_session(
+            random_table(domain, generator), domain, epsilon=epsilon, delta=delta, options=options
+        )
+    except BudgetError:
+        assert epsilon == 0.01  # too little to measure anything
+        return
+    with session:
+        for _ in range(12):
+            session.ask_all([random_question(domain, generator) for _ in range(4)], fresh=True)
+        check_charges(session.state, watch)
+        check_noise(session, watch)
+        assert session.verify().holds
 
 
 QUESTIONS = 530  # error quantiles are due after 256 and 512 of them
