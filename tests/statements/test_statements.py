@@ -141,13 +141,11 @@ def test_a_wrong_answer_is_told(session: pmw.Session, judge: duckdb.DuckDBPyConn
 # --- fuzz statements ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (10, 20, 30, 40))]
-)
+@pytest.mark.parametrize("first", [5, *(pytest.param(first, marks=pytest.mark.slow) for first in (0, 25))])
 def test_what_is_answered_is_what_duckdb_says(
     session: pmw.Session, judge: duckdb.DuckDBPyConnection, first: int
 ) -> None:
-    asked = [statement(1, number) for number in range(first, first + 10)]
+    asked = [statement(1, number) for number in range(first, first + 20)]
     found = [(text, *outcome(session, judge, text)) for text in asked]
     assert [one for one in found if one[1] not in ("same", "wide", "refused")] == []
-    assert sum(one[1] == "same" for one in found) >= 4
+    assert sum(one[1] == "same" for one in found) >= 10
