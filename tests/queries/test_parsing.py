@@ -253,7 +253,7 @@ SCALAR, FLAG = "expected a text, a number, true or false, got", "expected true o
 
 # Of a condition on the age: the operator, the value, and what the message says.
 OF_AGE: list[tuple[str, Any, str]] = [
-    *(("eq", value, f"{SCALAR} ") for value in (None, [], {"eq": 1})),
+    ("eq", None, f"{SCALAR} null"), ("lt", [], f"{SCALAR} a list"), ("ne", {"eq": 1}, f"{SCALAR} an object"),
     ("between", 30, f"{ENDS} a number"), ("between", None, f"{ENDS} null"),
     ("between", "30", f"{ENDS} a text"), ("between", {"low": 30}, f"{ENDS} an object"),
     ("between", [30], f"{ENDS} a list of 1"), ("between", [30, 31, 32], f"{ENDS} a list of 3"),
