@@ -155,9 +155,7 @@ def tables(draw: st.DrawFn) -> tuple[Domain, list[tuple[object, ...]]]:
     steps, atoms = draw(st.sampled_from([1e-5, 0.1, 0.3, 20.0])), draw(st.sampled_from([(), (2.5, -1.0)]))
     domain = Domain(
         (
-            IntegerAttribute(
-                "a", draw(st.integers(-9, 0)), 9, 3, resolution=draw(st.integers(1, 4)), **empty
-            ),
+            IntegerAttribute("a", low, 9, 3, resolution=width, **empty),
             NumericAttribute("b", (-1.0, 0.1, 2.5, 9.0), atoms=atoms, resolution=steps, **flags),
             CategoricalAttribute("c", ("f", "m", "it's"), **{**flags, **empty}),
             CategoricalAttribute("d", (True, False), **empty),
