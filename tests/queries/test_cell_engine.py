@@ -282,7 +282,7 @@ def test_what_takes_too_long_or_too_much_memory_is_ended(text: str) -> None:
     with pytest.raises(QueryError, match="takes too long, or too much memory") as refused:
         evaluated(text, ROWS, {}, seconds=0.3)
     assert refused.value.code == "too_large"
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 2
     assert [one.tolist() for one in evaluated("SELECT k FROM r", ROWS, {})] == [[0, 1, 2]]
 
 
