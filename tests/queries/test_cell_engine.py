@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -63,7 +63,14 @@ def _records() -> pd.DataFrame:
 
 RECORDS = _records()
 ENCODED = RECORDS.assign(d=RECORDS["d"].dt.strftime("%Y-%m-%d"))
-PLACES = np.ravel_multi_index(encode_records(ENCODED, WIDE).columns, WIDE.shape)
+
+
+def places(records: pd.DataFrame, domain: Domain) -> NDArray[np.intp]:
+    """Return the cell of each record."""
+    return np.ravel_multi_index(encode_records(records, domain).columns, domain.shape)
+
+
+PLACES = places(ENCODED, WIDE)
 
 TERMS = [
     "x", "-x", "x * 2", "x + n", "x - n", "x * x", "x * n", "x - x", "x / 2", "ABS(x)", "ABS(x - 2)",
@@ -153,8 +160,10 @@ def unsound(
         except QueryError as error:
             refused[condition] = error
     pairs = zip(read.items(), truth(duck, table, list(read)), strict=False)
-    wrong = [one for (one, (least, most)), true in pairs
-             if not true[least[places]].all() or true[~most[places]].any()]  # fmt: skip
+    wrong = [
+        one for (one, (least, most)), true in pairs
+        if not true[least[places]].all() or true[~most[places]].any()
+    ]  # fmt: skip
     return wrong, refused
 
 
@@ -162,8 +171,8 @@ def refused_otherwise(refused: dict[str, QueryError], codes: str) -> list[str]:
     return [one for one, error in refused.items() if error.code not in codes.split()]
 
 
-# A third of the tests of each term, other ones of the next; ``-m slow`` tries all with all.
-some_and_all = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+# A sixth of the tests of each term, other ones of the next; ``-m slow`` tries all with all.
+some_and_all = pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 
 
 def with_their_opposites(term: str, tests: list[str], first: int, every: int) -> list[str]:
@@ -224,7 +233,6 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(st.lists(CONDITIONS, min_size=1, max_size=6))
 def test_no_condition_is_belied_by_a_record(duck: duckdb.DuckDBPyConnection, conditions: list[str]) -> None:
     wrong, refused = unsound(duck, "wide", conditions)
@@ -266,10 +274,8 @@ def test_no_text_reads_a_file_or_a_name_or_changes_a_setting(text: str, tmp_path
     "text",
     [
         "SELECT max(sin(range)) FROM range(1000000000000)",
-        "SELECT count(*) FROM range(10000000000) a, range(1000) b",
         "WITH RECURSIVE c AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c",
         "SELECT list(a.range) FROM range(100000000) a",
-        "SELECT count(DISTINCT range) FROM range(200000000)",
     ],
 )
 def test_what_takes_too_long_or_too_much_memory_is_ended(text: str) -> None:
@@ -277,7 +283,7 @@ def test_what_takes_too_long_or_too_much_memory_is_ended(text: str) -> None:
     with pytest.raises(QueryError, match="takes too long, or too much memory") as refused:
         evaluated(text, ROWS, {}, seconds=0.3)
     assert refused.value.code == "too_large"
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 2
     assert [one.tolist() for one in evaluated("SELECT k FROM r", ROWS, {})] == [[0, 1, 2]]
 
 
@@ -291,7 +297,7 @@ def test_no_table_outlives_its_text() -> None:
 def test_threads_have_engines_of_their_own() -> None:
     def asked(number: int) -> list[int]:
         rows = {"k": np.arange(number, number + 50)}
-        found = [evaluated("SELECT k * 1 AS k FROM r", rows, {}) for _ in range(40)]
+        found = [evaluated("SELECT k * 1 AS k FROM r", rows, {}) for _ in range(15)]
         assert all(one[0].tolist() == list(range(number, number + 50)) for one in found)
         return [int(one) for one in found[0][0]]
 
@@ -348,10 +354,9 @@ def test_without_the_library_plain_conditions_are_answered_and_others_refused(
 def test_two_undeclared_texts_may_be_equal_or_not() -> None:
     same = Domain(tuple(CategoricalAttribute(name, ("x",), other=True) for name in "ab"), name="t")
     for condition in ("a = b", "a <> b", "COALESCE(a, 'x') = b", "NULLIF(a, b) IS NULL"):
-        found = CellCondition.of(parse_where(condition, same))
-        assert not found.least[1, 1], condition
-        assert found.most[1, 1], condition
-        assert found.least[0, 1] == found.most[0, 1], condition
+        least, most = (one.reshape(same.shape) for one in readings(parse_where(condition, same)))
+        assert (least[1, 1], most[1, 1]) == (False, True), condition
+        assert least[0, 1] == most[0, 1], condition
 
 
 def test_the_least_absolute_value_is_0_where_0_lies_inside() -> None:
@@ -385,14 +390,7 @@ SINGLES = pd.DataFrame(
 SINGLES["n"] = SINGLES["n"].astype("Int64")
 
 
-def places(records: pd.DataFrame, domain: Domain) -> NDArray[np.intp]:
-    """Return the cell of each record."""
-    return np.ravel_multi_index(encode_records(records, domain).columns, domain.shape)
-
-
 CELLS_OF_SINGLES = places(SINGLES, DOMAIN)
-
-
 TEXT_TERMS = [
     "a", "b", "COALESCE(a, 'y')", "COALESCE(a, 'q')", "COALESCE(a, b)", "NULLIF(a, 'x')",
     "NULLIF(LOWER(b), 'q')",
@@ -464,7 +462,8 @@ OPEN = ["m > 0", "m > 0 AND n > 1", "m > 0 OR n > 1", "n > 1", "n > m", "m = 1 A
 def test_a_choice_of_conditions_holds_wherever_it_is_said_to_and_nowhere_else(
     duck: duckdb.DuckDBPyConnection, form: str
 ) -> None:
-    asked = [form.format(one, other) for one in OPEN for other in ("m < 2", "n < 3 AND m < 2")]
+    others = itertools.cycle(("m < 2", "n < 3 AND m < 2"))
+    asked = [form.format(one, other) for one, other in zip(OPEN, others, strict=False)]
     assert unsound(duck, "single", [*asked, *(f"NOT ({one})" for one in asked)]) == ([], {})
 
 
@@ -478,18 +477,18 @@ DECIDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("condition", DECIDED)
-def test_only_cells_whose_records_differ_are_open(duck: duckdb.DuckDBPyConnection, condition: str) -> None:
-    least, most = readings(parse_where(condition, DOMAIN))
-    by_cell = pd.Series(truth(duck, "single", [condition])[0]).groupby(CELLS_OF_SINGLES)
-    assert np.array_equal(least, by_cell.all().to_numpy())
-    assert np.array_equal(most, by_cell.any().to_numpy())
-
-
-def test_the_name_of_the_cell_of_undeclared_texts_stands_for_it() -> None:
-    least, most = readings(parse_where("COALESCE(a, 'x') = '(other)'", DOMAIN))
-    assert np.array_equal(least, most)
-    assert np.array_equal(least, readings(parse_where("a = '(other)'", DOMAIN))[0])
+def test_only_cells_whose_records_differ_are_open(duck: duckdb.DuckDBPyConnection) -> None:
+    for condition, true in zip(DECIDED, truth(duck, "single", DECIDED), strict=True):
+        least, most = readings(parse_where(condition, DOMAIN))
+        by_cell = pd.Series(true).groupby(CELLS_OF_SINGLES)
+        assert np.array_equal(least, by_cell.all().to_numpy()), condition
+        assert np.array_equal(most, by_cell.any().to_numpy()), condition
+    # A decimal that rounding may have moved is open too; the cell of undeclared texts has a name.
+    least, most = readings(parse_where("n * 0.1 = 0.3", DOMAIN))
+    assert not least.any()
+    assert most.reshape(DOMAIN.shape)[0, 0, :, 0].tolist() == [False, False, False, True, False, False]
+    named = [readings(parse_where(one, DOMAIN)) for one in ("COALESCE(a, 'x') = '(other)'", "a = '(other)'")]
+    assert all(np.array_equal(one, named[1][0]) for one in (*named[0], *named[1]))
 
 
 DATES = Domain(
@@ -517,12 +516,6 @@ def test_dates_are_compared_as_days_and_not_as_the_texts_of_their_cells() -> Non
     assert refusal(parse_where, "COALESCE(d, e) > 'x'", DATES).message == (
         "expected two values of one kind, got dates of d and e and the text 'x'"
     )
-
-
-def test_a_decimal_that_rounding_may_have_moved_leaves_a_comparison_open() -> None:
-    least, most = readings(parse_where("n * 0.1 = 0.3", DOMAIN))
-    assert not least.any()
-    assert most.reshape(DOMAIN.shape)[0, 0, :, 0].tolist() == [False, False, False, True, False, False]
 
 
 def test_a_condition_that_nobody_meets_is_answered_with_a_note() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -133,9 +134,17 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_condition_holds_on_the_days_that_duckdb_tells(condition: str, width: str) -> None:
+# By days, and in turn by one of the wider periods; ``-m slow`` has all conditions by all.
+CHOSEN = [("day", one) for one in CONDITIONS] + list(
+    zip(itertools.cycle(WIDTHS[1:]), CONDITIONS, strict=False)
+)
+OTHERS = [pair for pair in itertools.product(WIDTHS, CONDITIONS) if pair not in CHOSEN]
+
+
+@pytest.mark.parametrize(
+    ("width", "condition"), [*CHOSEN, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)]
+)
+def test_a_condition_holds_on_the_days_that_duckdb_tells(width: str, condition: str) -> None:
     text, _, reference = condition.partition(" => ")
     rows = duckdb.execute(f"SELECT {reference or text} FROM (SELECT unnest(?)::DATE AS d)", [DAYS]).fetchall()
     domain, expected = days(width), sum(bool(holds) for (holds,) in rows)
@@ -187,11 +196,8 @@ def test_a_condition_on_times_holds_wherever_it_is_said_to_and_nowhere_else(text
 
 def test_empty_and_undeclared_dates_have_no_part() -> None:
     domain = days(missing=True, other=True)
-    for text in (
-        "DAYNAME(d) <> 'x'",
-        "DATE_TRUNC('month', d) >= '2000-01-01'",
-        "d + INTERVAL 1 DAY > '2000-01-01'",
-    ):
+    every = "DAYNAME(d) <> 'x'", "DATE_TRUNC('month', d) >= '2000-01-01'", "d + INTERVAL 1 DAY > '2000-01-01'"
+    for text in every:
         query = parse_where(text, domain)
         assert query.aligned
         assert full_weights(query).tolist() == [2**20] * len(DAYS) + [0, 0]
@@ -260,9 +266,5 @@ def test_steps_end_with_the_calendar() -> None:
         assert second_of(step, date.min) < DAY
     assert second_of(Step("year"), date.max) == date(9999, 1, 1).toordinal() * DAY
     ends = Domain((DateAttribute("d", date(9999, 12, 1), date.max),), name="t")
-    assert (
-        "leaves the calendar"
-        in refusal(
-            parse_sql, "SELECT DATE_TRUNC('month', d) + INTERVAL 1 MONTH, COUNT(*) FROM t GROUP BY 1", ends
-        ).message
-    )
+    beyond = "SELECT DATE_TRUNC('month', d) + INTERVAL 1 MONTH, COUNT(*) FROM t GROUP BY 1"
+    assert "leaves the calendar" in refusal(parse_sql, beyond, ends).message

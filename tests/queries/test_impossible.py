@@ -26,6 +26,7 @@ from queries import (
 from queries.factors import UNITS
 from queries.impossible import MOST_CONDITIONS, impossible_cells
 from queries.reader import QuestionReader
+from tests.queries.meaning import full_weights
 
 PLAIN = Domain(
     (
@@ -105,12 +106,6 @@ def questions(draw: st.DrawFn) -> list[tuple[tuple[str, ...], list[int]]]:
     return found
 
 
-def over_all(query: LinearQuery) -> NDArray[np.int64]:
-    """Return a question's weights over all attributes."""
-    shape = [size if name in query.scope else 1 for name, size in PLAIN.sizes.items()]
-    return np.broadcast_to(query.weights().reshape(shape), PLAIN.shape)
-
-
 @given(questions(), st.integers(0, 2**32))
 def test_a_question_leaves_impossible_cells_out_and_no_answer_changes(
     weights: list[tuple[tuple[str, ...], list[int]]], seed: int
@@ -125,10 +120,11 @@ def test_a_question_leaves_impossible_cells_out_and_no_answer_changes(
     tables = [Marginal(domain, domain.names, counts) for domain in (PLAIN, DOMAIN)]
     assert possible.answer(tables[1]) == plain.answer(tables[0])
     # Nothing but impossible cells is left out; of cells of the question's attributes, all of them are.
-    np.testing.assert_array_equal(over_all(possible)[~impossible()], over_all(plain)[~impossible()])
+    found = full_weights(possible)
+    np.testing.assert_array_equal(found[~impossible()], full_weights(plain)[~impossible()])
     cells = np.broadcast_to(impossible_cells(DOMAIN.impossible, plain.scope), PLAIN.scope_shape(plain.scope))
     shape = [size if name in plain.scope else 1 for name, size in PLAIN.sizes.items()]
-    assert not over_all(possible)[np.broadcast_to(cells.reshape(shape), PLAIN.shape)].any()
+    assert not found[np.broadcast_to(cells.reshape(shape), PLAIN.shape)].any()
     assert LinearQuery.from_dict(DOMAIN, possible.to_dict()).to_json() == possible.to_json()
 
 

@@ -32,7 +32,7 @@ from queries.cells import GRAMMAR_WORDS, quoted_name
 from queries.comparisons import COMPARE, Comparison, Junction, Operator, Predicate, Scalar, negation
 from queries.parsing import parse_sql, plain_predicate, read_line, structured_predicate
 from queries.segments import count_where
-from queries.sql_tree import LONGEST_TEXT, SQL_WORDS
+from queries.sql_tree import LONGEST_TEXT
 from tests.queries.meaning import read_predicate, refusal
 
 EVERYBODY = b'{"where": ""}'
@@ -42,17 +42,19 @@ EVERYBODY = b'{"where": ""}'
     ("line", "identifier", "request_id", "words"),
     [
         (EVERYBODY, None, None, "everybody"),
-        ('{"where": {}}', None, None, "everybody"),
-        ('{"id": 1, "where": "age = 30"}', 1, None, "age 30"),
         (b'{"id": "a", "where": {"age": {"eq": 30}}}', "a", None, "age 30"),
+        ('{"id": "", "where": {}, "request_id": "r-1"}', "", "r-1", "everybody"),
         ('{"id": null, "where": "", "request_id": null}', None, None, "everybody"),
-        ('{"id": "", "where": "", "request_id": "r-1"}', "", "r-1", "everybody"),
-        ('{"id": -7, "where": "größe = \'klein\'"}', -7, None, "größe klein"),
-        (b' \t{"where": "gr\xc3\xb6\xc3\x9fe = \'klein\'"}\r\n', None, None, "größe klein"),
+        (b' \t{"id": -7, "where": "gr\xc3\xb6\xc3\x9fe = \'klein\'"}\r\n', -7, None, "größe klein"),
         ('{"where": "gr\\u00f6\\u00dfe = \'klein\'"}', None, None, "größe klein"),
+        *(  # brackets in texts are no nesting
+            (f'{{"where": "", "id": "{text}", "request_id": "{"[" * 40}"}}', json.loads(f'"{text}"'),
+             "[" * 40, "everybody")
+            for text in ("[" * 40, '\\"' + "{" * 40, "\\\\", "]" * 40)
+        ),
         ('{"where": "", "request_id": "' + "x" * 200 + '"}', None, "x" * 200, "everybody"),
     ],
-)
+)  # fmt: skip
 def test_a_line_becomes_a_question(
     people: Domain, line: str | bytes, identifier: str | int | None, request_id: str | None, words: str
 ) -> None:
@@ -81,12 +83,6 @@ def test_a_line_that_is_no_question_is_refused(
     error = refusal(parse_line, line, people)
     assert (error.code, error.position) == ("bad_request", position)
     assert message in error.message
-
-
-@pytest.mark.parametrize("text", ["[" * 40, '\\"' + "{" * 40, "\\\\", "]" * 40])
-def test_brackets_in_texts_are_no_nesting(people: Domain, text: str) -> None:
-    question = parse_line(f'{{"where": "", "id": "{text}", "request_id": "{"[" * 40}"}}', people)
-    assert question.id == json.loads(f'"{text}"')
 
 
 def test_a_line_of_one_megabyte_is_read_and_a_longer_one_is_not(people: Domain) -> None:
@@ -226,19 +222,6 @@ def test_a_plain_text_is_what_the_parser_makes_of_it(text: str) -> None:
         assert repr(unplaced(plain)) == repr(unplaced(parsed))  # 1 is not 1.0
 
 
-def test_every_word_of_sql_that_is_a_name_is_read_as_the_parser_reads_it() -> None:
-    forms = itertools.cycle(("{0} = 3", "{0} BETWEEN 1 AND 3", "{0} IN (1, 2)", "{0}<3 AND {0}_ > 1"))
-    seen = 0
-    for word, form in zip(sorted(filter(str.isidentifier, SQL_WORDS)), forms):  # noqa: B905
-        domain = Domain((IntegerAttribute(word, 0, 9), IntegerAttribute(word.lower() + "_", 0, 9)), "t")
-        text = form.format(word)
-        plain = plain_predicate(text, domain)
-        if plain is not None:
-            assert unplaced(plain) == unplaced(read(text, domain)), text
-            seen += 1
-    assert seen > 250
-
-
 # --- structured conditions ----------------------------------------------------------------------------------
 
 OPERATORS = ["eq", "ne", "ge", "gt", "le", "lt", "between", "in", "is_missing", "is_other"]
@@ -270,7 +253,7 @@ SCALAR, FLAG = "expected a text, a number, true or false, got", "expected true o
 
 # Of a condition on the age: the operator, the value, and what the message says.
 OF_AGE: list[tuple[str, Any, str]] = [
-    *((order, value, f"{SCALAR} ") for order in COMPARE for value in (None, [], [1], {}, {"eq": 1})),
+    ("eq", None, f"{SCALAR} null"), ("lt", [], f"{SCALAR} a list"), ("ne", {"eq": 1}, f"{SCALAR} an object"),
     ("between", 30, f"{ENDS} a number"), ("between", None, f"{ENDS} null"),
     ("between", "30", f"{ENDS} a text"), ("between", {"low": 30}, f"{ENDS} an object"),
     ("between", [30], f"{ENDS} a list of 1"), ("between", [30, 31, 32], f"{ENDS} a list of 3"),
@@ -362,7 +345,6 @@ SIGNS: dict[str, tuple[Operator, Operator]] = {  # as they stand, and where the 
 READ: list[tuple[str, Predicate]] = [
     *((f"age {sign} 30", _age(meant, 30)) for sign, (meant, _) in SIGNS.items()),
     *((f"30 {sign} age", _age(meant, 30, at=4 + len(sign))) for sign, (_, meant) in SIGNS.items()),
-    ("age>=30", _age("ge", 30)),
     ("'Male' = sex", _is("sex", "Male", 9)),
     ("age BETWEEN 30 AND 39", _age("between", 30, 39)),
     ("age NOT BETWEEN 30 AND 39", negation(_age("between", 30, 39))),
@@ -371,10 +353,8 @@ READ: list[tuple[str, Predicate]] = [
     ("sex NOT IN ('Male', 'Female')", negation(Comparison("sex", "in", ("Male", "Female"), 0))),
     ("age IS NULL", _age("missing")),
     ("age IS NOT NULL", negation(_age("missing"))),
-    ("NOT age IS NULL", negation(_age("missing", at=4))),
     # AND binds tighter than OR, and NOT tighter than both.
     ("age = 1 AND age = 2 AND age = 3", _all(_is("age", 1), _is("age", 2, 12), _is("age", 3, 24))),
-    ("age = 1 OR age = 2 OR age = 3", _any(_is("age", 1), _is("age", 2, 11), _is("age", 3, 22))),
     ("age = 1 OR age = 2 AND age = 3", _any(_is("age", 1), _all(_is("age", 2, 11), _is("age", 3, 23)))),
     ("age = 1 AND age = 2 OR age = 3", _any(_all(_is("age", 1), _is("age", 2, 12)), _is("age", 3, 23))),
     ("(age = 1 OR age = 2) AND age = 3", _all(_any(_is("age", 1, 1), _is("age", 2, 12)), _is("age", 3, 25))),
@@ -383,21 +363,21 @@ READ: list[tuple[str, Predicate]] = [
     ("NOT NOT age = 1", negation(negation(_is("age", 1, 8)))),
     ("age BETWEEN 1 AND 2 AND age = 3", _all(_age("between", 1, 2), _is("age", 3, 24))),
     ("((age = 1))", _is("age", 1, 2)),
-    ("", _all()),
     (" \n\t ", _all()),
+    # Comments, spaces and a last semicolon change nothing but places.
+    ("age /* sic */ = 30 -- and nothing else", _age("eq", 30)),
+    ("-- first\n  age\n=\t30;", _age("eq", 30, at=11)),
     # Names fold unless they are quoted, and texts stand as they are written.
-    ("AGE = 30", _age("eq", 30)),
     ("Age between 30 and 39", _age("between", 30, 39)),
     ('"age" = 30', _age("eq", 30)),
     ('"education-num" = 3', _is("education-num", 3)),
     ("größe = 'klein'", _is("größe", "klein")),
     ("GRÖSSE = 'klein'", _is("größe", "klein")),
-    ("member = TRUE", _is("member", True)),
     ("member = false", _is("member", False)),
     ("sex = ('Male')", _is("sex", "Male")),
     *(
         (f"sex = '{text}'", _is("sex", text.replace("''", "'")))
-        for text in ("it''s", "''", "", "a\\", 'a"b', "a;b", "-- no comment", "zwei\nZeilen", "🦊")
+        for text in ("it''s", "", "a\\", 'a"b', "a;b", "-- no comment", "zwei\nZeilen", "🦊")
     ),
 ]
 
@@ -410,9 +390,8 @@ def test_a_text_says_what_it_says_in_sql(people: Domain, text: str, predicate: P
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("0", 0), ("007", 7), ("-5", -5), ("- -5", 5), ("-(-5)", 5), ("+5", 5), ("(5)", 5), ("3.5", 3.5),
-        (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0), ("2.5E-1", 0.25), ("1e+2", 100.0),
-        ("9007199254740993", 2**53 + 1),
+        ("007", 7), ("-5", -5), ("-(-5)", 5), ("+5", 5), ("(5)", 5), (".5", 0.5), ("5.", 5.0),
+        ("2.5E-1", 0.25), ("1e+2", 100.0), ("9007199254740993", 2**53 + 1),
     ],
 )  # fmt: skip
 def test_numbers_are_read_by_one_grammar(people: Domain, text: str, value: float) -> None:
@@ -420,17 +399,6 @@ def test_numbers_are_read_by_one_grammar(people: Domain, text: str, value: float
     assert found == _age("ge", value)
     assert isinstance(found, Comparison)
     assert type(found.values[0]) is type(value)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "age = 30 -- and nothing else", "-- first\nage = 30", "/* first */ age = 30", "age /* sic */ = 30",
-        "age = 30;", "  age\n=\t30 ",
-    ],
-)  # fmt: skip
-def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
-    assert parse_where(text, people).to_dict() == parse_where("age = 30", people).to_dict()
 
 
 def test_a_refusal_keeps_the_text_in_which_its_place_is_counted(people: Domain) -> None:
@@ -549,10 +517,11 @@ WORDS = sorted(
         if _PLAIN.fullmatch(word)
     }
 )
-WORDED = [
-    "{} = 3", "{}<>3", "3 < {}", "{} BETWEEN 2 AND 5", "{} NOT IN (2, 3)", "{} IN (2, 3)", "{} IS NOT NULL",
-    "NOT {} = 3", "({} < 3) OR ({} >= 5 AND sex = 'a')", "sex = 'a' AND {} > 4 AND 2 <= {}",
-]  # fmt: skip
+WORDED = (
+    "{}<>3 OR 3 < {} OR {} BETWEEN 2 AND 5 OR {} NOT IN (2, 3) OR {} IS NOT NULL"
+    " OR (NOT {} = 3 AND sex = 'a' AND 2 <= {})"
+)
+PLAIN = itertools.cycle(("{0} = 3", "{0} BETWEEN 1 AND 3", "{0} IN (1, 2)", "{0}<3 AND {0} > 1"))
 
 
 def _domain(name: str) -> Domain:
@@ -568,34 +537,38 @@ def _spelled(text: str, word: str, *, bare: bool) -> str:
     return re.sub(r"\{\}", lambda _: next(turns), text)
 
 
+def _renamed(predicate: Any, word: str) -> Any:
+    """Return a predicate without places, about the age where it is about a word."""
+    if isinstance(predicate, Junction):
+        return replace(predicate, children=tuple(_renamed(child, word) for child in predicate.children))
+    return replace(
+        predicate, position=None, attribute={word: "age"}.get(predicate.attribute, predicate.attribute)
+    )
+
+
 @pytest.mark.parametrize("bare", [True, False])
 def test_every_word_is_a_name_where_no_word_can_stand(bare: bool) -> None:
-    text = " OR ".join(f"({condition})" for condition in WORDED)
-    expected = _named(read_predicate(text.replace("{}", "age"), _domain("age")), "age")
+    expected = _renamed(read_predicate(WORDED.replace("{}", "age"), _domain("age")), "age")
     statement = (
         "SELECT sex, {} AS g, COUNT(*) AS n FROM people WHERE people.{} >= 3 AND {} < 7 GROUP BY {}, sex"
     )
-    for word in WORDS:
+    plainly = 0
+    for word in WORDS if bare else [*WORDS[::4], *GRAMMAR_WORDS]:  # in quotes they are no words
         if bare and word in GRAMMAR_WORDS:
             continue
-        written = _spelled(text, word, bare=bare)
-        assert _named(read_predicate(written, _domain(word)), word) == expected, written
+        written, domain = _spelled(WORDED, word, bare=bare), _domain(word)
+        assert _renamed(read_predicate(written, domain), word) == expected, written
         if not bare:
             continue
-        grouped = parse_sql(_spelled(statement, word, bare=True), _domain(word))
+        grouped = parse_sql(_spelled(statement, word, bare=True), domain)
         assert [one.scope for one in grouped.groupings] == [(word,), ("sex",)], word
         assert np.flatnonzero(grouped.where.weights()).tolist() == [3, 4, 5, 6], word
-
-
-def _named(predicate: Predicate, name: str) -> list[object]:
-    """Return a predicate as nested lists without places, its one name apart from ``sex`` as ``?``."""
-    match predicate:
-        case Comparison():
-            shown = "?" if predicate.attribute == name else predicate.attribute
-            return [shown, predicate.operator, predicate.values, predicate.part]
-        case Junction(kind, children):
-            return [kind, *(_named(child, name) for child in children)]
-    raise AssertionError(predicate)
+        text = next(PLAIN).format(word)
+        plain = plain_predicate(text, domain)
+        if plain is not None:
+            plainly += 1
+            assert unplaced(plain) == unplaced(read(text, domain)), text
+    assert plainly > 150 or not bare
 
 
 @pytest.mark.parametrize("word", sorted(GRAMMAR_WORDS - {"in", "is"}))  # which can begin nothing else
@@ -605,23 +578,12 @@ def test_a_word_of_the_grammar_is_refused_bare_and_told_to_be_quoted(word: str) 
     assert quoted_name(word) == f'"{word}"'
 
 
-@pytest.mark.parametrize(
-    ("text", "helps"),
-    [
-        ("sex = 'a' AND case * 2 ! 3", False),
-        ("sex = 'a' AND case ! 3", False),
-        ("CASE WHEN sex = 'a' THEN 1 = 1", False),  # it is a CASE
-        ("case 3 = 3", False),
-        ("case = 3 AND CAST(case AS TIME) = 3", False),
-    ],
-)
-def test_a_word_is_told_to_be_quoted_where_that_helps(text: str, helps: bool) -> None:
-    error = refusal(parse_where, text, _domain("case"))
-    assert error.code in ("syntax", "unsupported")
-    assert ('"case"' in error.message) == helps
-
-
-def test_places_in_messages_are_those_of_the_text_as_it_was_written() -> None:
+def test_a_word_is_told_to_be_quoted_only_where_that_helps_and_places_are_of_the_text_as_written() -> None:
+    for text in ("sex = 'a' AND case * 2 ! 3", "CASE WHEN sex = 'a' THEN 1 = 1", "case 3 = 3",
+                 "case = 3 AND CAST(case AS TIME) = 3"):  # fmt: skip
+        error = refusal(parse_where, text, _domain("case"))
+        assert error.code in ("syntax", "unsupported")
+        assert '"case"' not in error.message
     for text, position in (
         ("Case >= 3 AND date = 4 AND  sexx = 'a'", 14),
         ("CASE >= 3 AND\n case >= 'x'", 15),

@@ -220,7 +220,10 @@ SEEDS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(10))
+LATER = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 10))
+
+
+@pytest.mark.parametrize("seed", [*range(4), *LATER])
 def test_changed_statements_are_read_or_refused_with_a_way_that_can_be_asked(seed: int) -> None:
     generator = random.Random(seed)
     words = [re.findall(r"'[^']*'|\w+|\s+|[^\w\s]", text) for text in SEEDS]

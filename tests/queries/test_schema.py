@@ -94,15 +94,6 @@ def _domains(draw: st.DrawFn) -> Domain:
     return Domain(tuple(attributes), name=draw(NAMES))
 
 
-@given(_domains())
-def test_what_a_session_keeps_of_a_domain_has_the_resolutions_that_it_tells_and_no_other(
-    domain: Domain,
-) -> None:
-    assert parse_stored(stored_schema(domain)) == domain
-    assert parse_stored(stored_schema(domain.counted)) == domain.counted
-    assert "resolution" not in stored_schema(domain.counted)
-
-
 def test_a_resolution_that_is_false_is_none() -> None:
     for section in (INTEGER, NUMERIC + "edges = [0, 9]\n"):
         assert parse_schema(section).grids
@@ -117,6 +108,10 @@ def test_a_resolution_that_is_false_is_none() -> None:
 def test_reading_what_was_written_gives_the_domain_back(domain: Domain) -> None:
     again = parse_schema(format_schema(domain))
     assert again == domain
+    # What a session keeps has the resolutions that it tells, and no other.
+    assert parse_stored(stored_schema(domain)) == domain
+    assert parse_stored(stored_schema(domain.counted)) == domain.counted
+    assert "resolution" not in stored_schema(domain.counted)
     for ours, theirs in zip(domain, again, strict=True):
         assert type(ours) is type(theirs)
         if isinstance(ours, CategoricalAttribute) and isinstance(theirs, CategoricalAttribute):
@@ -135,31 +130,15 @@ def test_a_saved_schema_loads_as_the_same_domain_however_its_text_is_stored(
 
 
 NUMERIC = SECTION + 'kind = "numeric"\n'
-# A text and the message: what the person who writes a schema gets to read; others stand in ``refusals.txt``.
-FAULTS: list[tuple[str, str]] = [
-    ("name = 1\n\na = ?", "line 3: expected TOML: Invalid value (column 5)"),
-    ("a = " + "[" * 5000, "expected TOML: brackets are nested too deeply"),
-    (INTEGER.replace("9", "9" * 5000), "expected TOML: a number has too many digits"),
-    ("", "expected one [[attributes]] section per attribute, got none"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), FAULTS)
-def test_a_text_that_describes_no_domain_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(SchemaError) as caught:
-        parse_schema(text)
-    assert str(caught.value) == message
-    path = tmp_path / "people.toml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(SchemaError) as caught:
-        load_schema(path)
-    joint = ", " if message.startswith("line ") else ": "
-    assert str(caught.value) == f"{path}{joint}{message}"
 
 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
+        (b"name = 1\n\na = ?", ", line 3: expected TOML: Invalid value (column 5)"),
+        (b"a = " + b"[" * 5000, ": expected TOML: brackets are nested too deeply"),
+        (INTEGER.replace("9", "9" * 5000).encode(), ": expected TOML: a number has too many digits"),
+        (b"", ": expected one [[attributes]] section per attribute, got none"),
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
         (b"\xef\xbb\xbf\nnmae = 3",
          ": the schema knows the keys name, person, lookups, attributes, impossible, drafted_from, file"),
@@ -172,6 +151,10 @@ def test_a_file_that_is_no_such_text_is_refused_by_name(tmp_path: Path, raw: byt
     with pytest.raises(SchemaError) as caught:
         load_schema(path)
     assert str(caught.value).startswith(f"{path}{message}")
+    if raw.isascii() and len(raw) < 10**6:
+        with pytest.raises(SchemaError) as caught:
+            parse_schema(raw.decode())
+        assert str(caught.value) == message.lstrip(":, ")
     for name in ("absent.toml", ".", "nul\0.toml"):
         with pytest.raises(SchemaError, match="expected a readable schema file"):
             load_schema(tmp_path / name)
@@ -243,9 +226,10 @@ def test_a_text_of_which_much_would_be_made_is_refused_before_it_is_parsed(
     monkeypatch.setattr("tomllib.loads", lambda _: pytest.fail("it was parsed"))
     with pytest.raises(SchemaError, match=r"at most 4 dots|fewer parts|at most 16 MB"):
         parse_schema(text)
-    (tmp_path / "people.toml").write_text(text)
-    with pytest.raises(SchemaError, match=r"at most 4 dots|fewer parts|at most 16 MB"):
-        load_schema(tmp_path / "people.toml")
+    if text in (DOTS, BOMBS[-1]):
+        (tmp_path / "people.toml").write_text(text)
+        with pytest.raises(SchemaError, match=r"at most 4 dots|fewer parts|at most 16 MB"):
+            load_schema(tmp_path / "people.toml")
 
 
 # --- levels of codes, and files beside a schema -------------------------------------------------------------
@@ -357,17 +341,17 @@ name = "delay"
 kind = "numeric"
 edges = [0, 1]
 """
+
+
 WRITTEN = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 CALLED = WRITTEN.filter(lambda name: name == name.strip() and name.isprintable())
 
 
 @st.composite
 def _lookups(draw: st.DrawFn) -> Lookup:
-    columns = draw(
-        st.lists(CALLED.map(lambda name: f"c{name}"), min_size=1, max_size=3, unique_by=str.casefold)
-    )
-    row = st.dictionaries(st.sampled_from(columns), WRITTEN)
-    one = st.one_of(WRITTEN, row)
+    named = CALLED.map(lambda name: f"c{name}")
+    columns = draw(st.lists(named, min_size=1, max_size=3, unique_by=str.casefold))
+    one = st.one_of(WRITTEN, st.dictionaries(st.sampled_from(columns), WRITTEN))
     rows = draw(st.dictionaries(WRITTEN, one, max_size=4)) | {"UA": {columns[0]: draw(WRITTEN)}}
     return Lookup("airlines", "carrier", rows, draw(st.sampled_from(["", "k", 'a "key"'])))
 

@@ -281,7 +281,7 @@ def _reading(predicate: Predicate, domain: Domain) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=400)
+@settings(max_examples=8 * settings().max_examples)
 def test_a_range_of_cells_is_read_as_segments_would_be(data: st.DataObject) -> None:
     def flags() -> dict[str, Any]:
         return data.draw(FLAGS)

@@ -105,12 +105,11 @@ def test_every_question_of_every_set_has_a_number_of_its_own() -> None:
     assert numbers == [2, 3, 5, 6, 7, 8]  # of 4 + 2 + 2 + 1 groups those that the condition leaves
 
 
-@pytest.mark.parametrize("keys", [f"CUBE ({', '.join('abcabca')})", ", ".join(["CUBE (a, b, c)"] * 3)])
-def test_too_many_sets_are_refused_before_they_are_made(keys: str) -> None:
-    keys = keys if "CUBE (a, b, c)" not in keys else "CUBE (a, b, c), CUBE (b, a, c), CUBE (c, a, b)"
-    with pytest.raises(QueryError, match="at most 64 grouping sets") as caught:
-        parse_sql(f"SELECT COUNT(*) FROM people GROUP BY {keys}", LETTERS)
-    assert caught.value.code == "too_large"
+def test_too_many_sets_are_refused_before_they_are_made() -> None:
+    for keys in ("CUBE (a, b, c, a, b, c, a)", "CUBE (a, b, c), CUBE (b, a, c), CUBE (c, a, b)"):
+        error = refusal(parse_sql, f"SELECT COUNT(*) FROM people GROUP BY {keys}", LETTERS)
+        assert error.code == "too_large"
+        assert "at most 64 grouping sets" in error.message
 
 
 # --- statements that are read -------------------------------------------------------------------------------
@@ -128,24 +127,18 @@ PEOPLE = Domain(
 )
 
 
-def columns_of(statement: str) -> list[str]:
-    return [column.title for column in parse_sql(statement, PEOPLE).columns]
-
-
 @pytest.mark.parametrize("keys", ["age, people.sex", "1, age", "3, 1", "sex, AGE"])
 def test_keys_come_first_whoever_names_them(keys: str) -> None:
     statement = f"SELECT sex, COUNT(*) AS people, age FROM people WHERE age >= 65 GROUP BY {keys}"
-    assert columns_of(statement) == ["sex", "age", "people"]
     plain = parse_sql(statement, PEOPLE)
+    assert [column.title for column in plain.columns] == ["sex", "age", "people"]
     for more in ("ORDER BY people DESC", "HAVING people > 3", "ORDER BY sex LIMIT 2"):
         other = parse_sql(f"{statement} {more}", PEOPLE)
         assert [column.names for column in other.columns] == [column.names for column in plain.columns]
         keyed = [[question.key() for _, _, question in one.questions()] for one in (plain, other)]
         assert keyed[0] == keyed[1]
         assert len(keyed[0]) == 3 * 26  # the condition excludes the other ages
-    assert {label for group in plain.groups() for label in group.labels if label in ("Male", None)} == {
-        *("Male", None)
-    }
+    assert {"Male", None} < {label for group in plain.groups() for label in group.labels}
 
 
 def test_a_line_may_hold_a_statement_and_its_groups_have_marks_that_no_analyst_can_give() -> None:
@@ -200,17 +193,6 @@ def test_where_no_cell_is_decided_the_edges_are_told(where: str) -> None:
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------
-
-CELLS = Domain(
-    (
-        IntegerAttribute("age", 0, 11, missing=True),
-        CategoricalAttribute("sex", ("f", "m")),
-        IntegerAttribute("wide", 0, 11, 4),
-        NumericAttribute("pay", (0.0, 10.0, 20.0)),
-        CategoricalAttribute("count", ("a", "b")),
-    ),
-    name="people",
-)
 
 
 @pytest.mark.parametrize(
@@ -372,10 +354,11 @@ def test_a_key_that_cells_do_not_decide_is_refused_with_a_statement_that_runs(ke
 
 
 def test_a_value_of_undeclared_records_is_never_made_up() -> None:
-    left = "SELECT COUNT(p.city) FROM flights LEFT JOIN ports p ON dest = p.faa"
-    assert refusal(parse_sql, left, FLIGHTS).code == "unaligned"  # some have one, and others have none
-    key = "SELECT UPPER(p.state), COUNT(*) FROM flights JOIN ports p ON dest = p.faa GROUP BY 1"
-    assert refusal(parse_sql, key, FLIGHTS).code == "unaligned"
+    for text in (  # some have one, and others have none
+        "SELECT COUNT(p.city) FROM flights LEFT JOIN ports p ON dest = p.faa",
+        "SELECT UPPER(p.state), COUNT(*) FROM flights JOIN ports p ON dest = p.faa GROUP BY 1",
+    ):
+        assert refusal(parse_sql, text, FLIGHTS).code == "unaligned"
 
 
 def test_what_all_rows_of_a_lookup_share_is_known_of_undeclared_records(

@@ -1,5 +1,5 @@
 -- Aggregates of records, with and without groups.
-SELECT { SUM | AVG | MEDIAN | MIN | MAX | STDDEV | STDDEV_POP | STDDEV_SAMP | VARIANCE | VAR_POP | VAR_SAMP | COUNT }({ age | score | age + 1 | score * 2 }) AS v FROM people
+SELECT { SUM | AVG | MEDIAN | MIN | MAX | STDDEV | STDDEV_POP | STDDEV_SAMP | VARIANCE | VAR_POP | VAR_SAMP | COUNT }({ age | score | score + 1 | score * 2 }) AS v FROM people
 SELECT { SUM | AVG | MEDIAN | MIN | MAX | STDDEV | VAR_POP }({ age - score | ABS(score) | age // 2 | -age }) AS v FROM people WHERE { sex = 'f' | region <> 'west' }
 SELECT { SUM | AVG | MIN | MAX | MEDIAN | STDDEV | COUNT }(pay) AS v FROM people { WHERE age > 2 | WHERE pay < 10 }
 SELECT region, { SUM | AVG | MEDIAN | MIN | MAX | STDDEV }(score) AS v, COUNT(*) AS n FROM people GROUP BY region
@@ -8,7 +8,7 @@ SELECT sex, region, AVG(age) AS v, SUM(score) AS s FROM people WHERE age <> 2 GR
 SELECT { PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY age) | PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY score DESC) | QUANTILE_CONT(age, 0.2) | PERCENTILE_CONT(0) WITHIN GROUP (ORDER BY age) | PERCENTILE_CONT(1) WITHIN GROUP (ORDER BY age) } AS v FROM people
 SELECT { CORR(age, score) | CORR(age, age * age) | CORR(age, CASE WHEN sex = 'm' THEN 1 ELSE 0 END) } AS v FROM people
 SELECT sex, CORR(age, score) AS v FROM people GROUP BY sex
-SELECT { SUM(1) | SUM(3) | COUNT(1) | COUNT(sex) | COUNT_IF(age > 2) | COUNTIF(sex = 'f') | SUM(0.5) } AS v FROM people
+SELECT { SUM(1) | SUM(3) | SUM(age + 1) | COUNT(1) | COUNT(sex) | COUNT_IF(age > 2) | COUNTIF(sex = 'f') | SUM(0.5) } AS v FROM people
 SELECT { SUM | COUNT }(CASE WHEN sex = 'f' THEN 1 ELSE 0 END) AS v FROM people
 SELECT { SUM(CASE WHEN age > 3 THEN 1 END) | COUNT(CASE WHEN age > 3 THEN 1 END) | SUM(CASE WHEN age > 3 THEN score END) | AVG(CASE WHEN age > 3 THEN 1.0 ELSE 0 END) | MAX(CASE WHEN age < 3 THEN age END) | COUNT(CASE WHEN age > 3 THEN sex END) } AS v FROM people
 SELECT { SUM(COALESCE(age, 0)) | AVG(COALESCE(age, 10)) | AVG(NULLIF(age, 0)) | COUNT(NULLIF(age, 0)) | SUM(age * score) | AVG(age % 2) | SUM(GREATEST(age, score)) | COUNT(COALESCE(age, 1)) | SUM(LENGTH(region)) | AVG(IF(age > 2, 1, 0)) } AS v FROM people

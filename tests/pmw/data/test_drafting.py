@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.data import CsvDialect, TableFile
@@ -290,12 +290,10 @@ def texts_of(many: int, write: Callable[[int], str]) -> list[str]:
 @pytest.mark.parametrize(
     ("texts", "kind"),
     [
-        (texts_of(300, lambda i: str(i % 90)), TextKind.WHOLE),
         (texts_of(300, lambda i: str(i % 2)), TextKind.WHOLE),
         (texts_of(300, lambda i: f"{i % 70 - 30}.0"), TextKind.WHOLE),  # as pandas writes them beside NaN
         (texts_of(300, lambda i: "" if i % 3 else str(i % 40)), TextKind.WHOLE),
-        (texts_of(300, lambda i: "NA" if i % 3 else str(i % 40)), TextKind.WHOLE),
-        (texts_of(300, lambda i: f" {i % 40}"), TextKind.WHOLE),
+        (texts_of(300, lambda i: "NA" if i % 3 else f" {i % 40}"), TextKind.WHOLE),
         (texts_of(300, lambda i: str(1000 + i % 90)), TextKind.ALIKE),
         (texts_of(300, lambda i: "" if i % 3 else str(100 + i % 40)), TextKind.ALIKE),
         ([*texts_of(197, lambda i: str(100 + i % 90)), "7", "word", "words"], TextKind.WHOLE),
@@ -305,7 +303,6 @@ def texts_of(many: int, write: Callable[[int], str]) -> list[str]:
         (texts_of(300, lambda i: f"{i % 90 * 111:04}"), TextKind.CODES),
         (texts_of(300, lambda i: str(i / 8)), TextKind.NUMBERS),
         (texts_of(300, lambda i: f"{i / 7:.3e}"), TextKind.NUMBERS),
-        (texts_of(300, lambda i: f"{i},50"), TextKind.SEPARATED),
         (texts_of(300, lambda i: f"{i},000"), TextKind.SEPARATED),
         (texts_of(300, lambda i: f"1.{i:03},25"), TextKind.SEPARATED),
         (texts_of(300, lambda i: f"{DAYS[i]}"), TextKind.DAYS),
@@ -318,17 +315,13 @@ def texts_of(many: int, write: Callable[[int], str]) -> list[str]:
         (texts_of(300, lambda i: f"{i % 24:02}:{i % 60:02}:38"), TextKind.CLOCK),
         (texts_of(300, lambda i: f"{i % 12 + 1}:30 pm"), TextKind.CLOCK),
         (texts_of(300, lambda i: f"{i % 6 + 19}:30 pm"), TextKind.FEW),  # no clock shows them
-        (texts_of(300, lambda i: f"{i % 60:03}"), TextKind.CODES),
         (texts_of(3000, lambda i: f"{i % 1000 * 90:05}"), TextKind.CODES),
-        (texts_of(300, lambda i: ("yes", "no")[i % 2]), TextKind.FEW),
         (texts_of(300, lambda i: f"2023-{i % 12 + 1:02}"), TextKind.FEW),
         (texts_of(3000, lambda i: f"name {i % 700}"), TextKind.MANY),
         (texts_of(300, str), TextKind.IDS),
-        (texts_of(300, lambda i: f"0{i}"), TextKind.IDS),
-        (texts_of(200, lambda i: f"note {i}"), TextKind.IDS),
+        (texts_of(200, lambda i: f"0{i}"), TextKind.IDS),
         (texts_of(300, lambda i: str(i % 90) if i % 2 else f"word {i % 9}"), TextKind.MIXED),
         (texts_of(300, lambda i: str(i % 90) if i % 2 else f"{DAYS[i]}"), TextKind.MIXED),
-        (texts_of(300, lambda i: ""), TextKind.EMPTY),
         (texts_of(300, lambda i: "" if i else "x"), TextKind.EMPTY),
         ([], TextKind.EMPTY),
         (["31", "40", "52"], TextKind.WHOLE),  # few records have kinds too
@@ -344,11 +337,11 @@ def texts_of(many: int, write: Callable[[int], str]) -> list[str]:
         ([*["5"] * 4, *[""] * 297], TextKind.WHOLE),
         # The whole file tells, from either end.
         (
-            [*texts_of(30_000, lambda i: str(i % 90)), *texts_of(10_000, lambda i: f"w{i % 90}")],
+            [*texts_of(22_000, lambda i: str(i % 90)), *texts_of(7000, lambda i: f"w{i % 90}")],
             TextKind.MIXED,
         ),
         (
-            [*texts_of(10_000, lambda i: f"w{i % 90}"), *texts_of(30_000, lambda i: str(i % 90))],
+            [*texts_of(7000, lambda i: f"w{i % 90}"), *texts_of(22_000, lambda i: str(i % 90))],
             TextKind.MIXED,
         ),
     ],
@@ -415,6 +408,7 @@ def records_of(several: Mapping[str, Sequence[str]], many: int) -> dict[str, lis
     return {name: [texts[place % len(texts)] for place in range(many)] for name, texts in several.items()}
 
 
+@settings(max_examples=settings().max_examples // 2)  # each of columns of every kind
 @given(tables(), tables())
 def test_tables_of_the_same_kinds_have_the_same_draft_to_the_byte(
     tmp_path: Path, one: dict[str, list[str]], other: dict[str, list[str]]

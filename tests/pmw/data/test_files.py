@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import sqlite3
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import duckdb
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import feather
 
 from pmw.data import CountSource, CsvDialect, TableFile, as_source
 from pmw.data.inspection import AttributeFacts, TableFacts, inspect_table
@@ -43,17 +42,21 @@ def test_columns_are_found_by_name_and_quoted_fields_hold_delimiters(tmp_path: P
     assert source.counts(("word",)).counts.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("records", [0, 2])
-def test_line_ends_a_byte_order_mark_and_compression_do_not_matter(
-    tmp_path: Path, ending: str, mark: bytes, records: int
-) -> None:
-    text = (ending or "\n").join(["age,sex,income", "30,f,5", "41,m,15"][: records + 1]) + ending
-    raw = mark + text.encode()
-    assert read(tmp_path, raw).counts(()).total == records
-    zipped = written(tmp_path, gzip.compress(raw), "table.csv.gz")
-    assert as_source(zipped, DOMAIN, None).counts(()).total == records
+def test_line_ends_a_byte_order_mark_and_compression_do_not_matter(tmp_path: Path) -> None:
+    for end, last, mark, records in itertools.product(
+        ("\n", "\r\n"), (True, False), (b"", b"\xef\xbb\xbf"), (0, 2)
+    ):
+        text = end.join(["age,sex,income", "30,f,5", "41,m,15"][: records + 1]) + end * last
+        raw = mark + text.encode()
+        assert read(tmp_path, raw).counts(()).total == records
+        zipped = written(tmp_path, gzip.compress(raw), "table.csv.gz")
+        assert as_source(zipped, DOMAIN, None).counts(()).total == records
+    alone = Domain((CategoricalAttribute("age", ("1", "2"), missing=True),))
+    for values in (["1", "", "2"], ["1", "", ""], [""], []):  # an empty line is an empty value
+        for end, last in itertools.product(("\n", "\r\n"), (True, False)):
+            text = end.join(["age", *values]) + (end if last or values[-1:] == [""] else "")
+            counts = [values.count(one) for one in ("1", "2", "")]
+            assert histogram(read(tmp_path, text, alone)).tolist() == counts
 
 
 def test_the_dialect_is_declared(tmp_path: Path) -> None:
@@ -65,33 +68,6 @@ def test_the_dialect_is_declared(tmp_path: Path) -> None:
 
 
 # --- line by line -----------------------------------------------------------------------------------------
-
-DOMAINS = st.sampled_from([DOMAIN, LENIENT])
-
-
-def reference(lines: list[bytes], domain: Domain) -> np.ndarray:
-    """Count every line by itself, value by value."""
-    records, malformed = fields_of(lines, CsvDialect())
-    rows = [[values_of(one).encode(value) for one, value in zip(domain, row, strict=True)] for row in records]
-    rows += [[-1 if one.other_code is None else one.other_code for one in domain]] * len(malformed)
-    counts = np.zeros(domain.shape, dtype=np.int64)
-    for codes in rows:
-        if min(codes) >= 0:
-            counts[tuple(codes)] += 1
-    return counts
-
-
-@given(hostile_lines(), DOMAINS, st.data())
-def test_every_line_is_read_by_itself_and_changes_nothing_of_another(
-    tmp_path: Path, lines: list[bytes], domain: Domain, data: st.DataObject
-) -> None:
-    whole = histogram(read(tmp_path, HEADER + b"\n".join(lines), domain))
-    assert np.array_equal(whole, reference(lines, domain))
-    place = data.draw(st.integers(0, len(lines) - 1))
-    others = [*lines[:place], *lines[place + 1 :], b""]
-    without = histogram(read(tmp_path, HEADER + b"\n".join(others), domain))
-    assert np.all(whole >= without)
-    assert (whole - without).sum() <= 1
 
 
 @pytest.mark.parametrize(
@@ -110,29 +86,17 @@ def test_a_line_that_cannot_be_read_counts_as_undeclared_where_nothing_is_droppe
     assert read(tmp_path, text).counts(()).total == 2
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("ended", [True, False])  # the last line by a line feed
-def test_an_empty_line_is_an_empty_value_of_a_column_alone(tmp_path: Path, end: str, ended: bool) -> None:
-    alone = Domain((CategoricalAttribute("age", ("1", "2"), missing=True),))
-    for values in (["1", "", "2"], ["", "1"], ["1", "", ""], [""], []):
-        needed = values[-1:] == [""]
-        text = end.join(["age", *values]) + (end if ended or needed else "")
-        assert histogram(read(tmp_path, text, alone)).tolist() == [
-            values.count(one) for one in ("1", "2", "")
-        ]
-
-
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("length", [2**20 - 2, 2**20 - 1, 2**20])
+@pytest.mark.parametrize("length", [2**20 - 1, 2**20])
 def test_whether_a_line_is_too_long_does_not_depend_on_how_others_end(
     tmp_path: Path, end: bytes, length: int
 ) -> None:
     domain = Domain((CategoricalAttribute("sex", ("f", "m")),))
     long = b"5,f," + b"0" * (length - 5) + b"7" + end
     for others in (b"1,f,1\n", b"1,f,1\r\n"):
-        for text in (others + long, long + others, others + long + others):
+        for text in (long + others, others + long):
             kept = read(tmp_path, HEADER + text, domain).counts(()).total
-            assert kept == text.count(others) + (length < 2**20)
+            assert kept == 1 + (length < 2**20)
 
 
 def test_long_fields_and_bad_lines_in_every_block_lose_no_good_line(tmp_path: Path) -> None:
@@ -179,15 +143,10 @@ def zipped(*names: str) -> bytes:
     return made.getvalue()
 
 
-def arrow() -> bytes:
+def saved(write: Callable[[io.BytesIO], object]) -> bytes:
+    """Return what a library writes."""
     made = io.BytesIO()
-    feather.write_feather(pa.table({"age": [1]}), made)
-    return made.getvalue()
-
-
-def parquet() -> bytes:
-    made = io.BytesIO()
-    pq.write_table(pa.table({"age": [1]}), made)
+    write(made)
     return made.getvalue()
 
 
@@ -197,10 +156,7 @@ def of_sqlite() -> bytes:
         return connection.serialize()
 
 
-def of_stata(version: Literal[114, 118]) -> bytes:
-    made = io.BytesIO()
-    pd.DataFrame({"age": [1]}).to_stata(made, write_index=False, version=version)
-    return made.getvalue()
+AGES = pd.DataFrame({"age": [1]})
 
 
 @pytest.mark.parametrize(
@@ -211,19 +167,17 @@ def of_stata(version: Literal[114, 118]) -> bytes:
         (zipped("people.csv"), "a zip archive; name a file that was in it"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(40), f"an old {EXCEL}"),
         (gzip.compress(HEADER), "a file compressed by gzip; give it a name that ends in .gz"),
-        (arrow(), "an Arrow file; read it with pyarrow, and write Parquet"),
-        (parquet(), "a Parquet file; give it a name that ends in .parquet"),
+        (saved(AGES.to_feather), "an Arrow file; read it with pyarrow, and write Parquet"),
+        (saved(AGES.to_parquet), "a Parquet file; give it a name that ends in .parquet"),
         (of_sqlite(), "an SQLite database; write its table as CSV"),
         (bytes(8) + b"DUCK" + bytes(40), "a DuckDB database; name it as duckdb:FILE, with --table"),
-        (of_stata(118), "a Stata file; write it as CSV or Parquet"),
-        (of_stata(114), "a Stata file; write it as CSV or Parquet"),
+        (saved(partial(AGES.to_stata, version=118)), "a Stata file; write it as CSV or Parquet"),
+        (saved(partial(AGES.to_stata, version=114)), "a Stata file; write it as CSV or Parquet"),
         (b"$FL2@(#) SPSS DATA FILE MS Windows", "an SPSS file; write it as CSV or Parquet"),
         (b'{"age": 1}\n{"age": 2}\n', "JSON; write its records as CSV or Parquet"),
-        (b'{\n"age": 1}\n', "JSON; write its records as CSV or Parquet"),
         (b' [{"age": 1}]', "JSON; write its records as CSV or Parquet"),
         (b"[\n  1]", "JSON; write its records as CSV or Parquet"),
         ("age,sex,income\n".encode("utf-16"), "UTF-16 text; save it as UTF-8"),
-        ("age,sex,income\n".encode("utf-16-le"), "UTF-16 text; save it as UTF-8"),
         ("age,sex,income\n".encode("utf-16-be"), "UTF-16 text; save it as UTF-8"),
         (b"sep=;\r\nage;sex;income\n", f"{SEP} ';'"),
         (b"\xef\xbb\xbfSEP=|\nage|sex|income\n", f"{SEP} '|'"),
@@ -395,31 +349,19 @@ def test_what_is_no_table_of_files_is_refused(
     write_parts(tmp_path, parts)
     with pytest.raises(DataError, match=told):
         as_source(tmp_path / place, DOMAIN, None)
-
-
-def test_a_damaged_file_of_a_pattern_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 Alice PAR1")
     with pytest.raises(DataError, match=r"bad\.parquet: the file could not be read as Parquet") as caught:
-        as_source(tmp_path / "*.parquet", DOMAIN, None)
+        as_source(tmp_path / "ba*.parquet", DOMAIN, None)
     assert "Alice" not in str(caught.value)
 
 
 ONE, OTHER = PARTS["year=2023/part-0.parquet"], "SELECT 41, 'm', 15.0 FROM range(9)"
 
 
-def write_file(file: Path, select: str) -> None:
-    file.parent.mkdir(exist_ok=True)
-    made = str(file.parent / "made")  # a name that stands for itself alone
-    duckdb.execute(f"COPY ({select}) TO '{made}' (FORMAT parquet)")
-    (file.parent / "made").rename(file)
-
-
 @pytest.mark.parametrize(
     ("name", "also"),
     [
-        ("data[1].parquet", "data1.parquet"),
         ("a*b.parquet", "axb.parquet"),
-        ("a?b.parquet", "axb.parquet"),
         ("[!a].parquet", "b.parquet"),
         ("in [2]/x[[].parquet", "in 2/x[.parquet"),
         ("it's[1].pq", "it's1.pq"),
@@ -428,8 +370,9 @@ def write_file(file: Path, select: str) -> None:
 def test_what_is_there_is_that_file_and_a_pattern_only_where_nothing_has_the_name(
     tmp_path: Path, name: str, also: str
 ) -> None:
-    write_file(tmp_path / name, ONE)
-    write_file(tmp_path / also, f"{ONE} UNION ALL {OTHER}")
+    for file, select in ((tmp_path / name, ONE), (tmp_path / also, f"{ONE} UNION ALL {OTHER}")):
+        write_parts(file.parent, {"made": select})  # a name that stands for itself alone
+        (file.parent / "made").rename(file)
     assert as_source(tmp_path / name, DOMAIN, None).counts(()).total == 1
     assert TableFile(tmp_path / name).files == [tmp_path / name]
     (tmp_path / name).unlink()
@@ -474,20 +417,26 @@ def test_every_kind_of_fact_is_counted(tmp_path: Path) -> None:
     st.sampled_from([DOMAIN, STRICT, LENIENT]),
     st.sampled_from([CsvDialect(), CsvDialect(missing_texts=("?",)), CsvDialect(trim=True)]),
 )
-def test_the_facts_agree_with_the_session_and_with_each_line(
+@settings(max_examples=2 * settings().max_examples)
+def test_each_line_is_read_by_itself_by_the_session_and_by_the_check(
     tmp_path: Path, lines: list[bytes], domain: Domain, dialect: CsvDialect
 ) -> None:
     facts = inspect(tmp_path, HEADER + b"\n".join(lines), domain, dialect)
     source = as_source(TableFile(tmp_path / "table.csv", dialect), domain, None)
-    assert facts.kept == source.counts(()).total == source.counts(domain.names).counts.sum()
     records, malformed = fields_of(lines, dialect)
-    held = len(malformed) if domain is LENIENT else 0  # each in the cell where every value is undeclared
     assert (facts.read, facts.malformed) == (len(records) + len(malformed), len(malformed))
     assert sorted(line for lines in facts.malformed_lines.values() for line in lines) == malformed
     codes = [
         [values_of(one).encode(value) for one, value in zip(domain, row, strict=True)] for row in records
     ]
-    assert facts.kept == sum(DROPPED not in row for row in codes) + held
+    # A malformed line is in the cell where every value is undeclared.
+    undeclared = [DROPPED if one.other_code is None else one.other_code for one in domain]
+    expected = np.zeros(domain.shape, dtype=np.int64)
+    for row in [*codes, *[undeclared] * len(malformed)]:
+        if DROPPED not in row:
+            expected[tuple(row)] += 1
+    assert np.array_equal(histogram(source), expected)
+    assert facts.kept == source.counts(()).total == expected.sum()
     for place, attribute in enumerate(domain):
         found = of(facts, attribute.name)
         values = [row[place] for row in records]

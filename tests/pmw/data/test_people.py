@@ -126,9 +126,8 @@ def test_records_are_dropped_before_they_are_bounded() -> None:
 
 def test_the_key_chooses_among_a_persons_records() -> None:
     frame = frame_of([("ann", visit, 0) for visit in range(6)])
-    chosen = Counter(int(kept(frame, 1, bytes([n]) * 32)[0, :, 0].argmax()) for n in range(240))
-    assert set(chosen) == set(range(6))
-    assert min(chosen.values()) > 15  # 40 expected
+    chosen = Counter(int(kept(frame, 1, bytes([n]) * 32)[0, :, 0].argmax()) for n in range(120))
+    assert min(chosen[visit] for visit in range(6)) > 8  # 20 expected
 
 
 def test_what_is_kept_is_pinned() -> None:
@@ -179,12 +178,8 @@ def test_ids_are_hashed_as_published() -> None:
 
     def siphash(key: bytes, text: bytes) -> int:
         k0, k1 = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
-        v = [
-            k0 ^ 0x736F6D6570736575,
-            k1 ^ 0x646F72616E646F6D,
-            k0 ^ 0x6C7967656E657261,
-            k1 ^ 0x7465646279746573,
-        ]
+        published = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+        v = [key ^ word for key, word in zip((k0, k1) * 2, published, strict=True)]
         padded = text + bytes(-(len(text) + 1) % 8) + bytes([len(text) % 256])
         for start in range(0, len(padded), 8):
             word = int.from_bytes(padded[start : start + 8], "little")
@@ -246,23 +241,10 @@ def test_ids_whose_first_hashes_collide_stay_two_persons(monkeypatch: pytest.Mon
 
 # An id, its person where ids are texts, and where they are whole numbers; None drops the record.
 IDS: list[tuple[object, int | None, int | None]] = [
-    ("7", 0, 0),
-    ("07", 1, 0),
-    ("7.0", 2, 0),
-    (" 7", 3, 0),
-    ("", None, None),
-    (None, None, None),
-    (float("nan"), None, None),
-    ("x", 4, None),
-    ("é", 5, None),
-    ("\udc80", None, None),
-    (True, 6, None),
-    (7, 0, 0),
-    (7.0, 0, 0),
-    (b"7", None, None),
-    ([7], None, None),
-    (2**70, 7, 1),
-]
+    ("7", 0, 0), ("07", 1, 0), ("7.0", 2, 0), (" 7", 3, 0), ("", None, None), (None, None, None),
+    (float("nan"), None, None), ("x", 4, None), ("é", 5, None), ("\udc80", None, None), (True, 6, None),
+    (7, 0, 0), (7.0, 0, 0), (b"7", None, None), ([7], None, None), (2**70, 7, 1),
+]  # fmt: skip
 
 
 def persons_of(values: Sequence[object], **choices: str) -> list[int | None]:
@@ -355,26 +337,17 @@ def test_a_table_is_read_under_the_key_of_its_persons_alone() -> None:
 # --- declarations -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("choices", "key"),
-    [
-        ({"column": ""}, "column"),
-        ({"column": 3}, "column"),
-        ({"records": 0}, "records"),
-        ({"records": True}, "records"),
-        ({"records": 10**7}, "records"),
-        ({"ids": "number"}, "ids"),
-        ({"empty": "own"}, "empty"),
-        ({"column": pd.DataFrame({"ann": [1]})}, "column"),
-        ({"records": pd.DataFrame({"ann": [1]})}, "records"),
-        ({"ids": pd.DataFrame({"ann": [1]})}, "ids"),
-        ({"constant": pd.DataFrame({"ann": [1]})}, "constant"),
-    ],
-)
-def test_a_person_that_cannot_be_is_refused(choices: dict[str, object], key: str) -> None:
-    with pytest.raises(DomainError, match=rf"\[person\] {key}: expected") as caught:
-        Person(**{"column": "id", **choices})  # type: ignore[arg-type]
-    assert "ann" not in str(caught.value)
+def test_a_person_that_cannot_be_is_refused() -> None:
+    table = pd.DataFrame({"ann": [1]})
+    wrong: dict[str, list[object]] = {
+        "column": ["", 3, table], "records": [0, True, 10**7, table], "ids": ["number", table],
+        "empty": ["own"], "constant": [table],
+    }  # fmt: skip
+    for key, values in wrong.items():
+        for value in values:
+            with pytest.raises(DomainError, match=rf"\[person\] {key}: expected") as caught:
+                Person(**{"column": "id", key: value})  # type: ignore[arg-type]
+            assert "ann" not in str(caught.value)
 
 
 # --- sources ----------------------------------------------------------------------------------------------
@@ -403,14 +376,9 @@ def test_the_sources_keep_the_same_records(tmp_path: Path, kind: str, choices: d
         ids = np.array([None if one is None else f"0{one}" for one in ids], dtype=object)
     if kind == "BIGINT":
         ids = np.array([None if one is None else one + 2**53 for one in ids], dtype=object)
-    frame = pd.DataFrame(
-        {
-            "id": pd.Series(ids, dtype=object),
-            "owner": generator.choice(NAMES, 400),
-            "visit": generator.integers(0, 6, 400),
-            "ward": generator.integers(0, 3, 400),
-        }
-    )
+    owners, visits = generator.choice(NAMES, 400), generator.integers(0, 6, 400)
+    wards = generator.integers(0, 3, 400)
+    frame = frame_of([*zip(owners, visits, wards, strict=True)]).assign(id=pd.Series(ids, dtype=object))
     domain = domain_of(3, **choices)
     found = [as_source(table, domain, KEY) for table in sources(tmp_path, frame, kind)]
     for other in found[1:]:

@@ -145,11 +145,11 @@ def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
             assert cells.sum() == len(values)
 
 
-@pytest.mark.parametrize("kind", ["timetz", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"])
-def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str, kind: str) -> None:
-    fill(server, kind)
-    with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):
-        counts(reader, TRYING[0])
+def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str) -> None:
+    for kind in ("timetz", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"):
+        fill(server, kind)
+        with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):
+            counts(reader, TRYING[0])
 
 
 FRAME = pd.DataFrame({"id": [1, 2, None, 1, 1] * 40, "x": range(200), "sex": ["f", "m", "?", None, "f"] * 40})
@@ -215,21 +215,15 @@ def test_what_cannot_be_read_or_counted_is_told_without_a_value_or_a_password(
     assert "credentials" in told(reader, "study.people")
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        f"postgresql://reader:{PASSWORD}@host/db",
-        f"postgresql://reader@host/db?password={PASSWORD}",
-        f"postgresql://reader@host/db?sslpassword={PASSWORD}",
-        f"postgresql://reader@host/db?options={PASSWORD}",
-        f"postgresql://[{PASSWORD}/db",
-        f"postgresql://host/db#{PASSWORD}",
-    ],
-)
-def test_an_address_with_a_secret_is_refused_and_not_shown(address: str) -> None:
-    with pytest.raises(DataError, match="expected") as caught:
-        DatabaseTable(address, "t")
-    assert PASSWORD not in str(caught.value)
+def test_an_address_with_a_secret_is_refused_and_not_shown() -> None:
+    keys = ("password", "sslpassword", "options")
+    for address in (
+        f"reader:{PASSWORD}@host/db", *(f"reader@host/db?{key}={PASSWORD}" for key in keys),
+        f"[{PASSWORD}/db", f"host/db#{PASSWORD}",
+    ):  # fmt: skip
+        with pytest.raises(DataError, match="expected") as caught:
+            DatabaseTable(f"postgresql://{address}", "t")
+        assert PASSWORD not in str(caught.value)
 
 
 INSIDE: list[Any] = [
