@@ -312,7 +312,17 @@ def _run_python(arguments: list[str], capture: pytest.CaptureFixture[str], patch
     return capture.readouterr().out
 
 
-@pytest.mark.parametrize("command", dict.fromkeys(row.command for row in ROWS))
+# Each takes a second; the others run in the quick suite, too.
+LONGER = ("--part closed-forms", "--part margins", "clipping_bound.py", "cohort_sizes.py")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * any(text in one for text in LONGER))
+        for one in dict.fromkeys(row.command for row in ROWS)
+    ],
+)
 def test_the_commands_of_the_literature_print_what_the_tables_say(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def prints_sentences_and_tables_no_reprs(printed: str, folder: Path) -> None:
 
 PLOTS = find_spec("matplotlib") is not None
 OPTIONS = {"privacy_accuracy.py": ["--plot", "errors.png"] if PLOTS else []}
+LONG = ("first_hour.py", "privacy_accuracy.py")  # two seconds each
 SHORTER = {"privacy_accuracy.py": ("Targets.QUERY, 40,", "Targets.QUERY, 20,")}  # rounds of MWEM
 # What is seen in the prints of some: an example is run once.
 SEEN: dict[str, Callable[[str, Path], None]] = {
@@ -71,7 +72,10 @@ LITERATURE = (ROOT / "docs" / "literature.md").read_text()
 ALONE = [path for path in EXAMPLES if path.name in SEEN or f"python examples/{path.name}" not in LITERATURE]
 
 
-@pytest.mark.parametrize("path", ALONE, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG), id=path.name) for path in ALONE],
+)
 def test_an_example_runs(path: Path, tmp_path: Path, ran: Ran) -> None:
     if path.name in SHORTER:
         assert path.read_text().count(SHORTER[path.name][0]) == 1

@@ -73,7 +73,10 @@ def address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("address")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(one, marks=[pytest.mark.slow] * (one.name in SHORTER), id=one.name) for one in NOTEBOOKS],
+)
 def test_cells_run_in_order(path: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for code in shortened(path):

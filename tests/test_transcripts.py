@@ -352,7 +352,9 @@ def played(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return settled(recorder.lines)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "long")) for name in KINDS]
+)
 def test_a_session_says_what_it_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()

@@ -22,6 +22,7 @@ Run = Callable[..., list[Any]]  # a benchmark with its arguments
 MORE = {"kept", "paid", "repeated, free", "repeated, paid again", "certified"}
 
 
+@pytest.mark.slow
 def test_each_kind_has_a_line(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     for kind, asked in kinds._ASKED.items():
         monkeypatch.setitem(kinds._ASKED, kind, asked[: 4 if kind == "kept or paid" else 2])

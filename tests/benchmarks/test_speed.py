@@ -63,6 +63,7 @@ def test_each_form_has_a_rate_and_shares() -> None:
 # --- curves ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_each_point_has_a_line_and_a_curve_a_figure(
     monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
 ) -> None:

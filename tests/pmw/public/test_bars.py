@@ -307,7 +307,9 @@ def told(found: PublicState, text: str) -> AnswerTable:
 
 
 @pytest.mark.parametrize("aggregate", HARD)
-@pytest.mark.parametrize("records", [-200, -20, 20, 200])
+@pytest.mark.parametrize(
+    "records", [-200, 20, *(pytest.param(one, marks=pytest.mark.slow) for one in (-20, 200))]
+)
 def test_what_a_statement_is_answered_lies_inside_what_every_table_allows(
     aggregate: str, records: float
 ) -> None:
@@ -451,7 +453,11 @@ def value_and_bar(spelled: pmw.Session, statement: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize(
     ("what", "condition"),
-    [(what, condition) for what in SPELLINGS for condition in ASKED_BY.get(what, CONDITIONS)],
+    [
+        pytest.param(what, condition, marks=[pytest.mark.slow] * ((row + place) % 2))
+        for row, what in enumerate(SPELLINGS)
+        for place, condition in enumerate(ASKED_BY.get(what, CONDITIONS))
+    ],
 )
 def test_a_condition_has_one_value_and_one_bar_in_every_form(
     spelled: pmw.Session, what: str, condition: str

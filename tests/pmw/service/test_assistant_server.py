@@ -194,7 +194,7 @@ def test_what_was_taken_away_while_a_person_thinks_is_not_paid_and_no_file_is_na
     assert place.charged("ann") == 0
 
 
-@pytest.mark.parametrize("mode", PROTOCOLS)
+@pytest.mark.parametrize("mode", [PROTOCOLS[1], pytest.param(PROTOCOLS[0], marks=pytest.mark.slow)])
 def test_a_token_that_is_revoked_while_a_person_thinks_pays_nothing(place: Place, mode: str) -> None:
     token, person = place.add("ann", 1), Person(YES, lambda: place.users.revoke("ann"))
     with pytest.raises((MCPError, ExceptionGroup)):  # as the client tells of 401

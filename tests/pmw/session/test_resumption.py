@@ -410,6 +410,9 @@ def check_books(killable: Path) -> None:
     assert sum(Fraction(rho) for _, rho in ledger_of(killable)) == state.ledger.spent <= state.ledger.cap
 
 
+@pytest.mark.parametrize(
+    "killable", ["marginals", pytest.param("questions", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_stream_that_is_killed_again_and_again_gives_the_answers_of_one_run(killable: Path) -> None:
     generator = random.Random(1)
     printed: dict[int, dict[str, Any]] = {}
