@@ -279,7 +279,15 @@ HARD = dict(hard_statements())
 # Of what is nested ever deeper few depths are read by default, the deepest among them; no kind for a second.
 LONGER = (
     *(f", {depth} deep" for depth in (3, 5, 7, 9, 15, 20, 25, 30, 40)),
-    *("long AND", "functions of sets", "many keys", "sums times constants"),
+    *(
+        "long AND",
+        "functions of sets",
+        "many keys",
+        "sums times constants",
+        "functions of keys",
+        "tests of keys",
+    ),
+    *("sums of 2", "long OR of a sum", "list of sums", "small list", "texts of numbers", "long sum of 3"),
 )
 _BYTES = 64  # of the arrays that a cell of a join is held in: numbers, labels and marks
 
