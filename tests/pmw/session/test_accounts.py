@@ -130,6 +130,27 @@ def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
         assert sum(booked(session).values()) <= 1
 
 
+def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
+    with opened(epsilon=4, seed=2) as session:
+        quote = session.measure(["sex", "region"], dry_run=True)
+        ann = session.analyst("ann", quote.share * 1.5, at_most=1)
+        assert ann.measure(["sex", "region"]).share == quote.share
+        line = session.ledger().lines[-1]
+        assert (line.event, line.booked) == ("requested", Account("ann").whole)
+        assert float(ann.budget().spent) == pytest.approx(quote.share)
+        with pytest.raises(BudgetExhaustedError):
+            ann.measure(["sex", "age"])
+        assert not ann.measure(["sex", "age"], dry_run=True).affordable
+        assert session.measure(["sex", "age"], dry_run=True).affordable  # the session's cap has room
+        bob = session.analyst("bob", 1, at_most=1)
+        answer = bob.ask_within("sex = 'Male' AND region = 'north'", 0.5 * quote.half_width)
+        assert answer.interval is not None
+        assert of_ledger(session)["bob"] == session.ledger().lines[-1].price / session.ledger().cap
+        forecast = ann.forecast(parse_where("member = true AND age > 44", session.domain))
+        assert forecast.most <= quote.share * 0.5 + 1e-12
+        assert session.verify().holds
+
+
 # --- keys and histories -------------------------------------------------------------------------------------
 
 
