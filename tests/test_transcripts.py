@@ -352,8 +352,11 @@ def played(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return settled(recorder.lines)
 
 
+LONGER = ("long", "marginal-replaced-pure", "query-replaced-pure", "tree-pure")  # what others show, together
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "long")) for name in KINDS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONGER)) for name in KINDS]
 )
 def test_a_session_says_what_it_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

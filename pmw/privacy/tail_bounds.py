@@ -217,7 +217,7 @@ def _laplace_quantile(cells: int, beta: float) -> float:
 
         Pr[|sum| > t] = E g(V) <= E max(g, tangent)(V) <= E max(g, tangent)(G/cells).
 
-    The least over four tangents is taken, and t by bisection. For one cell it is 2 % above the exact quantile
+    The least over four tangents is taken, and t from a fine grid. For one cell it is 2 % above the exact quantile
     at 95 %, and it tends to the exact one for many cells or high confidence.
     """
     spread = 12 / math.sqrt(cells) + (40 - 2 * math.log(beta)) / cells
@@ -226,7 +226,7 @@ def _laplace_quantile(cells: int, beta: float) -> float:
     nodes = low + step * (np.arange(_NODES, dtype=np.float64) + 0.5)
     log_density = cells * math.log(cells) + (cells - 1) * np.log(nodes) - cells * nodes - math.lgamma(cells)
     weights = np.exp(log_density) * step
-    return _bisect(lambda t: _mixed_tail(t, nodes, weights) * (1 + _QUADRATURE), beta)
+    return _first_below(lambda t: _mixed_tail(t, nodes, weights) * (1 + _QUADRATURE), beta)
 
 
 def _mixed_tail(t: float, nodes: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -242,15 +242,34 @@ def _mixed_tail(t: float, nodes: NDArray[np.float64], weights: NDArray[np.float6
     return min(bounds)
 
 
-def _bisect(tail: Callable[[float], float], beta: float) -> float:
-    """Return where a falling function is at most beta, from above."""
-    low, high = 0.0, 1.0
-    while tail(high) > beta:
-        low, high = high, 2 * high
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if tail(middle) <= beta else (middle, high)
-    return high
+def _first_below(tail: Callable[[float], float], beta: float) -> float:
+    """Return where a falling function is at most beta: the first such of 2^40 places up to a power of 2.
+
+    Places are guessed by the Illinois method on logarithms, a dozen in all, where halving takes forty.
+    """
+    start, last = 0.0, 1.0
+    over, under = 0.0, _log_ratio(tail(last), beta)  # at the two ends; 0 where it is not known
+    while under > 0:
+        start, last, over = last, 2 * last, under
+        under = _log_ratio(tail(last), beta)
+    low, high, step = 0, 2**40, (last - start) / 2**40  # every place is exact
+    rose = fell = False
+    while high - low > 1:
+        guess = low + round((high - low) * (over / (over - under) if over else 0.5))
+        place = min(max(guess, low + 1), high - 1)
+        value = _log_ratio(tail(start + place * step), beta)
+        if value > 0:
+            low, over, under = place, value, under / (2 if rose else 1)
+        else:
+            high, under, over = place, value, over / (2 if fell else 1)
+        rose, fell = value > 0, value <= 0
+    return start + high * step
+
+
+def _log_ratio(probability: float, beta: float) -> float:
+    """Return ln(probability / beta), above 0 exactly where the former is larger; finite."""
+    ratio = math.log(max(probability, 1e-300) / beta)
+    return max(ratio, math.ulp(0.0)) if probability > beta else min(ratio, 0.0)
 
 
 @lru_cache(maxsize=1024)

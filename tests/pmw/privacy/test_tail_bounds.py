@@ -17,6 +17,7 @@ from pmw.errors import PMWError
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.tail_bounds import (
+    _first_below,
     certificate_half_width,
     l1_mean,
     least_reach,
@@ -43,6 +44,29 @@ def test_the_least_reach_is_the_least_that_noise_seldom_reaches(scale: Fraction,
     assert least_reach(noise, Fraction(3, 4)) == 1
     with pytest.raises(PMWError, match="above 0"):
         least_reach(noise, Fraction(0))
+
+
+@given(st.floats(1e-12, 0.9), st.floats(0.01, 30), st.sampled_from([0.5, 1, 2, 7]), st.integers(0, 4))
+def test_where_a_tail_falls_below_is_found_as_halving_finds_it(
+    beta: float, rate: float, power: float, steps: int
+) -> None:
+    def tail(t: float) -> float:
+        """Fall, in steps or not, to 0 or not."""
+        fallen = math.exp(-((rate * t) ** power))
+        return fallen if not steps else math.ceil(fallen * 10**steps) / 10**steps
+
+    seen = list[float]()
+    if tail(2.0**30) > beta:
+        return
+    found = _first_below(lambda t: seen.append(t) or tail(t), beta)  # type: ignore[func-returns-value]
+    low, high = 0.0, 1.0
+    while tail(high) > beta:
+        low, high = high, 2 * high
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if tail(middle) <= beta else (middle, high)
+    assert found == high
+    assert steps or len(seen) < 45
 
 
 def laplace_tail(t: float, cells: int) -> float:
