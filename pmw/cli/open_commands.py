@@ -133,11 +133,11 @@ def _prior_given(given: dict[str, Any], domain: Domain) -> Prior | None:
         if given["prior_is_public"]:
             raise click.UsageError("--prior-is-public tells of the table in --prior; name that, too")
         return None
-    from pmw.session.model_file import is_model_file
+    from pmw.session.model_file import is_model_or_session
     from pmw.session.priors import public_prior
     from pmw.session.public_model import load_model
 
-    if is_model_file(path):
+    if is_model_or_session(path):
         if given["prior_is_public"]:
             raise click.UsageError(
                 f"{path} is a model, which is public as it is; leave --prior-is-public out"

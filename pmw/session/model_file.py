@@ -132,7 +132,7 @@ def read_model(path: Path) -> tuple[PublicState, bytes]:
         raise ModelFileError(f"{path}: {error}") from None
 
 
-def is_model_file(path: Path) -> bool:
+def is_model_or_session(path: Path) -> bool:
     """Tell whether a file begins as models do, or is a session, which is refused where a model is read."""
     begins = _bytes_of(path, _LONGEST_HEAD)
     return begins.startswith((b'{"content":"online-pmw', b"SQLite format 3\0"))
