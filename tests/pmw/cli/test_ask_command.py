@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import sqlite3
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 
 import pmw
 import pmw.session.engine
-from pmw import resume_session
+from pmw import StoreError, resume_session
 from pmw.cli.answer_formats import FORMATS, writer_of
 from pmw.cli.answering import StreamOptions, answer_stream, answer_workload, source_code
 from pmw.cli.usage import json_line
@@ -31,6 +32,8 @@ from pmw.privacy.budget import Budget
 from pmw.public.answer import Source
 from pmw.public.answers import SOURCES, Answers
 from pmw.public.population import PopulationInterval
+from pmw.session.store.rows import Outcome
+from pmw.session.store.store import SessionStore
 from queries.workloads import parse_workload
 from tests import worlds
 from tests.pmw.cli.commands import OPEN, Run
@@ -159,6 +162,28 @@ def test_a_batch_is_printed_with_one_write_once_all_of_it_is_durable(
     assert [answer.get("id") for answer in answers[:7]] == list(range(20, 27))
     assert [answer.get("line") for answer in answers if "error" in answer] == [8, 40]
     assert stored[0] >= 38
+
+
+def test_what_is_durable_is_printed_where_a_later_answer_fails(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pmw.session.engine, "_LARGEST_BATCH", 2)
+    monkeypatch.setattr(pmw.session.engine, "_MOST_TOGETHER", 4)
+    lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 32)]
+    finish, times = SessionStore.finish, itertools.count()
+
+    def failing(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if next(times) == 2:
+            raise StoreError("no room")
+        finish(store, intent, outcome)
+
+    with resume_session(study) as session:
+        monkeypatch.setattr(SessionStore, "finish", failing)
+        with pytest.raises(StoreError):
+            answer_stream(session, io.BytesIO("\n".join(lines).encode()), StreamOptions())
+        monkeypatch.undo()
+        kept = session._open_store().answers.count()
+    assert len(capsys.readouterr().out.splitlines()) == kept == 8
 
 
 def test_what_is_divided_by_nobody_stays_empty_and_says_why(study: Path, run: Run) -> None:

@@ -133,9 +133,9 @@ def test_no_draw_says_anything_of_another(
 ) -> None:
     distribution, bits = make(Fraction(35 * 2**20)), BitSource.from_integer(14)
     if single:
-        require_independent(np.array([distribution.sample(bits) for _ in range(480)]).reshape(-1, 8))
+        require_independent(np.array([distribution.sample(bits) for _ in range(600)]).reshape(-1, 4))
     else:
-        require_independent(np.stack([distribution.sample_array(bits, 24) for _ in range(80)]))
+        require_independent(np.stack([distribution.sample_array(bits, 24) for _ in range(240)]))
 
 
 @pytest.mark.parametrize("scale", SCALES)

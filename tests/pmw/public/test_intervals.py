@@ -23,7 +23,7 @@ from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_wi
 from pmw.public.answer import Source
 from pmw.public.bars import Bars
 from pmw.public.bounded import Question
-from pmw.public.evidence import evidence_of
+from pmw.public.evidence import evidence_of, is_held
 from pmw.public.free_answers import ModelAnswers
 from pmw.public.half_widths import Confidences, Rests, Shares, total_error_bound, total_half_width
 from pmw.public.options import ModelKind, TestKind
@@ -64,7 +64,7 @@ def answers(
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("delta", "kind"),
-    [(1e-9, None), (0, pmw.SparseVectorKind.LAPLACE_ROUNDS)],
+    [(1e-9, None), (0, pmw.SparseVectorKind.LAPLACE), (0, pmw.SparseVectorKind.LAPLACE_ROUNDS)],
 )
 def test_intervals_hold_the_truth_at_least_as_often_as_stated(
     frame: pd.DataFrame, domain: Domain, delta: float, kind: pmw.SparseVectorKind | None
@@ -445,6 +445,13 @@ def test_a_reading_is_held_by_certificates_of_the_question_alone() -> None:
     assert query.scope == high.scope == ("sex", "grade", "region")
     for certificate, source in ((low.scope, Source.UNVERIFIED), (query.scope, Source.SYNTHETIC)):
         assert ModelAnswers(certified(state, certificate, 50 * UNITS)).answer(query).source is source
+
+
+def test_a_question_is_held_by_what_contains_all_of_its_attributes() -> None:
+    assert not is_held(opening(), PAIR)
+    for scope in (("sex", "grade"), ("age", "sex", "grade"), ("sex", "region"), ("sex",)):
+        state = certified(opening(), scope, 50 * UNITS)
+        assert is_held(state, PAIR) == {*PAIR.scope}.issubset(scope)
 
 
 def test_what_an_interval_rests_on_shares_what_may_fail() -> None:

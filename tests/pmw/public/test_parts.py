@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -30,7 +31,7 @@ from pmw.public.state import Certificate, PublicState
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
 from queries.cell_sets import CellSets
 from queries.factors import Factor
-from tests.worlds import WIDE
+from tests.worlds import PEOPLE, WIDE, known
 from tests.worlds import ends as bar_of
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -310,6 +311,27 @@ def test_parts_that_a_certificate_is_about_leave_its_threshold_noise_half_of_wha
 
 
 # --- everything inside --------------------------------------------------------------------------------------
+
+
+def questions(domain: Domain) -> Sequence[LinearQuery]:
+    names = domain.names
+    return [
+        LinearQuery.cells(domain, {name: (0, 0), other: (0, 0)})
+        for place, name in enumerate(names) for other in names[place + 1 :]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("records", [1, 30])
+@pytest.mark.parametrize("choices", [{}, {"test": pmw.TestKind.QUERY}, {"opening": pmw.Opening.NONE}])
+def test_no_answer_and_no_end_is_outside_nobody_and_everybody(records: int, choices: dict[str, Any]) -> None:
+    options = pmw.Options(seed=2, **{"opening": pmw.Opening.ONE_WAY, **choices})
+    for domain, frame in ((DOMAIN, WIDE.frame), (PEOPLE.domain, PEOPLE.frame)):
+        with pmw.open_session(
+            frame.iloc[:records], domain, epsilon=0.3, delta=1e-9, options=options
+        ) as session:
+            everybody = known(session.ask("").interval)
+            for answer in session.ask_all(questions(domain)):
+                assert 0 <= bar_of(answer)[0] <= answer.count <= bar_of(answer)[1] <= everybody[1] + 1e-9
 
 
 ODD = Domain(

@@ -35,6 +35,7 @@ from pmw.public.charges import (
     LedgerEntry,
     Parts,
     marginal_charge,
+    quantile_entry,
     reservation,
 )
 from pmw.public.error_quantiles import SHARE, rank_of
@@ -583,6 +584,21 @@ def gain(answer: pmw.Answer) -> float:
     assert answer.interval is not None
     assert answer.typical is not None
     return answer.interval[1] - answer.interval[0] - (answer.typical[1] - answer.typical[0])
+
+
+def test_in_pure_dp_error_quantiles_cost_what_their_noise_does_and_at_most_their_share(
+    opened_zcdp: Opened,
+) -> None:
+    choices = {"composition": Composition.PURE, "neighboring_relation": NeighboringRelation.REPLACE_ONE}
+    with opened_zcdp(seed=2, epsilon=12, **choices) as session:
+        session.ask_all(questions(WHOLE_YEARS.domain, 530))
+        state, ledger = session.state, session.ledger()
+    entries = [
+        quantile_entry(one.kind.describe(), one.noise, state.contract.options) for one in state.quantiles
+    ]
+    paid = [line.price for line in ledger.lines if line.event == "error quantile"]
+    assert paid == [state.ledger.price(entry.charge) for entry in entries] != []
+    assert sum(paid) <= ledger.cap * SHARE
 
 
 @pytest.mark.usefixtures("repeatable")

@@ -483,6 +483,18 @@ def test_a_price_above_the_ceiling_is_refused_before_anything_is_drawn() -> None
         assert analyst.sql(BOTH, at_most=2 * PRICE).spent.charged == pytest.approx(forecast.most)
 
 
+@pytest.mark.parametrize("share", [0.0065, 0.0055])
+def test_a_statement_never_charges_more_than_a_share(share: float) -> None:
+    with reserved() as session:
+        analyst = session.analyst("ann", share)
+        where = "sex = 'f' AND smoker = 'yes'"
+        counted = f"SELECT region, AVG(pay) AS a, COUNT(*) AS n FROM people WHERE {where} GROUP BY region"
+        analyst.sql(counted, at_most=1)
+        booked = analyst.budget()
+        assert 0 < booked.spent <= analyst.most
+        assert booked.left is not None
+
+
 # --- bars, noise and faults --------------------------------------------------------------------------------
 
 

@@ -112,6 +112,11 @@ def test_a_question_of_four_attributes_is_bought_at_its_quoted_price(
 def test_a_list_costs_what_a_person_moves_of_it() -> None:
     """In zCDP prices at one noise are in the proportion of squared sensitivities."""
     choices: dict[str, Any] = {"composition": Composition.ZCDP}
+    nested = [f"age < {end}" for end in (10, 20, 30)]
+    with opened(**choices) as session:
+        lists = [GROUPS, nested, [FOUR]]
+        groups, three, one = (session.measure(what, within=500, dry_run=True).share for what in lists)
+    assert (groups, three) == (pytest.approx(one), pytest.approx(3 * one))
     choices["neighboring_relation"] = NeighboringRelation.REPLACE_ONE
     with opened(**choices) as session:
 
@@ -123,7 +128,7 @@ def test_a_list_costs_what_a_person_moves_of_it() -> None:
         one = price([FOUR])
         assert price([f"region = '{name}' AND age < 9" for name in "nesw"]) == pytest.approx(2 * one)
         assert price(GROUPS) == pytest.approx(2 * one)
-        assert price([f"age < {end}" for end in (10, 20, 30)]) == pytest.approx(3 * one)  # nested
+        assert price(nested) == pytest.approx(3 * one)
         assert price([FOUR, FOUR]) == price([FOUR])
         sets = GROUPS.replace("GROUP BY region, smoker", "GROUP BY GROUPING SETS ((region), (smoker), ())")
         assert price(sets) == pytest.approx(4 * one)  # of two records both are counted

@@ -59,6 +59,13 @@ def test_many_values_with_delta_take_gaussian_noise_and_few_laplace_noise() -> N
     assert float(few.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
 
 
+def test_values_of_a_larger_sensitivity_have_as_much_more_noise_for_the_same_price() -> None:
+    naive = NaiveAboveThreshold.of(epsilon=1, query_limit=3, sensitivity=2)
+    assert isinstance(naive.value_noise, DiscreteLaplace)
+    assert 6 <= naive.value_noise.scale < 6.0001
+    assert 0.9999 < naive.epsilon <= 1
+
+
 def test_every_value_has_noise_of_its_own_and_outcomes_follow_from_the_noisy_values() -> None:
     naive, again = NaiveAboveThreshold(DiscreteLaplace(Fraction(9)), 100), BitSource.from_integer(4)
     thresholds = np.arange(20, 120)

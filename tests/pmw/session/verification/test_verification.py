@@ -133,6 +133,9 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         "UPDATE ledger SET epsilon = '1/1000000' WHERE event = 'sparse vector round'", PRICES,
         "epsilon of charge 6 (sparse vector round)",
     ),
+    "a measurement's charge was lowered": (
+        "UPDATE ledger SET rho = '0' WHERE event = 'measurement'", PRICES, "rho of charge 7 (measurement)",
+    ),
     "a charge was made unreadable": (
         "UPDATE ledger SET rho = 'one' WHERE sequence = 3",
         UNREADABLE, "Charge.rho: no fraction",
