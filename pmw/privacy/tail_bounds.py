@@ -217,8 +217,8 @@ def _laplace_quantile(cells: int, beta: float) -> float:
 
         Pr[|sum| > t] = E g(V) <= E max(g, tangent)(V) <= E max(g, tangent)(G/cells).
 
-    The least over four tangents is taken, and t from a fine grid. For one cell it is 2 % above the exact quantile
-    at 95 %, and it tends to the exact one for many cells or high confidence.
+    The least over four tangents is taken, and t from a fine grid. For one cell it is 2 % above the exact
+    quantile at 95 %, and it tends to the exact one for many cells or high confidence.
     """
     spread = 12 / math.sqrt(cells) + (40 - 2 * math.log(beta)) / cells
     low, high = max(0.0, 1 - 12 / math.sqrt(cells)), 1 + spread

@@ -133,10 +133,10 @@ def test_a_composition_that_cannot_be_is_refused(epsilon: int, delta: int, limit
     for share in (0, 1, -1, 2):
         with pytest.raises(BudgetError, match="expected a value share between 0 and 1"):
             NumericSparse.composed(Comparison(), epsilon=1, update_limit=5, value_share=share)
-    fraction, limit, bits = np.array([0.5]), np.array([1]), BitSource.from_integer(1)
+    fraction, threshold, bits = np.array([0.5]), np.array([1]), BitSource.from_integer(1)
     for run in (sparse(redraw=False).run, sparse(redraw=True).run, AboveThreshold.textbook(epsilon=1).find):
         with pytest.raises(BudgetError, match="expected integer values"):
-            run(fraction, limit, bits)
+            run(fraction, threshold, bits)
 
 
 @pytest.mark.parametrize("redraw", [False, True])
