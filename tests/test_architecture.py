@@ -246,10 +246,12 @@ def test_verification_computes_its_prices_itself() -> None:
 
 
 def test_rows_of_charges_and_measurements_are_read_in_one_module() -> None:
-    rooms = [name for name in MODULES if not name.startswith("pmw.session.store.")]
-    users = {
-        row: {name for name in rooms if row in names_from(name, "pmw.session.store.rows")} for row in ROWS
+    named = {
+        name: names_from(name, "pmw.session.store.rows")
+        for name in MODULES
+        if not name.startswith("pmw.session.store.")
     }
+    users = {row: {name for name, found in named.items() if row in found} for row in ROWS}
     assert users == {
         "MeasurementRow": {"pmw.session.events"},
         "CertificateRow": {"pmw.session.events"},
