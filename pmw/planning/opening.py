@@ -304,9 +304,9 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
 
     Ordered attributes of more than 24 cells are measured as trees of branching 4 (where epsilons add, which
     makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
-    nodes. Chosen by the error of random ranges on a census table: up to about 20 cells a
-    marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
-    levels is measured at each of them.
+    nodes. Chosen by the error of random ranges on a census table: up to about 20 cells a marginal is as good,
+    and around these branchings the error is flat. As long a categorical attribute with levels is measured at
+    each of them.
     """
     longest, branching = (24, 4) if composition is not Composition.PURE else (64, 8)
     cells = attribute.base_size

@@ -246,6 +246,8 @@ def _first_below(tail: Callable[[float], float], beta: float) -> float:
     """Return where a falling function is at most beta: the first such of 2^40 places up to a power of 2.
 
     Places are guessed by the Illinois method on logarithms, a dozen in all, where halving takes forty.
+
+    Source: Dowell and Jarratt (1971), a modified regula falsi method for computing the root of an equation.
     """
     start, last = 0.0, 1.0
     over, under = 0.0, _log_ratio(tail(last), beta)  # at the two ends; 0 where it is not known

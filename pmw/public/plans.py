@@ -160,7 +160,8 @@ class MarginalTestPlan:
     def noise_of(self, scope: Sequence[str]) -> NoiseDistribution:
         """Return the noise that a marginal of these attributes is measured with, on each of its cells.
 
-        A marginal of price w has noise of 1/w times the variance, rounded up, and so costs w times as much.
+        A marginal of price w has noise of 1/w times the variance, rounded up, and so costs w times as much,
+        but for a part of 1/sigma in mu^2, where discrete noise has a surcharge.
         """
         if not 2 <= len(scope) <= self.order or not isinstance(self.noise, DiscreteGaussian):
             return self.noise

@@ -95,7 +95,7 @@ def judge(frame: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 def test_a_statement_is_answered_as_duckdb_answers_it_or_refused_in_its_words(
     session: pmw.Session, judge: duckdb.DuckDBPyConnection, line: str, every: bool
 ) -> None:
-    spent = session.state.ledger.share
+    spent, not_yet = session.state.ledger.share, list[str]()
     for row in rows_of(LINES[line], every=every):
         try:
             found = session.sql(row.text)
@@ -105,12 +105,15 @@ def test_a_statement_is_answered_as_duckdb_answers_it_or_refused_in_its_words(
             told, position = "", None
             assert difference(found, row.reference, judge) == "", row.text
         if told and line.startswith(NOT_YET):
+            not_yet.append(told)
             continue
         assert bool(told) == bool(row.refusal), f"{row.text}: {told}"
         assert row.refusal in told, row.text
         assert not row.place or position == row.text.index(row.place), row.text
         assert "; write SELECT" not in told or way_on(session, told) is not None, row.text
         assert session.state.ledger.share == spent, row.text  # everything was measured before
+    if not_yet:
+        pytest.xfail(f"not yet: {not_yet}")
 
 
 def test_a_row_stands_in_one_line() -> None:

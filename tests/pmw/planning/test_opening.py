@@ -541,7 +541,7 @@ def test_all_that_opening_has_is_spent_and_none_of_what_is_measured_loses_more_t
     ledger = replace(opened.ledger, spent=opened.ledger.spent + kept * opened.ledger.cap)
     left = ledger.remaining - reserved_share(ledger)
     assert opened.ledger.spent + price <= opened.ledger.cap
-    # A pair's variance is rounded up to a whole unit; what prices are rounded by comes off the reserve.
+    # A pair's variance is rounded up to a whole unit; the surcharge of discrete noise is not in proportion.
     assert left * Fraction(995, 1000) <= price <= left * (1 + Fraction(1, 10**8))
 
 

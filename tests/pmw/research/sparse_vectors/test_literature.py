@@ -59,11 +59,15 @@ def test_many_values_with_delta_take_gaussian_noise_and_few_laplace_noise() -> N
     assert float(few.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
 
 
-def test_values_of_a_larger_sensitivity_have_as_much_more_noise_for_the_same_price() -> None:
+@pytest.mark.parametrize("factor", [Fraction(10, 13), Fraction(1), Fraction(13, 10)])
+def test_the_price_is_attained_by_a_distribution_of_its_scale_alone(factor: Fraction) -> None:
     naive = NaiveAboveThreshold.of(epsilon=1, query_limit=3, sensitivity=2)
     assert isinstance(naive.value_noise, DiscreteLaplace)
-    assert 6 <= naive.value_noise.scale < 6.0001
-    assert 0.9999 < naive.epsilon <= 1
+    distribution = DiscreteLaplace(naive.value_noise.scale * factor)
+    values = np.arange(-50, 51)
+    # Values are released with independent noise, so the worst log-ratios of three add up.
+    worst = 3 * float(np.abs(np.log(distribution.pmf(values) / distribution.pmf(values - 2))).max())
+    assert (0.95 <= worst <= 1 + 1e-9) == (factor == 1)
 
 
 def test_every_value_has_noise_of_its_own_and_outcomes_follow_from_the_noisy_values() -> None:
